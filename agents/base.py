@@ -1,0 +1,90 @@
+"""What the learner and central inference need of an agent.
+
+The life of an agent, as its owner drives it:
+
+    agent = config.build(env_spec)
+    state = agent.initial_state(batch)                        # per environment, kept on the device
+    output = agent.act(prev_action, env_output, state, ...)   # compiled, at every inference batch
+    loss = agent.loss(unroll, progress)                       # differentiated, at every learner update
+    agent.after_update(update)                                # inside the same compiled update
+
+An agent owns networks and a loss. It owns no loop, server, flag, optimizer or checkpoint.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.types import EnvOutput, Unroll
+
+
+class ActOutput(NamedTuple):
+    """An agent's answer to B observations."""
+
+    action: tf.Tensor
+    """int32 [B]"""
+    behaviour: Any
+    """Nest of tensors [B, ...] to be stored with the step; matches `Agent.behaviour_spec`."""
+    state: Any
+    """Nest [B, ...]: the recurrent state after this step."""
+
+
+class LossOutput(NamedTuple):
+    """The loss of a batch of unrolls."""
+
+    loss: tf.Tensor
+    """float32 scalar, to be minimised."""
+    metrics: Mapping[str, tf.Tensor]
+    """float32 scalars for the logs."""
+
+
+class Agent(abc.ABC):
+    """A policy that acts on batches of environments and a loss that improves it from unrolls."""
+
+    unroll_length: int
+    """T: steps that an unroll adds to what the learner has seen."""
+    overlap: int
+    """Steps that an unroll repeats from the previous one of its environment, at least 1."""
+    behaviour_spec: Any
+    """Nest of `tf.TensorSpec` of what `act` wants stored with each step, without batch axis."""
+
+    @property
+    @abc.abstractmethod
+    def variables(self) -> Sequence[Any]:
+        """Every Keras variable that a checkpoint must hold, in a fixed order."""
+
+    @property
+    @abc.abstractmethod
+    def trainable_variables(self) -> Sequence[Any]:
+        """The Keras variables that gradients are taken of."""
+
+    @abc.abstractmethod
+    def initial_state(self, batch_size: int) -> Any:
+        """The recurrent state at the start of an episode: nest of tensors [batch_size, ...]."""
+
+    @abc.abstractmethod
+    def act(
+        self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any, env_ids: tf.Tensor, seed: tf.Tensor
+    ) -> ActOutput:
+        """Chooses actions; pure but for reading the weights, and compilable with static shapes.
+
+        Args:
+          prev_action: int32 [B].
+          env_output: fields [B, ...]; the agent resets `state` where `done`.
+          state: nest [B, ...].
+          env_ids: int32 [B], which environments these are.
+          seed: int32 [2], different at each call; the only source of randomness.
+        """
+
+    @abc.abstractmethod
+    def loss(self, unroll: Unroll) -> LossOutput:
+        """The loss of time-major unrolls [L, B, ...], L = unroll_length + overlap."""
+
+    @property
+    def length(self) -> int:
+        """L: steps stored per unroll."""
+        return self.unroll_length + self.overlap

@@ -1,0 +1,27 @@
+"""Settings common to every agent. Importing this costs nothing: TensorFlow is needed from `AgentConfig.build` on only."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import TYPE_CHECKING
+
+from seed_rl.specs import EnvSpec
+
+if TYPE_CHECKING:
+    from seed_rl.agents.base import Agent
+
+DTYPES = ("float32", "mixed_bfloat16")
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentConfig(abc.ABC):
+    """Settings of an agent, checked on construction."""
+
+    @abc.abstractmethod
+    def build(self, env_spec: EnvSpec, seed: int) -> Agent:
+        """The agent for environments of `env_spec`; its weights are drawn from `seed`.
+
+        Raises:
+          ValueError: the agent can't act in such environments; says what it needs and what it got.
+        """

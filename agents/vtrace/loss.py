@@ -1,0 +1,77 @@
+"""The loss of the V-trace agent, from tensors only (arXiv:1802.01561, section 4.2)."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from seed_rl.rl import categorical, losses
+from seed_rl.rl.vtrace import vtrace
+from seed_rl.types import EnvOutput
+
+
+def vtrace_loss(
+    *,
+    target_logits: tf.Tensor,
+    baseline: tf.Tensor,
+    behaviour_logits: tf.Tensor,
+    action: tf.Tensor,
+    env_output: EnvOutput,
+    entropy_cost: tf.Tensor | float,
+    discount: float,
+    lambda_: float,
+    clip_rho: float,
+    clip_pg_rho: float,
+    max_abs_reward: float,
+    baseline_cost: float,
+    kl_cost: float,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """The total loss and its parts, of unrolls of T + 1 steps (time-major).
+
+    Step t of the policy outputs goes with the reward and the discount of step t + 1: action a_t leads to r_{t+1}. The
+    last step only bootstraps.
+
+    Args:
+      target_logits: float32 [T + 1, B, A], of the policy that is learned.
+      baseline: float32 [T + 1, B].
+      behaviour_logits: float32 [T + 1, B, A], of the policy that acted.
+      action: int32 [T + 1, B].
+      env_output: `reward` and `done` [T + 1, B].
+      entropy_cost: weight of the entropy bonus.
+      discount, lambda_, clip_rho, clip_pg_rho, max_abs_reward, baseline_cost, kl_cost: see `VTrace`.
+
+    Returns:
+      float32 scalar, and float32 scalars by name.
+    """
+    r_t = env_output.reward[1:]
+    if max_abs_reward:
+        r_t = tf.clip_by_value(r_t, -max_abs_reward, max_abs_reward)
+    discount_t = discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
+    a_tm1 = action[:-1]
+    target_log_prob = categorical.log_prob(target_logits[:-1], a_tm1)
+    behaviour_log_prob = categorical.log_prob(behaviour_logits[:-1], a_tm1)
+
+    returns = vtrace(
+        tf.stop_gradient(target_log_prob - behaviour_log_prob),
+        discount_t,
+        r_t,
+        baseline[:-1],
+        baseline[-1],
+        lambda_=lambda_,
+        clip_rho=clip_rho,
+        clip_pg_rho=clip_pg_rho,
+    )
+    policy_loss = losses.policy_gradient_loss(target_log_prob, returns.pg_advantages)
+    baseline_loss = baseline_cost * losses.baseline_loss(baseline[:-1], targets=returns.vs)
+    negative_entropy = losses.entropy_loss(target_logits[:-1])
+    kl = losses.kl_loss(behaviour_log_prob, target_log_prob)
+    total = policy_loss + baseline_loss + entropy_cost * negative_entropy + kl_cost * kl
+    return total, {
+        "loss/total": total,
+        "loss/policy": policy_loss,
+        "loss/baseline": baseline_loss,
+        "loss/entropy": entropy_cost * negative_entropy,
+        "policy/entropy": -negative_entropy,
+        "policy/kl_behaviour_target": kl,
+        "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(returns.pg_advantages)),
+        "policy/mean_value": tf.reduce_mean(baseline[:-1]),
+    }

@@ -1,0 +1,49 @@
+"""Finds environment suites by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib.metadata import entry_points
+
+from seed_rl.envs.base import EnvConfig
+from seed_rl.specs import EnvDescription
+
+ENTRY_POINTS = "seed_rl.envs"
+"""The entry-point group in which installed packages, this one included, announce their `EnvConfig` classes."""
+
+_registered: dict[str, type[EnvConfig]] = {}
+
+
+def register(config: type[EnvConfig]) -> type[EnvConfig]:
+    """Class decorator: makes a suite known in this process, for packages without an entry point."""
+    _registered[config.suite] = config
+    return config
+
+
+def suite(name: str) -> type[EnvConfig]:
+    """The config class of a suite.
+
+    Raises:
+      ValueError: no such suite; names those that there are.
+    """
+    if name in _registered:
+        return _registered[name]
+    found = entry_points(group=ENTRY_POINTS)
+    if name not in found.names:
+        known = ", ".join(sorted({*found.names, *_registered}))
+        raise ValueError(f"no environment suite named {name!r} is installed here (known: {known})")
+    return register(found[name].load())
+
+
+def from_description(description: EnvDescription) -> EnvConfig:
+    """The config that a learner described.
+
+    Raises:
+      ValueError: unknown suite or option, or an impossible value.
+    """
+    config = suite(description.suite)
+    known = {field.name for field in dataclasses.fields(config)}
+    unknown = sorted(set(description.options) - known)
+    if unknown:
+        raise ValueError(f"suite {description.suite!r} has no option {', '.join(unknown)} (known: {sorted(known)})")
+    return config(**description.options)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Pins every dependency of pyproject.toml, for Python 3.10 to 3.12 at once. Keeps the pins that still fit; pass
+# --upgrade for the newest versions, or --upgrade-package NAME for one.
+set -euo pipefail
+
+root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
+venv="$("$root/scripts/setup_venv.sh" dev)"
+cd -- "$root"
+
+# compile LOCK ARGUMENT...: setuptools is in both locks because it builds the editable install.
+compile() {
+  "$venv/bin/uv" pip compile --quiet --universal --python-version 3.10 --custom-compile-command scripts/lock.sh \
+    --output-file "$@" pyproject.toml - <<<'setuptools>=77'
+}
+compile requirements.lock "$@"
+compile requirements-dev.lock --extra dev --constraint requirements.lock "$@"

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs every check that CI runs: scripts/test.sh [ARGUMENTS of pytest]. Sets up the environment first if need be.
+set -euo pipefail
+
+root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
+venv="$("$root/scripts/setup_venv.sh" dev)"
+cd -- "$root"
+
+printf '== ruff\n'
+"$venv/bin/ruff" check .
+"$venv/bin/ruff" format --check .
+printf '== shellcheck\n'
+"$venv/bin/shellcheck" scripts/*.sh .ci/run
+printf '== mypy\n'
+"$venv/bin/python" -m mypy
+printf '== pytest\n'
+exec "$venv/bin/python" -m pytest "$@"

@@ -1,0 +1,143 @@
+"""An actor: environments in groups, each stepping on its own thread and stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import gymnasium
+import numpy as np
+
+from seed_rl.envs import registry
+from seed_rl.envs.base import spec_of
+from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
+from seed_rl.transport.backoff import Backoff
+from seed_rl.transport.client import ActStream, Disconnected, LearnerClient
+from seed_rl.types import EnvOutput
+
+_log = logging.getLogger(__name__)
+
+RPC_TIMEOUT = 10.0  # seconds, for the two calls of the handshake
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Overrides of what the learner asks its actors for; None: as asked."""
+
+    num_groups: int | None = None
+    envs_per_group: int | None = None
+
+    def apply(self, settings: ActorSettings) -> ActorSettings:
+        """The settings with the overrides."""
+        return dataclasses.replace(
+            settings,
+            num_groups=self.num_groups or settings.num_groups,
+            envs_per_group=self.envs_per_group or settings.envs_per_group,
+        )
+
+
+class Actor:
+    """Steps environments for a learner until told to stop, through restarts of the learner.
+
+    Environments are built once. After a lost connection everything in them is given up: they are reset and join the
+    learner anew, under a new run id.
+    """
+
+    def __init__(self, connect: Callable[[], LearnerClient], sizes: Sizes = Sizes()):
+        """
+        Args:
+          connect: makes a client of the learner.
+          sizes: overrides.
+        """
+        self._connect = connect
+        self._sizes = sizes
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()  # a group of the current run has ended
+        self._streams: list[ActStream] = []
+        self._settings: ActorSettings | None = None
+        self._envs: list[gymnasium.vector.VectorEnv] = []
+
+    def stop(self) -> None:
+        """Makes `run` return soon. May be called from any thread or signal handler."""
+        self._stop.set()
+        for stream in list(self._streams):
+            stream.cancel()
+
+    def run(self) -> None:
+        """Acts until `stop`.
+
+        Raises:
+          Rejected: the learner refuses this actor for good.
+          Exception: an environment failed.
+        """
+        backoff = Backoff()
+        try:
+            while not self._stop.is_set():
+                client = self._connect()
+                try:
+                    self._run_once(client, backoff)
+                except Disconnected as lost:
+                    delay = backoff.next()
+                    if not self._stop.is_set():
+                        _log.warning("no learner: %s; next try in %.1f s", lost, delay)
+                    self._stop.wait(delay)
+                finally:
+                    client.close()
+        finally:
+            for env in self._envs:
+                env.close()
+
+    def _run_once(self, client: LearnerClient, backoff: Backoff) -> None:
+        started = time.monotonic()
+        self._build(self._sizes.apply(client.describe(RPC_TIMEOUT)))
+        spec = spec_of(self._envs[0])
+        lease = client.join(secrets.token_hex(8), spec, [env.num_envs for env in self._envs], RPC_TIMEOUT)
+        backoff.reset()
+        num_envs = sum(env.num_envs for env in self._envs)
+        _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)
+        self._ended.clear()
+        with ThreadPoolExecutor(len(self._envs), thread_name_prefix="group") as groups:
+            runs = [groups.submit(self._run_group, client, lease, group, spec) for group in range(len(self._envs))]
+            for run in runs:
+                run.result()
+
+    def _build(self, settings: ActorSettings) -> None:
+        if settings == self._settings:
+            return
+        for env in self._envs:
+            env.close()
+        config = registry.from_description(settings.env)
+        with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
+            self._envs = list(builders.map(config.make, [settings.envs_per_group] * settings.num_groups))
+        self._settings = settings
+
+    def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:
+        stream = client.open(lease, group, spec)
+        with self._lock:
+            self._streams.append(stream)
+        try:
+            if self._ended.is_set() or self._stop.is_set():
+                return
+            self._step_group(self._envs[group], lease.groups[group], stream)
+        finally:
+            # The groups live and die together: one that stops makes the others stop.
+            with self._lock:
+                self._ended.set()
+                self._streams.remove(stream)
+                for other in self._streams:
+                    other.cancel()
+            stream.close()
+
+    def _step_group(self, env: gymnasium.vector.VectorEnv, lease: GroupLease, stream: ActStream) -> None:
+        observation, _ = env.reset(seed=lease.seed)
+        output = EnvOutput(np.zeros(env.num_envs, np.float32), np.ones(env.num_envs, bool), observation)
+        while not self._stop.is_set():
+            actions = stream.step(output)
+            observation, reward, terminated, truncated, _ = env.step(actions)
+            output = EnvOutput(np.asarray(reward, np.float32), terminated | truncated, observation)

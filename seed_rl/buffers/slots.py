@@ -1,0 +1,84 @@
+"""Who holds which slot of an `UnrollStore`: host-side bookkeeping of small integers."""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+import numpy as np
+
+
+class SlotPool:
+    """The free slots of a store. Thread-safe; never blocks."""
+
+    def __init__(self, num_slots: int):
+        self.num_slots = num_slots
+        self._free = list(range(num_slots - 1, -1, -1))
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def acquire(self, count: int) -> np.ndarray:
+        """Takes `count` free slots: int32 [count].
+
+        Raises:
+          RuntimeError: fewer are free. The store is sized so that this cannot happen while back-pressure is heeded.
+        """
+        with self._lock:
+            if count > len(self._free):
+                raise RuntimeError(f"{count} slots asked for, {len(self._free)} of {self.num_slots} are free")
+            return np.array([self._free.pop() for _ in range(count)], np.int32)
+
+    def release(self, slots: np.ndarray) -> None:
+        """Gives slots back."""
+        with self._lock:
+            self._free.extend(slots.tolist())
+
+
+class UnrollQueue:
+    """A first-in first-out queue of finished unrolls (their slots), between inference and the learner.
+
+    Its bound is kept by back-pressure: before a step that finishes unrolls, inference waits in `wait_for_room` until
+    fewer than `capacity` unrolls are queued, so that at most `capacity` - 1 plus one inference batch ever are.
+    """
+
+    def __init__(self, capacity: int):
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1 unroll, got {capacity}")
+        self.capacity = capacity
+        self._slots: collections.deque[int] = collections.deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def wait_for_room(self) -> bool:
+        """Blocks until fewer than `capacity` unrolls are queued; False when the queue was closed instead."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._slots) < self.capacity)
+            return not self._closed
+
+    def put(self, slots: np.ndarray) -> None:
+        """Appends finished unrolls."""
+        with self._changed:
+            self._slots.extend(slots.tolist())
+            self._changed.notify_all()
+
+    def take(self, count: int, timeout: float) -> np.ndarray | None:
+        """Removes the `count` oldest unrolls, int32 [count]; None when so many don't arrive within `timeout` seconds
+        or the queue is closed."""
+        with self._changed:
+            arrived = self._changed.wait_for(lambda: self._closed or len(self._slots) >= count, timeout)
+            if self._closed or not arrived:
+                return None
+            slots = np.array([self._slots.popleft() for _ in range(count)], np.int32)
+            self._changed.notify_all()
+            return slots
+
+    def close(self) -> None:
+        """Wakes everyone who waits; the queue stays closed."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,87 @@
+"""Unrolls as device variables, written a step at a time by the act step and read whole by the learner."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.types import Unroll
+
+
+class StepWrites(NamedTuple):
+    """Where the B steps of one inference batch go; `num_slots` (the spare slot) means nowhere.
+
+    A step belongs to one unroll, or to D of them where consecutive unrolls overlap.
+    """
+
+    slots: tf.Tensor
+    """int32 [D, B]"""
+    positions: tf.Tensor
+    """int32 [D, B]"""
+    opened: tf.Tensor
+    """int32 [B]: the slot that this step is the first one of; its initial state is the state given with the step."""
+
+
+def _variables(specs: Any, leading: tuple[int, ...]) -> Any:
+    def variable(spec: tf.TensorSpec) -> tf.Variable:
+        return tf.Variable(tf.zeros(leading + tuple(spec.shape), spec.dtype), trainable=False)
+
+    return tf.nest.map_structure(variable, specs)
+
+
+class UnrollStore:
+    """`num_slots` unrolls of `length` steps in device memory, each tensor stored once and updated in place.
+
+    Who holds a slot is decided elsewhere (`SlotPool`, and the queue or replay that finished unrolls go to): finishing
+    an unroll moves its slot's number, not its data. One more slot than asked for takes the writes that go nowhere.
+    """
+
+    def __init__(self, step_spec: Unroll, length: int, num_slots: int):
+        """Allocates the store.
+
+        Args:
+          step_spec: `tf.TensorSpec`s of one step of one environment, without any batch or time axis;
+            `initial_state` is that of one environment.
+          length: L, steps per unroll.
+          num_slots: unrolls it holds.
+        """
+        self.length = length
+        self.num_slots = num_slots
+        self._states = _variables(step_spec.initial_state, (num_slots + 1,))
+        self._steps = _variables(step_spec._replace(initial_state=()), (num_slots + 1, length))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory, the spare slot included."""
+        return sum(v.dtype.size * v.shape.num_elements() for v in tf.nest.flatten((self._states, self._steps)))
+
+    def write(self, writes: StepWrites, step: Unroll) -> None:
+        """Stores one step of each of B environments. To be traced inside the compiled act step.
+
+        Args:
+          writes: destinations.
+          step: fields [B, ...], without a time axis; `initial_state` is the state before this step.
+        """
+        depth = writes.slots.shape[0]
+        indices = tf.reshape(tf.stack([writes.slots, writes.positions], axis=-1), [-1, 2])
+
+        def append(variable: tf.Variable, value: tf.Tensor) -> None:
+            variable.scatter_nd_update(indices, tf.concat([value] * depth, axis=0))
+
+        def begin(variable: tf.Variable, value: tf.Tensor) -> None:
+            variable.scatter_nd_update(writes.opened[:, None], value)
+
+        tf.nest.map_structure(append, self._steps, step._replace(initial_state=()))
+        tf.nest.map_structure(begin, self._states, step.initial_state)
+
+    @tf.function
+    def read(self, slots: tf.Tensor) -> Unroll:
+        """The unrolls in `slots` int32 [B], copied: time-major [L, B, ...], `initial_state` [B, ...]."""
+
+        def time_major(variable: tf.Variable) -> tf.Tensor:
+            rows = tf.gather(variable, slots)
+            return tf.transpose(rows, [1, 0, *range(2, rows.shape.rank)])
+
+        unroll = tf.nest.map_structure(time_major, self._steps)
+        return unroll._replace(initial_state=tf.nest.map_structure(lambda v: tf.gather(v, slots), self._states))

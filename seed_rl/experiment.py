@@ -1,0 +1,241 @@
+"""An experiment: every setting that defines a run, as frozen dataclasses that gin files fill in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+import gin
+
+from seed_rl.agents.config import AgentConfig
+from seed_rl.envs.base import EnvConfig
+from seed_rl.settings import check_at_least, check_one_of, check_types
+
+
+gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
+
+
+class ConfigError(ValueError):
+    """A configuration that can't be run; the message is one sentence for the person who wrote it."""
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """How gradients become updates."""
+
+    name: str = "adam"
+    """`adam` or `rmsprop`."""
+    learning_rate: float = 3e-4
+    schedule: str = "constant"
+    """`constant`, or `linear`: decays to zero over the run's `total_frames`."""
+    beta_1: float = 0.9
+    """Adam only."""
+    beta_2: float = 0.999
+    """Adam only."""
+    decay: float = 0.99
+    """RMSProp only: of the moving average of squared gradients."""
+    momentum: float = 0.0
+    """RMSProp only."""
+    epsilon: float = 1e-7
+    clip_norm: float = 0.0
+    """Gradients are scaled down to this global norm; 0: never."""
+
+    def __post_init__(self):
+        check_types(self)
+        check_one_of(self, ("adam", "rmsprop"), "name")
+        check_one_of(self, ("constant", "linear"), "schedule")
+        check_at_least(self, 0, "learning_rate", "beta_1", "beta_2", "decay", "momentum", "epsilon", "clip_norm")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Inference:
+    """How observations are batched and how far acting may run ahead of learning."""
+
+    max_batch_size: int = 64
+    """Environments per act step at the most; a group of environments must fit."""
+    max_wait_ms: float = 2.0
+    """How long the oldest observation may wait for others to fill its batch, milliseconds."""
+    queue_batches: float = 1.0
+    """Capacity of the queue of finished unrolls, learner batches."""
+    stagger_unrolls: bool = True
+    """Spread the starts of the environments' unrolls, so that finished ones arrive evenly."""
+    lease_timeout_s: float = 60.0
+    """Environment ids of an actor that joined but never opened its streams are free after this, seconds."""
+
+    def __post_init__(self):
+        check_types(self)
+        check_at_least(self, 1, "max_batch_size")
+        check_at_least(self, 0, "max_wait_ms", "lease_timeout_s")
+        check_at_least(self, 1, "queue_batches")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Actors:
+    """The environments: how many, and how they are spread over actor processes."""
+
+    num_actors: int = 1
+    groups_per_actor: int = 2
+    """Environment groups per actor: one steps while another waits for its actions."""
+    envs_per_group: int = 16
+
+    def __post_init__(self):
+        check_types(self)
+        check_at_least(self, 1, "num_actors", "groups_per_actor", "envs_per_group")
+
+    @property
+    def num_envs(self) -> int:
+        """Environments in all; the learner keeps room for so many."""
+        return self.num_actors * self.groups_per_actor * self.envs_per_group
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Logs:
+    """What a run leaves behind in its log directory, and how often."""
+
+    metrics_interval_s: float = 10.0
+    checkpoint_interval_s: float = 300.0
+    checkpoints_kept: int = 5
+
+    def __post_init__(self):
+        check_types(self)
+        check_at_least(self, 0.1, "metrics_interval_s", "checkpoint_interval_s")
+        check_at_least(self, 1, "checkpoints_kept")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """All of it."""
+
+    env: EnvConfig
+    agent: AgentConfig
+    optimizer: Optimizer = dataclasses.field(default_factory=lambda: Optimizer())  # called late, so that gin sees it
+    batch_size: int = 32
+    """Unrolls per learner update."""
+    total_frames: int = 10_000_000
+    """Environment frames after which the run ends, action repeats included."""
+    actors: Actors = dataclasses.field(default_factory=lambda: Actors())  # called late, so that gin sees it
+    inference: Inference = dataclasses.field(default_factory=lambda: Inference())  # called late, so that gin sees it
+    logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
+    seed: int = 1
+
+    def __post_init__(self):
+        check_types(self)
+        for name, kind, example in (("env", EnvConfig, "@Atari()"), ("agent", AgentConfig, "@VTrace()")):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"Experiment.{name} must be a config such as {example}, got {getattr(self, name)!r}")
+        check_at_least(self, 1, "batch_size", "total_frames")
+        check_at_least(self, 0, "seed")
+        if self.actors.envs_per_group > self.inference.max_batch_size:
+            raise ValueError(
+                f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "
+                f"({self.inference.max_batch_size}): a group acts in one batch"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Every setting by dotted name, as JSON values."""
+        return dict(_flatten("", self))
+
+
+_MAY_CHANGE = ("total_frames", "actors.", "inference.", "logs.")
+"""Settings that a resumed run may have otherwise than when it was begun: they change its length, speed and logs."""
+
+
+def differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    """The settings in which two `Experiment.to_json` differ so that one can't continue the other, a phrase each."""
+    return [
+        f"{name} was {saved.get(name)!r} and is now {current.get(name)!r}"
+        for name in sorted({*saved, *current})
+        if saved.get(name) != current.get(name) and not name.startswith(_MAY_CHANGE)
+    ]
+
+
+def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment:
+    """Reads gin files and bindings into an experiment.
+
+    Args:
+      gin_files: paths, or names of shipped files with or without the ending (`atari/vtrace_pong`).
+      gin_params: bindings such as `Optimizer.learning_rate = 1e-4`; they win over the files.
+
+    Raises:
+      ConfigError: a missing file, an unknown parameter, a value that can't be.
+    """
+    gin.clear_config()
+    for name in gin_files:
+        _parse(gin.parse_config_file, find_config(name), "")
+    for binding in gin_params:
+        _parse(gin.parse_config, binding, f"{binding!r}: ")
+    gin.finalize()
+    try:
+        return Experiment()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(_sentence(error)) from error
+
+
+def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
+    logging.disable(logging.ERROR)  # gin logs every place in which it does not find an included file
+    try:
+        parse(argument)
+    except Exception as error:  # gin raises all kinds, and modules that a file imports may raise any
+        raise ConfigError(prefix + _sentence(error)) from error
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def find_config(name: str) -> str:
+    """The path of a gin file, given as a path or as the name of a shipped one."""
+    if os.path.isfile(name):
+        return name
+    shipped = resources.files("seed_rl.configs")
+    for candidate in (name, f"{name}.gin"):
+        path = shipped.joinpath(candidate)
+        if path.is_file():
+            return str(path)
+    raise ConfigError(f"no gin file {name!r}: neither a path nor one of the shipped {', '.join(shipped_configs())}")
+
+
+def shipped_configs() -> list[str]:
+    """Names of the gin files that come with the package, without the ending."""
+    root = str(resources.files("seed_rl.configs"))
+    found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
+    return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))
+
+
+def save_config(experiment: Experiment, logdir: str) -> None:
+    """Writes `config.json` (every setting) and `config.gin` (what was bound) into the log directory."""
+    os.makedirs(logdir, exist_ok=True)
+    with open(os.path.join(logdir, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(experiment.to_json(), file, indent=2)
+        file.write("\n")
+    with open(os.path.join(logdir, "config.gin"), "w", encoding="utf-8") as file:
+        file.write(gin.operative_config_str())
+
+
+def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
+    if dataclasses.is_dataclass(value):
+        pairs: list[tuple[str, Any]] = [] if not prefix else [(f"{prefix}kind", type(value).__name__)]
+        for field in dataclasses.fields(value):
+            child = getattr(value, field.name)
+            name = f"{prefix}{field.name}"
+            pairs += _flatten(f"{name}." if dataclasses.is_dataclass(child) else name, child)
+        return pairs
+    return [(prefix, list(value) if isinstance(value, tuple) else value)]
+
+
+def _sentence(error: BaseException) -> str:
+    """The first, telling part of a gin or dataclass error, on one line."""
+    text = " ".join(str(error).split())
+    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
+    if "No values supplied by Gin or caller" in text:
+        return "the gin files must set Experiment.env and Experiment.agent"
+    return text

@@ -1,0 +1,1 @@
+"""Central inference: from the observations of many actors to their actions, one compiled step per batch."""

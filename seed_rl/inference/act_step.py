@@ -1,0 +1,178 @@
+"""The compiled act step: everything that happens to a batch of observations on the device, as one program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.agents.base import Agent
+from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
+from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.types import EnvOutput, Unroll
+
+_CONTROL_ROWS = 3  # env ids, restart flags, opened slots; then D rows of slots and D rows of positions
+
+
+def unroll_step_spec(agent: Agent, env_spec: EnvSpec) -> Unroll:
+    """`tf.TensorSpec`s of what is stored of one step of one environment, without batch axes."""
+
+    def tensor(spec: ArraySpec) -> tf.TensorSpec:
+        return tf.TensorSpec(spec.shape, spec.dtype)
+
+    observation = env_spec.observation
+    state = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), agent.initial_state(1))
+    return Unroll(
+        initial_state=state,
+        prev_action=tf.TensorSpec((), tf.int32),
+        env_output=EnvOutput(
+            reward=tf.TensorSpec((), tf.float32),
+            done=tf.TensorSpec((), tf.bool),
+            observation=(
+                tensor(observation)
+                if isinstance(observation, ArraySpec)
+                else {name: tensor(spec) for name, spec in observation.items()}
+            ),
+        ),
+        action=tf.TensorSpec((), tf.int32),
+        behaviour=agent.behaviour_spec,
+    )
+
+
+class ActStep:
+    """Acts for up to `max(batch_sizes)` environments at a time and appends their steps to the unroll store.
+
+    Per-environment state (recurrent state, previous action) is kept in device variables with one spare row. A batch
+    is padded to the next of `batch_sizes`; padding reads and writes the spare row and the spare slot.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        step_spec: Unroll,
+        store: UnrollStore,
+        *,
+        num_envs: int,
+        depth: int,
+        batch_sizes: Sequence[int],
+        seed: int,
+    ):
+        """
+        Args:
+          agent: chooses the actions.
+          step_spec: see `unroll_step_spec`.
+          store: where steps are kept.
+          num_envs: N; environment ids are 0 .. N - 1.
+          depth: D, unrolls that a step is written to at the most.
+          batch_sizes: static sizes to compile for.
+          seed: of the sampled actions.
+        """
+        self.batch_sizes = tuple(sorted(set(batch_sizes)))
+        self._agent = agent
+        self._store = store
+        self._num_envs = num_envs
+        self._seed = seed
+        self._calls = 0
+        self._depth = depth
+        self._step_spec = step_spec
+
+        def rows(spec: tf.TensorSpec) -> tf.Variable:
+            return tf.Variable(tf.zeros([num_envs + 1, *spec.shape], spec.dtype), trainable=False)
+
+        self._state = tf.nest.map_structure(rows, self._step_spec.initial_state)
+        self._prev_action = rows(self._step_spec.prev_action)
+        self._compiled = tf.function(self._act, jit_compile=True)
+        self._staging = {size: self._allocate(size) for size in self.batch_sizes}
+
+    def __call__(
+        self,
+        env_ids: np.ndarray,
+        restarted: np.ndarray,
+        writes: StepWrites,
+        outputs: Sequence[EnvOutput],
+    ) -> np.ndarray:
+        """Acts for B different environments.
+
+        Args:
+          env_ids: int32 [B].
+          restarted: bool [B], environments whose run begins with this step.
+          writes: numpy arrays [D, B] and [B]; where the unroll store keeps the step.
+          outputs: what the environments said, in consecutive pieces with fields [B_i, ...], sum of B_i = B.
+
+        Returns:
+          int32 [B], the actions.
+        """
+        batch = len(env_ids)
+        size = self._padded(batch)
+        depth = self._depth
+        control, staged = self._staging[size]
+        control[0, :batch] = env_ids
+        control[1, :batch] = restarted
+        control[2, :batch] = writes.opened
+        control[_CONTROL_ROWS : _CONTROL_ROWS + depth, :batch] = writes.slots
+        control[_CONTROL_ROWS + depth :, :batch] = writes.positions
+        self._pad(control, batch)
+
+        begin = 0
+        for output in outputs:
+            end = begin + len(output.reward)
+            tf.nest.map_structure(lambda to, part, b=begin, e=end: np.copyto(to[b:e], part), staged, output)
+            begin = end
+        self._calls += 1
+        seed = np.array([self._seed, self._calls], np.int32)
+        return self._compiled(control, staged, seed).numpy()[:batch]
+
+    def warm_up(self) -> None:
+        """Compiles every batch size, by acting for padding only."""
+        for size in self.batch_sizes:
+            control, staged = self._staging[size]
+            self._pad(control, 0)
+            self._compiled(control, staged, np.zeros(2, np.int32))
+
+    def padding(self, batch: int) -> int:
+        """Rows that are added to a batch of this size."""
+        return self._padded(batch) - batch
+
+    def _padded(self, batch: int) -> int:
+        return next(size for size in self.batch_sizes if size >= batch)
+
+    def _allocate(self, size: int) -> tuple[np.ndarray, EnvOutput]:
+        control = np.zeros((_CONTROL_ROWS + 2 * self._depth, size), np.int32)
+        outputs = tf.nest.map_structure(
+            lambda spec: np.zeros((size, *spec.shape), spec.dtype.as_numpy_dtype), self._step_spec.env_output
+        )
+        return control, outputs
+
+    def _pad(self, control: np.ndarray, begin: int) -> None:
+        control[0, begin:] = self._num_envs
+        control[1, begin:] = False
+        control[2 : _CONTROL_ROWS + self._depth, begin:] = self._store.num_slots
+        control[_CONTROL_ROWS + self._depth :, begin:] = 0
+
+    def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
+        depth = self._depth
+        env_ids, restarted = control[0], tf.cast(control[1], tf.bool)
+        env_output = env_output._replace(done=env_output.done | restarted)
+
+        def keep(values: tf.Tensor) -> tf.Tensor:
+            mask = tf.reshape(restarted, [-1] + [1] * (values.shape.rank - 1))
+            return tf.where(mask, tf.zeros_like(values), values)
+
+        prev_action = keep(tf.gather(self._prev_action, env_ids))
+        state = tf.nest.map_structure(lambda v: keep(tf.gather(v, env_ids)), self._state)
+        output = self._agent.act(prev_action, env_output, state, env_ids, seed)
+        writes = StepWrites(
+            slots=control[_CONTROL_ROWS : _CONTROL_ROWS + depth],
+            positions=control[_CONTROL_ROWS + depth :],
+            opened=control[2],
+        )
+        self._store.write(writes, Unroll(state, prev_action, env_output, output.action, output.behaviour))
+
+        def scatter(variable: tf.Variable, values: Any) -> None:
+            variable.scatter_nd_update(env_ids[:, None], values)
+
+        tf.nest.map_structure(scatter, self._state, output.state)
+        scatter(self._prev_action, output.action)
+        return output.action

@@ -1,0 +1,47 @@
+"""Returns and lengths of the episodes that the learner sees through its actors' rewards."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Episodes(NamedTuple):
+    """Episodes that ended: arrays [number of episodes]."""
+
+    env_ids: np.ndarray
+    returns: np.ndarray
+    """float64: sum of unclipped rewards."""
+    lengths: np.ndarray
+    """int64: environment steps (agent decisions, before action repeats)."""
+
+
+class EpisodeTracker:
+    """Adds up the rewards of N environments."""
+
+    def __init__(self, num_envs: int):
+        self._returns = np.zeros(num_envs)
+        self._lengths = np.zeros(num_envs, np.int64)
+
+    def restart(self, env_ids: np.ndarray) -> None:
+        """Forgets the unfinished episodes of these environments: a new run begins."""
+        self._returns[env_ids] = 0
+        self._lengths[env_ids] = 0
+
+    def step(self, env_ids: np.ndarray, reward: np.ndarray, done: np.ndarray) -> Episodes | None:
+        """Takes one transition of each of B different environments.
+
+        Args:
+          env_ids: int32 [B].
+          reward: float32 [B].
+          done: bool [B], whether the transition ended an episode.
+        """
+        self._returns[env_ids] += reward
+        self._lengths[env_ids] += 1
+        if not done.any():
+            return None
+        ended = env_ids[done]
+        episodes = Episodes(ended, self._returns[ended], self._lengths[ended])
+        self.restart(ended)
+        return episodes

@@ -1,0 +1,118 @@
+"""Which actor holds which environment ids."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+from seed_rl.specs import GroupLease, Lease
+
+
+class NoRoom(Exception):
+    """Too few environment ids are free; the message says how many."""
+
+
+class UnknownSession(Exception):
+    """The session or group does not exist here, or not any more."""
+
+
+class AlreadyStreaming(Exception):
+    """The group has a stream already, or had one: a group streams once."""
+
+
+@dataclasses.dataclass
+class _Session:
+    lease: Lease
+    opened: list[bool]
+    closed: list[bool]
+    joined_at: float
+
+
+class Membership:
+    """Leases the environment ids 0 .. N - 1 to actors, the lowest free ones first. Used on one thread.
+
+    The ids of a group are free again when its stream ends. Those of a group whose actor joined and then never opened
+    a stream are free `timeout` seconds after the join.
+    """
+
+    def __init__(self, num_envs: int, seed: int, timeout: float, clock: Callable[[], float] = time.monotonic):
+        self.num_envs = num_envs
+        self._free = list(range(num_envs))
+        self._sessions: dict[str, _Session] = {}
+        self._seed = seed
+        self._joins = 0
+        self._timeout = timeout
+        self._clock = clock
+
+    @property
+    def leased(self) -> int:
+        """Environment ids in use."""
+        return self.num_envs - len(self._free)
+
+    def join(self, group_sizes: Sequence[int]) -> Lease:
+        """Leases ids for groups of these sizes.
+
+        Every lease has other environment seeds, so that a restarted actor does not replay the episodes that it has
+        already played.
+
+        Raises:
+          NoRoom: not enough free ids.
+        """
+        self._expire()
+        wanted = sum(group_sizes)
+        if wanted > len(self._free):
+            raise NoRoom(
+                f"the learner has room for {self.num_envs} environments and {self.leased} are taken: "
+                f"{wanted} more don't fit"
+            )
+        groups = []
+        for size in group_sizes:
+            ids = tuple(heapq.heappop(self._free) for _ in range(size))
+            groups.append(GroupLease(ids, (self._seed * 1_000_003 + self._joins * self.num_envs + ids[0]) % 2**31))
+        self._joins += 1
+        lease = Lease(secrets.token_hex(16), tuple(groups))
+        self._sessions[lease.session] = _Session(
+            lease, [False] * len(groups), [False] * len(groups), self._clock()
+        )
+        return lease
+
+    def open(self, session: str, group: int) -> GroupLease:
+        """Marks a group as streaming.
+
+        Raises:
+          UnknownSession: no such session or group.
+          AlreadyStreaming: the group has had its stream.
+        """
+        self._expire()
+        entry = self._sessions.get(session)
+        if entry is None or not 0 <= group < len(entry.opened):
+            raise UnknownSession(f"group {group} of this session is not known here: join again")
+        if entry.opened[group]:
+            raise AlreadyStreaming(f"group {group} of this session already has a stream")
+        entry.opened[group] = True
+        return entry.lease.groups[group]
+
+    def close(self, session: str, group: int) -> None:
+        """Frees the ids of a group whose stream ended."""
+        self._free_group(session, group)
+
+    def _free_group(self, session: str, group: int) -> None:
+        entry = self._sessions[session]
+        entry.closed[group] = True
+        for env_id in entry.lease.groups[group].env_ids:
+            heapq.heappush(self._free, env_id)
+        if all(entry.closed):
+            del self._sessions[session]
+
+    def _expire(self) -> None:
+        now = self._clock()
+        for session, entry in list(self._sessions.items()):
+            if now - entry.joined_at < self._timeout:
+                continue
+            for group, opened in enumerate(entry.opened):
+                if not opened and not entry.closed[group]:
+                    entry.opened[group] = True
+                    self._free_group(session, group)

@@ -1,0 +1,182 @@
+"""The command line: flags for the run, gin for the experiment."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+
+from absl import flags
+
+from seed_rl import __version__
+from seed_rl.experiment import ConfigError
+
+USAGE_ERROR = 2
+
+DEFAULT_TCP_ADDRESS = "localhost:8686"
+
+
+class UsageError(Exception):
+    """Something the caller wrote on the command line; the message is one sentence."""
+
+
+def _flags(*groups: Callable[[flags.FlagValues], None]) -> flags.FlagValues:
+    values = flags.FlagValues()
+    flags.DEFINE_enum(
+        "log_level", "info", ["debug", "info", "warning", "error"], "How much to log.", flag_values=values
+    )
+    flags.DEFINE_boolean("help", False, "Show this help.", short_name="h", flag_values=values)
+    for group in groups:
+        group(values)
+    return values
+
+
+def _experiment_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_multi_string(
+        "gin_file",
+        [],
+        "Gin file with the experiment: a path, or a shipped one such as atari/vtrace_pong. May be repeated.",
+        flag_values=values,
+    )
+    flags.DEFINE_multi_string(
+        "gin_param", [], "Gin binding that wins over the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "logdir", None, "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>.",
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "total_frames", None, "Overrides Experiment.total_frames (environment frames).", flag_values=values
+    )
+    flags.DEFINE_integer("num_actors", None, "Overrides Actors.num_actors.", flag_values=values)
+    flags.DEFINE_integer("seed", None, "Overrides Experiment.seed.", flag_values=values)
+
+
+def _server_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("tls_cert", None, "PEM file with the learner's certificate chain.", flag_values=values)
+    flags.DEFINE_string("tls_key", None, "PEM file with the certificate's private key.", flag_values=values)
+    _token_flags(values)
+
+
+def _client_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        "tls_ca", None, "PEM file with the certificate (or its authority) that the learner must show; turns TLS on.",
+        flag_values=values,
+    )
+    _token_flags(values)
+
+
+def _token_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        "token_file", None, "File with the secret that learner and actors share (or set SEED_RL_TOKEN).",
+        flag_values=values,
+    )
+    flags.DEFINE_boolean(
+        "insecure", False, "Allow an address other hosts can reach without TLS and token.", flag_values=values
+    )
+
+
+def _address_flag(default: str, help_text: str) -> Callable[[flags.FlagValues], None]:
+    def define(values: flags.FlagValues) -> None:
+        flags.DEFINE_string("server_address", default, help_text, flag_values=values)
+
+    return define
+
+
+def _actor_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_integer("num_groups", None, "Environment groups; default: as the learner asks.", flag_values=values)
+    flags.DEFINE_integer(
+        "envs_per_group", None, "Environments per group; default: as the learner asks.", flag_values=values
+    )
+    flags.DEFINE_multi_string(
+        "import_module", [], "Python module that registers an environment suite. May be repeated.", flag_values=values
+    )
+    flags.DEFINE_boolean(
+        "exit_with_parent", False, "End when standard input is closed (set by `train`).", flag_values=values
+    )
+
+
+COMMANDS: dict[str, tuple[str, str, flags.FlagValues]] = {
+    "train": (
+        "Trains on this machine: a learner and its actors.",
+        "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
+        _flags(
+            _experiment_flags,
+            _address_flag("", "Where actors are served; default: a unix socket of this run's own."),
+            _server_flags,
+        ),
+    ),
+    "learner": (
+        "Runs a learner that waits for actors.",
+        "seed_rl learner --gin_file=atari/vtrace_pong --logdir=runs/pong --server_address=localhost:8686",
+        _flags(
+            _experiment_flags,
+            _address_flag(DEFAULT_TCP_ADDRESS, "Where actors are served: host:port or unix:/path."),
+            _server_flags,
+        ),
+    ),
+    "actor": (
+        "Runs an actor for a learner; it asks the learner which environments to step.",
+        "seed_rl actor --server_address=localhost:8686",
+        _flags(
+            _address_flag(DEFAULT_TCP_ADDRESS, "Where the learner is: host:port or unix:/path."),
+            _client_flags,
+            _actor_flags,
+        ),
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0 if arguments else USAGE_ERROR
+    if arguments[0] == "--version":
+        print(f"seed_rl {__version__}")
+        return 0
+    command = arguments[0]
+    if command not in COMMANDS:
+        print(f"seed_rl: no command {command!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        return USAGE_ERROR
+    values = COMMANDS[command][2]
+    try:
+        rest = values([f"seed_rl {command}", *arguments[1:]])[1:]
+        if values.help:
+            print(_help(command))
+            return 0
+        if rest:
+            raise UsageError(f"unexpected argument {rest[0]!r} (flags begin with --)")
+        _configure_logging(values.log_level)
+        # Imported late: an actor must stay free of the learner's libraries, and a wrong flag should say so at once.
+        from seed_rl.launch import commands
+
+        return getattr(commands, command)(values)
+    except (flags.Error, UsageError, ConfigError) as error:
+        print(f"seed_rl {command}: {error}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _configure_logging(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+
+
+def _overview() -> str:
+    lines = [f"seed_rl {__version__}: distributed reinforcement learning with central inference", "", "commands:"]
+    lines += [f"  {name:8} {summary}" for name, (summary, _, _) in COMMANDS.items()]
+    return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
+
+
+def _help(command: str) -> str:
+    summary, example, values = COMMANDS[command]
+    lines = [summary, "", f"example: {example}", "", "flags:"]
+    for name in sorted(values):
+        flag = values[name]
+        if flag.name == name and name != "help":  # not the short names
+            default = "" if flag.default in (None, "", [], False) else f" (default {flag.default})"
+            lines.append(f"  --{name}: {flag.help}{default}")
+    return "\n".join(lines)

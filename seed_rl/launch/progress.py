@@ -1,0 +1,67 @@
+"""What a person sees of a run: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+
+class Progress:
+    """Shows the newest row of metrics. On a terminal one line is renewed in place; elsewhere each row is a line."""
+
+    def __init__(self, total_frames: int, stream: TextIO | None = None):
+        stream = stream or sys.stderr
+        self._total_frames = total_frames
+        self._console = Console(file=stream, highlight=False)
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(Text("starting ..."), console=self._console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def show(self, row: dict[str, float]) -> None:
+        """Shows a row of `metrics.jsonl`."""
+        text = summary(row, self._total_frames)
+        if self._live:
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        else:
+            self._console.print(f"{time.strftime('%H:%M:%S')} {text}", soft_wrap=True, markup=False)
+
+
+def summary(row: dict[str, float], total_frames: int) -> str:
+    """One line, under 80 columns, that says how far a run is and how well it does."""
+    frames = row["env_frames"]
+    parts = [f"{frames / total_frames:4.0%} {_short(frames)} frames", f"{_short(row['frames_per_second'])}/s"]
+    if "episode_return" in row:
+        parts.append(f"return {row['episode_return']:.2f}")
+    if "loss/total" in row:
+        parts.append(f"loss {row['loss/total']:.3g}")
+    parts.append(f"envs {row['environments']:.0f}")
+    if row["frames_per_second"] > 0:
+        parts.append(f"left {_duration((total_frames - frames) / row['frames_per_second'])}")
+    return " | ".join(parts)
+
+
+def _short(number: float) -> str:
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g}{unit}"
+    return f"{number:.0f}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{seconds:02d}s"

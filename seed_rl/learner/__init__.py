@@ -1,0 +1,1 @@
+"""The learner: the one training loop, its optimizer, checkpoints and metrics."""

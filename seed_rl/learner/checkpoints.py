@@ -1,0 +1,98 @@
+"""Checkpoints: named arrays and counters in one file each, written so that a crash can't leave a broken one behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+_NAME = re.compile(r"checkpoint-(\d{12})\.npz")
+_COUNTERS = "counters.json"
+
+
+class CheckpointError(Exception):
+    """A checkpoint that can't be used; the message says which and why."""
+
+
+class Checkpoints:
+    """The checkpoints of a run, oldest first, in one directory.
+
+    A checkpoint is an .npz file (no pickled objects) with the arrays of `save` and the counters as JSON text. It is
+    written under another name, flushed to disk and renamed: a file with a checkpoint's name is complete.
+    """
+
+    def __init__(self, directory: str, keep: int):
+        self.directory = directory
+        self._keep = keep
+        os.makedirs(directory, exist_ok=True)
+
+    def paths(self) -> list[str]:
+        """Complete checkpoints, oldest first."""
+        names = sorted(name for name in os.listdir(self.directory) if _NAME.fullmatch(name))
+        return [os.path.join(self.directory, name) for name in names]
+
+    def save(self, step: int, arrays: Mapping[str, np.ndarray], counters: Mapping[str, Any]) -> str:
+        """Writes a checkpoint of `step` (learner updates), removes the oldest beyond `keep` and returns its path.
+
+        Raises:
+          OSError: it could not be written; older checkpoints are untouched.
+        """
+        path = os.path.join(self.directory, f"checkpoint-{step:012d}.npz")
+        text = np.frombuffer(json.dumps(dict(counters)).encode(), np.uint8)
+        partial = f"{path}.partial"
+        with open(partial, "wb") as file:
+            np.savez(file, **{_COUNTERS: text}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        for old in self.paths()[: -self._keep]:
+            os.remove(old)
+        return path
+
+    def load_latest(self) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
+        """The newest checkpoint: path, arrays, counters; None when there is none.
+
+        Raises:
+          CheckpointError: the file is damaged.
+        """
+        for leftover in os.listdir(self.directory):
+            if leftover.endswith(".partial"):
+                os.remove(os.path.join(self.directory, leftover))
+        paths = self.paths()
+        return (paths[-1], *load(paths[-1])) if paths else None
+
+
+def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and counters of one checkpoint file."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        return arrays, json.loads(arrays.pop(_COUNTERS).tobytes())
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path} is not a checkpoint that can be read: {error}") from error
+
+
+def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:
+    """Keras variables by a name that is the same in every process: their place in the list and their own name."""
+    return {f"{prefix}/{index:03d}/{variable.name}": variable for index, variable in enumerate(variables)}
+
+
+def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
+    """Gives variables the values saved under their names.
+
+    Raises:
+      CheckpointError: names or shapes are not the same.
+    """
+    if set(variables) != set(arrays):
+        missing, extra = sorted(set(variables) - set(arrays)), sorted(set(arrays) - set(variables))
+        raise CheckpointError(f"{path} is of another agent: it lacks {missing} and has {extra}")
+    for name, variable in variables.items():
+        if tuple(variable.shape) != arrays[name].shape:
+            raise CheckpointError(f"{path}: {name} has shape {arrays[name].shape}, needed is {tuple(variable.shape)}")
+    for name, variable in variables.items():
+        variable.assign(arrays[name])

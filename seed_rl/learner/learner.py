@@ -1,0 +1,218 @@
+"""The learner process: assembles store, inference and server around an agent, and runs the one training loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.experiment import Experiment
+from seed_rl.inference.act_step import ActStep, unroll_step_spec
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.episodes import Episodes
+from seed_rl.inference.membership import Membership
+from seed_rl.inference.service import CentralInference
+from seed_rl.learner.checkpoints import Checkpoints, assign, name_variables
+from seed_rl.learner.metrics import EpisodeWindow, MetricsWriter
+from seed_rl.learner.run_log import RunLog, Snapshot
+from seed_rl.learner.sources import Batch, FifoSource
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.specs import ActorSettings
+from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.server import ActorServer
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.2  # how soon the loop notices that it is to stop while no batch arrives
+
+
+@dataclasses.dataclass
+class Counters:
+    """How far a run is; saved with its checkpoints."""
+
+    learner_updates: int = 0
+    agent_steps: int = 0
+    """Agent steps that have gone into the learner, each counted once."""
+    env_frames: int = 0
+    """The same in environment frames: agent steps times the action repeat."""
+    seconds: float = 0.0
+    """Wall-clock time spent, over all starts of the run."""
+
+
+class Learner:
+    """Trains an experiment's agent on what actors bring.
+
+        learner = Learner(experiment, logdir, address, security)
+        learner.restore()
+        learner.start()                  # compiles, then serves: actors may come
+        learner.run(stop)
+        learner.close()
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        logdir: str,
+        address: str,
+        security: ServerSecurity,
+        on_metrics: Callable[[dict[str, float]], None] = lambda row: None,
+    ):
+        """
+        Args:
+          experiment: what to train.
+          logdir: directory of checkpoints and metrics.
+          address: where actors are served, `host:port` or `unix:/path`.
+          security: of the server.
+          on_metrics: called with each row of metrics.
+        """
+        self.counters = Counters()
+        self.episodes = EpisodeWindow()
+        self._experiment = experiment
+        self._logdir = logdir
+        self._on_metrics = on_metrics
+        self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
+
+        env_spec = experiment.env.spec()
+        self._agent = experiment.agent.build(env_spec, experiment.seed)
+        self._train_step = TrainStep(self._agent, experiment.optimizer)
+        self._variables = {
+            **name_variables("agent", self._agent.variables),
+            **name_variables("optimizer", self._train_step.optimizer.variables),
+        }
+
+        num_envs = experiment.actors.num_envs
+        length, stride = self._agent.length, self._agent.unroll_length
+        max_batch = min(experiment.inference.max_batch_size, num_envs)
+        capacity = round(experiment.inference.queue_batches * experiment.batch_size)
+        in_progress = UnrollCursor.slots_in_progress(num_envs, length, stride)
+        self._pool = SlotPool(in_progress + capacity + max_batch)
+        step_spec = unroll_step_spec(self._agent, env_spec)
+        store = UnrollStore(step_spec, length, self._pool.num_slots)
+        _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
+        self._queue = UnrollQueue(capacity)
+        self._cursor = UnrollCursor(
+            np.ones(num_envs, bool), length, stride, self._pool, experiment.inference.stagger_unrolls
+        )
+        self._source = FifoSource(store, self._pool, self._queue, experiment.batch_size, self._cursor.slot_versions)
+        self._act_step = ActStep(
+            self._agent,
+            step_spec,
+            store,
+            num_envs=num_envs,
+            depth=self._cursor.depth,
+            batch_sizes=_batch_sizes(max_batch),
+            seed=experiment.seed,
+        )
+        actors = experiment.actors
+        self.inference = CentralInference(
+            ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
+            env_spec,
+            act_step=self._act_step,
+            cursor=self._cursor,
+            queue=self._queue,
+            batcher=Batcher(max_batch, experiment.inference.max_wait_ms / 1000),
+            membership=Membership(num_envs, experiment.seed, experiment.inference.lease_timeout_s),
+            on_episodes=self._add_episodes,
+            on_failure=self._queue.close,
+        )
+        self._server = ActorServer(address, self.inference, security=security)
+
+    def restore(self) -> str | None:
+        """Continues from the newest checkpoint in the log directory, if there is one; returns its path."""
+        latest = self._checkpoints.load_latest()
+        if latest is None:
+            return None
+        path, arrays, counters = latest
+        assign(self._variables, arrays, path)
+        self.episodes.set_state(counters.pop("episodes"))
+        self.counters = Counters(**counters)
+        return path
+
+    def start(self) -> str:
+        """Compiles the act step and serves actors from then on; returns the address."""
+        self._act_step.warm_up()
+        self.inference.start()
+        return self._server.start()
+
+    def run(self, stop: threading.Event) -> None:
+        """Trains until the run's frames are done or `stop` is set; then saves a last checkpoint.
+
+        Raises:
+          RuntimeError: inference failed.
+        """
+        logs = self._experiment.logs
+        log = RunLog(self._snapshot, MetricsWriter(self._logdir, self.counters.env_frames), logs.metrics_interval_s)
+        began, seconds_before = time.monotonic(), self.counters.seconds
+        save_at = began + logs.checkpoint_interval_s
+        try:
+            while not stop.is_set() and self.counters.env_frames < self._experiment.total_frames:
+                with log.waiting():
+                    batch = self._source.next(_POLL_SECONDS)
+                if self.inference.failure is not None:
+                    raise RuntimeError(f"inference failed: {self.inference.failure}") from self.inference.failure
+                if batch is not None:
+                    log.add_update(self._update(batch))
+                self.counters.seconds = seconds_before + time.monotonic() - began
+                row = log.row_if_due()
+                if row is not None:
+                    self._on_metrics(row)
+                if time.monotonic() >= save_at:
+                    self.save()
+                    save_at = time.monotonic() + logs.checkpoint_interval_s
+        finally:
+            log.close()
+        self.save()
+
+    def _update(self, batch: Batch) -> dict[str, float]:
+        counters, experiment = self.counters, self._experiment
+        metrics = self._train_step(batch.unroll, counters.env_frames / experiment.total_frames)
+        metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
+        steps = experiment.batch_size * self._agent.unroll_length
+        counters.learner_updates += 1
+        counters.agent_steps += steps
+        counters.env_frames += steps * experiment.env.action_repeat
+        self._cursor.version = counters.learner_updates
+        return metrics
+
+    def _snapshot(self) -> Snapshot:
+        stats = self.inference.stats
+        return Snapshot(
+            counters=dataclasses.asdict(self.counters),
+            gauges={
+                **self.episodes.means(),
+                "episodes": self.episodes.count,
+                "environments": self.inference.leased_envs,
+                "discarded_unrolls": self._cursor.discarded_unrolls,
+                "unrecorded_steps": self._cursor.unrecorded_steps,
+            },
+            queue_fill=len(self._queue) / self._queue.capacity,
+            inference=dataclasses.replace(stats),
+        )
+
+    def save(self) -> None:
+        """Writes a checkpoint."""
+        arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
+        counters = {**dataclasses.asdict(self.counters), "episodes": self.episodes.get_state()}
+        self._checkpoints.save(self.counters.learner_updates, arrays, counters)
+
+    def _add_episodes(self, episodes: Episodes) -> None:
+        self.episodes.add(episodes.returns, episodes.lengths)
+
+    def close(self) -> None:
+        """Stops serving and acting."""
+        self._server.stop(grace=0.5)
+        self.inference.stop()
+
+
+def _batch_sizes(max_batch: int) -> list[int]:
+    """The sizes that the act step is compiled for: the largest, its half and its quarter."""
+    return sorted({max_batch, -(-max_batch // 2), -(-max_batch // 4)})

@@ -1,0 +1,72 @@
+"""One update of an agent's weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from seed_rl.agents.base import Agent
+from seed_rl.experiment import Optimizer
+from seed_rl.types import Unroll
+
+
+def build_optimizer(config: Optimizer) -> keras.optimizers.Optimizer:
+    """The Keras optimizer of a config; its learning rate is set at every update."""
+    if config.name == "adam":
+        return keras.optimizers.Adam(
+            config.learning_rate, beta_1=config.beta_1, beta_2=config.beta_2, epsilon=config.epsilon
+        )
+    return keras.optimizers.RMSprop(
+        config.learning_rate, rho=config.decay, momentum=config.momentum, epsilon=config.epsilon
+    )
+
+
+class TrainStep:
+    """Differentiates an agent's loss and applies the gradients, as one compiled function."""
+
+    def __init__(self, agent: Agent, config: Optimizer):
+        self.optimizer = build_optimizer(config)
+        self._agent = agent
+        self._config = config
+        self._names: list[str] = []
+        self.optimizer.build(list(agent.trainable_variables))
+        # On a CPU, XLA's convolution gradients are half as fast as the plain graph's.
+        accelerated = bool(tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU"))
+        self._compiled = tf.function(self._update, jit_compile=accelerated)
+
+    def learning_rate(self, progress: float) -> float:
+        """The learning rate at `progress` in [0, 1] of the run."""
+        if self._config.schedule == "linear":
+            return self._config.learning_rate * max(0.0, 1.0 - progress)
+        return self._config.learning_rate
+
+    def __call__(self, unroll: Unroll, progress: float) -> dict[str, float]:
+        """Updates the weights from a batch of unrolls.
+
+        Args:
+          unroll: fields [L, B, ...].
+          progress: the share of the run that is behind, in [0, 1].
+
+        Returns:
+          The loss's metrics, `gradient_norm` (before clipping) and `learning_rate`.
+        """
+        learning_rate = self.learning_rate(progress)
+        values = self._compiled(unroll, tf.constant(learning_rate, tf.float32)).numpy()
+        metrics = dict(zip(self._names, values.tolist(), strict=True))
+        return {**metrics, "learning_rate": learning_rate}
+
+    def _update(self, unroll: Unroll, learning_rate: tf.Tensor) -> tf.Tensor:
+        weights: list[Any] = list(self._agent.trainable_variables)
+        with tf.GradientTape() as tape:
+            output = self._agent.loss(unroll)
+        gradients = tape.gradient(output.loss, [weight.value for weight in weights])
+        norm = tf.linalg.global_norm(gradients)
+        if self._config.clip_norm:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm, use_norm=norm)
+        self.optimizer.learning_rate.assign(learning_rate)
+        self.optimizer.apply(gradients, weights)
+        metrics = {**output.metrics, "gradient_norm": norm}
+        self._names = list(metrics)
+        return tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])

@@ -1,0 +1,22 @@
+"""A torso for observations too small or too unlike pictures for convolutions."""
+
+from typing import Any
+
+import keras
+
+from seed_rl.networks.chain import Chain
+
+
+class MLPTorso(Chain):
+    """Flattens and applies one dense layer with ReLU, [N, ...] to [N, hidden]. Takes frames 0..255, as the others do."""
+
+    def __init__(self, hidden: int = 256, dtype: str = "float32", name: str = "mlp_torso"):
+        layers = [
+            keras.layers.Flatten(name="flatten", dtype=dtype),
+            keras.layers.Dense(hidden, activation="relu", name="dense", dtype=dtype),
+        ]
+        super().__init__(layers, dtype, name)
+
+    def call(self, frames: Any) -> Any:
+        """The features [N, hidden] of `frames` [N, ...]."""
+        return super().call(keras.ops.cast(frames, self.compute_dtype) / 255.0)

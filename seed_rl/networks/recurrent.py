@@ -1,0 +1,177 @@
+"""An LSTM over unrolls in which episodes may end in mid-sequence.
+
+Shapes: T steps, B sequences, F input features, U units. Weights are float32. The matrix products are done in the
+compute dtype of the layer, everything else, the state above all, in float32.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from seed_rl.rl import checks
+
+
+class LSTMState(NamedTuple):
+    """What an LSTM hands from step to step."""
+
+    h: Any
+    """float32 [B, U]: the output of the last step."""
+    c: Any
+    """float32 [B, U]: the cell."""
+
+
+class ResetLSTM(keras.layers.Layer):
+    """An LSTM whose state becomes zero before every step that begins an episode.
+
+        i_t, f_t, o_t = sigmoid(x_t W + h_{t-1} R + b),  g_t = tanh(x_t W + h_{t-1} R + b)
+        c_t = f_t c_{t-1} + i_t g_t,  h_t = o_t tanh(c_t)
+
+    with a part of W, R and b for each of the four, in that order. The bias of the forget gate f starts at 1.
+    """
+
+    def __init__(self, units: int, dtype: str = "float32", name: str = "reset_lstm"):
+        # Without autocast: the state keeps its float32, and `call` casts what goes into the matrix products.
+        super().__init__(dtype=dtype, name=name, autocast=False)
+        self.units = units
+
+    def initial_state(self, batch_size: int) -> LSTMState:
+        """Zeros, float32 [B, U]."""
+        return LSTMState(h=tf.zeros([batch_size, self.units]), c=tf.zeros([batch_size, self.units]))
+
+    def build(self, inputs_shape: Sequence[int | None]) -> None:
+        units = self.units
+        self.kernel = self.add_weight(
+            name="kernel", shape=(inputs_shape[-1], 4 * units), initializer="glorot_uniform"
+        )
+        self.recurrent_kernel = self.add_weight(
+            name="recurrent_kernel", shape=(units, 4 * units), initializer="orthogonal"
+        )
+        self.bias = self.add_weight(name="bias", shape=(4 * units,), initializer=_unit_forget_bias)
+
+    def call(self, inputs: Any, done: Any, state: LSTMState) -> tuple[tf.Tensor, LSTMState]:
+        """Unrolls over T steps.
+
+        Args:
+          inputs: float [T, B, F].
+          done: bool [T, B]: whether a step is the first of its episode: the state is zeroed before that step.
+          state: float32 [B, U]: the state before step 0.
+
+        Returns:
+          The outputs [T, B, U], in the compute dtype, and the state after step T - 1.
+        """
+        checks.check_rank("inputs", inputs, 3)
+        checks.check_shape("done", done, checks.static_shape(inputs)[:2])
+        state_shape = [checks.static_shape(inputs)[1], self.units]
+        checks.check_shape("state.h", state.h, state_shape)
+        checks.check_shape("state.c", state.c, state_shape)
+        checks.static_length("inputs", inputs)
+
+        # The inputs of all steps in one product: only the recurrent one has to wait for the step before.
+        projected = tf.tensordot(tf.cast(inputs, self.compute_dtype), tf.cast(self.kernel, self.compute_dtype), 1)
+        projected = tf.cast(projected, tf.float32) + self.bias
+        keep = 1.0 - tf.cast(done, tf.float32)[..., tf.newaxis]
+        recurrent_kernel = tf.cast(self.recurrent_kernel, self.compute_dtype)
+        outputs, cells = _unroll(projected, keep, recurrent_kernel, state.h, state.c)
+        return tf.cast(outputs, self.compute_dtype), LSTMState(h=outputs[-1], c=cells[-1])
+
+
+def _unit_forget_bias(shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
+    units = shape[0] // 4
+    return tf.concat([tf.zeros([units], dtype), tf.ones([units], dtype), tf.zeros([2 * units], dtype)], axis=0)
+
+
+@tf.custom_gradient
+def _unroll(
+    projected: tf.Tensor, keep: tf.Tensor, recurrent_kernel: tf.Tensor, h: tf.Tensor, c: tf.Tensor
+) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
+    """The outputs h_t and cells c_t, float32 [T, B, U], and their gradient.
+
+    The gradient is written out because automatic differentiation keeps every intermediate result of every step on a
+    stack and adds up T gradients of the recurrent kernel; here the loop back does only what depends on the step after,
+    and one product gives the gradient of the kernel.
+
+    Args:
+      projected: float32 [T, B, 4U]: x_t W + b.
+      keep: float32 [T, B, 1]: 0 where the state is zeroed before step t, else 1.
+      recurrent_kernel: [U, 4U], in the dtype that the products are to be done in.
+      h: float32 [B, U]: the output before step 0.
+      c: float32 [B, U]: the cell before step 0.
+    """
+    gates, outputs, cells = _forward(projected, keep, recurrent_kernel, h, c)
+
+    def gradient(d_outputs: tf.Tensor, d_cells: tf.Tensor) -> tuple:
+        # The states that each step started from, after the reset.
+        h_tm1 = keep * tf.concat([h[tf.newaxis], outputs[:-1]], axis=0)
+        c_tm1 = keep * tf.concat([c[tf.newaxis], cells[:-1]], axis=0)
+        d_projected, d_h, d_c = _backward(gates, cells, c_tm1, keep, recurrent_kernel, d_outputs, d_cells)
+        d_recurrent_kernel = tf.tensordot(
+            tf.cast(h_tm1, recurrent_kernel.dtype), tf.cast(d_projected, recurrent_kernel.dtype), [[0, 1], [0, 1]]
+        )
+        return d_projected, None, d_recurrent_kernel, d_h, d_c
+
+    return (outputs, cells), gradient
+
+
+def _forward(
+    projected: tf.Tensor, keep: tf.Tensor, recurrent_kernel: tf.Tensor, h: tf.Tensor, c: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The gates i, f, o, g [T, B, 4U], outputs and cells [T, B, U] of all steps."""
+    length, units = projected.shape[0], recurrent_kernel.shape[0]
+
+    def step(t, h, c, gates, outputs, cells):
+        h, c = keep[t] * h, keep[t] * c
+        z = projected[t] + _product(h, recurrent_kernel)
+        sigmoids, g = tf.sigmoid(z[:, : 3 * units]), tf.tanh(z[:, 3 * units :])
+        i, f, o = tf.split(sigmoids, 3, axis=-1)
+        c = f * c + i * g
+        h = o * tf.tanh(c)
+        return t + 1, h, c, gates.write(t, tf.concat([sigmoids, g], -1)), outputs.write(t, h), cells.write(t, c)
+
+    arrays = (_array(length, h, 4 * units), _array(length, h, units), _array(length, h, units))
+    results = tf.while_loop(lambda t, *_: t < length, step, (0, h, c, *arrays), maximum_iterations=length)
+    gates, outputs, cells = (array.stack() for array in results[3:])
+    return gates, outputs, cells
+
+
+def _backward(
+    gates: tf.Tensor,
+    cells: tf.Tensor,
+    c_tm1: tf.Tensor,
+    keep: tf.Tensor,
+    recurrent_kernel: tf.Tensor,
+    d_outputs: tf.Tensor,
+    d_cells: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The gradients with respect to `projected` [T, B, 4U] and to the state before step 0, [B, U] twice."""
+    length = gates.shape[0]
+    i, f, o, g = tf.split(gates, 4, axis=-1)
+    tanh_c = tf.tanh(cells)
+    # dc_t/dh_t, and the derivatives of c_t (for i, f, g) and of h_t (for o) by what enters the gate.
+    c_by_h = o * (1.0 - tanh_c * tanh_c)
+    by_gate = tf.concat([g * i * (1.0 - i), c_tm1 * f * (1.0 - f), tanh_c * o * (1.0 - o), i * (1.0 - g * g)], -1)
+    c_by_c_tm1 = f * keep
+
+    def step(t, d_h, d_c, d_projected):
+        # d_h and d_c arrive from step t + 1.
+        d_h += d_outputs[t]
+        d_c += d_cells[t] + d_h * c_by_h[t]
+        d_z = by_gate[t] * tf.concat([d_c, d_c, d_h, d_c], axis=-1)
+        d_h_tm1 = keep[t] * _product(d_z, recurrent_kernel, transpose_b=True)
+        return t - 1, d_h_tm1, d_c * c_by_c_tm1[t], d_projected.write(t, d_z)
+
+    nothing = tf.zeros_like(d_outputs[0])
+    start = (length - 1, nothing, nothing, _array(length, nothing, gates.shape[-1]))
+    _, d_h, d_c, d_projected = tf.while_loop(lambda t, *_: t >= 0, step, start, maximum_iterations=length)
+    return d_projected.stack(), d_h, d_c
+
+
+def _product(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """float32 product, done in the dtype of `kernel`."""
+    return tf.cast(tf.matmul(tf.cast(x, kernel.dtype), kernel, transpose_b=transpose_b), tf.float32)
+
+
+def _array(length: int, like: tf.Tensor, width: int) -> tf.TensorArray:
+    """Room for `length` float32 [B, width], with B from `like` [B, ...]."""
+    return tf.TensorArray(tf.float32, length, element_shape=[like.shape[0], width])

@@ -1,0 +1,37 @@
+"""Checks of rank and shape that open the functions of `rl` and `networks` and name the argument at fault.
+
+They look at static shapes only: they cost nothing in a compiled graph, and a dimension unknown while tracing passes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+
+def static_shape(tensor: Any) -> tf.TensorShape:
+    """What is known of the shape of a tensor, an array or a nest of numbers."""
+    return tf.TensorShape(tensor.shape if hasattr(tensor, "shape") else np.shape(tensor))
+
+
+def check_rank(name: str, tensor: Any, rank: int) -> None:
+    """Raises ValueError unless `tensor` has `rank` axes."""
+    shape = static_shape(tensor)
+    if shape.rank not in (None, rank):
+        raise ValueError(f"{name} must have rank {rank}, got shape {shape}")
+
+
+def check_shape(name: str, tensor: Any, expected: Sequence[int | None]) -> None:
+    """Raises ValueError unless `tensor` has the shape `expected`, where None stands for any length."""
+    shape = static_shape(tensor)
+    if not shape.is_compatible_with(tf.TensorShape(expected)):
+        raise ValueError(f"{name} must have shape {tf.TensorShape(expected)}, got {shape}")
+
+
+def static_length(name: str, tensor: Any) -> int:
+    """The length of the first axis of `tensor`; raises ValueError if it is zero or unknown while tracing."""
+    length = static_shape(tensor)[0]
+    if not length:
+        raise ValueError(f"{name} must have a first axis of known length, at least 1, got shape {static_shape(tensor)}")
+    return int(length)

@@ -1,0 +1,61 @@
+"""The terms of the actor-critic loss, each a scalar mean over steps and sequences.
+
+    loss = policy_gradient_loss + baseline_cost baseline_loss + entropy_cost entropy_loss + kl_cost kl_loss
+
+Shapes: T steps, B sequences, A actions. Index t of every argument belongs to the state x_t and the action a_t taken
+in it. Everything is computed in float32.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.rl import categorical, checks
+
+
+def policy_gradient_loss(log_probs: Any, advantages: Any) -> tf.Tensor:
+    """-mean(log pi(a_t) advantage_t).
+
+    Args:
+      log_probs: float [T, B]: log pi(a_t) of the actions taken.
+      advantages: float [T, B]; no gradient flows through them.
+    """
+    log_probs, advantages = _pair("log_probs", log_probs, "advantages", advantages)
+    return -tf.reduce_mean(log_probs * tf.stop_gradient(advantages))
+
+
+def baseline_loss(values: Any, targets: Any) -> tf.Tensor:
+    """mean((target_t - V(x_t))^2) / 2.
+
+    Args:
+      values: float [T, B]: V(x_t).
+      targets: float [T, B], such as the `vs` of V-trace; no gradient flows through them.
+    """
+    values, targets = _pair("values", values, "targets", targets)
+    return 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(targets) - values))
+
+
+def entropy_loss(logits: Any) -> tf.Tensor:
+    """-mean(H(pi(. | x_t))) of `logits` [T, B, A]: to minimise it keeps the policy from collapsing."""
+    checks.check_rank("logits", logits, 3)
+    return -tf.reduce_mean(categorical.entropy(logits))
+
+
+def kl_loss(behaviour_log_probs: Any, target_log_probs: Any) -> tf.Tensor:
+    """mean(log mu(a_t) - log pi(a_t)): with actions sampled from mu, an estimate of KL(mu || pi).
+
+    Args:
+      behaviour_log_probs: float [T, B]: log mu(a_t) of the actions taken; no gradient flows through them.
+      target_log_probs: float [T, B]: log pi(a_t).
+    """
+    behaviour_log_probs, target_log_probs = _pair(
+        "behaviour_log_probs", behaviour_log_probs, "target_log_probs", target_log_probs
+    )
+    return tf.reduce_mean(tf.stop_gradient(behaviour_log_probs) - target_log_probs)
+
+
+def _pair(name_a: str, a: Any, name_b: str, b: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Two arguments [T, B] as float32. A wrong shape would broadcast in silence."""
+    checks.check_rank(name_a, a, 2)
+    checks.check_shape(name_b, b, checks.static_shape(a))
+    return tf.cast(a, tf.float32), tf.cast(b, tf.float32)

@@ -1,0 +1,100 @@
+"""V-trace: off-policy corrected value targets and advantages (IMPALA, arXiv:1802.01561, section 4.1).
+
+Shapes: T steps, B sequences. Index t of `log_rhos` and `values` belongs to the state x_t and the action a_t taken in
+it; that action leads to the reward `r_t[t]` and, through `discount_t[t]`, to the state x_{t+1}: in terms of an unroll
+these two are of step t + 1.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.rl import checks
+
+
+class VTraceReturns(NamedTuple):
+    """What V-trace gives; no gradient flows through either field."""
+
+    vs: tf.Tensor
+    """float32 [T, B]: v_t, the target of V(x_t)."""
+    pg_advantages: tf.Tensor
+    """float32 [T, B]: the advantage of a_t, importance weight included."""
+
+
+def vtrace(
+    log_rhos: Any,
+    discount_t: Any,
+    r_t: Any,
+    values: Any,
+    bootstrap_value: Any,
+    *,
+    lambda_: float = 1.0,
+    clip_rho: float | None = 1.0,
+    clip_pg_rho: float | None = 1.0,
+) -> VTraceReturns:
+    """Targets and advantages of V-trace.
+
+        rho_t = min(clip_rho, pi(a_t) / mu(a_t)),  c_t = lambda min(1, pi(a_t) / mu(a_t))
+        delta_t = rho_t (r_t + gamma_t V(x_{t+1}) - V(x_t))
+        v_t = V(x_t) + delta_t + gamma_t c_t (v_{t+1} - V(x_{t+1}))
+        advantage_t = min(clip_pg_rho, pi(a_t) / mu(a_t)) (r_t + gamma_t v_{t+1} - V(x_t))
+
+    Args:
+      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.
+      discount_t: float [T, B]: gamma_t, zero where a_t ended the episode.
+      r_t: float [T, B]: the reward of a_t.
+      values: float [T, B]: V(x_t).
+      bootstrap_value: float [B]: V(x_T).
+      lambda_: mixes the one-step target (0) and the full correction (1).
+      clip_rho: bound of the importance weights of the targets, None for no bound. It decides which policy's value
+        function v estimates.
+      clip_pg_rho: bound of the importance weights of the advantages, None for no bound.
+
+    Raises:
+      ValueError: for an argument of another shape, or if T is zero or unknown.
+    """
+    checks.check_rank("log_rhos", log_rhos, 2)
+    shape = checks.static_shape(log_rhos)
+    for name, tensor in (("discount_t", discount_t), ("r_t", r_t), ("values", values)):
+        checks.check_shape(name, tensor, shape)
+    checks.check_shape("bootstrap_value", bootstrap_value, shape[1:])
+    checks.static_length("log_rhos", log_rhos)
+
+    log_rhos, discount_t, r_t, values, bootstrap_value = (
+        tf.stop_gradient(tf.cast(x, tf.float32)) for x in (log_rhos, discount_t, r_t, values, bootstrap_value)
+    )
+    # The state that a_t leads to is x_{t+1}, and x_T after the last action.
+    values_tp1 = _shift(values, bootstrap_value)
+    delta_t = _importance(log_rhos, clip_rho) * (r_t + discount_t * values_tp1 - values)
+    c_t = lambda_ * _importance(log_rhos, 1.0)
+    vs = values + _backward_recursion(delta_t, discount_t * c_t)
+    q_t = r_t + discount_t * _shift(vs, bootstrap_value)
+    return VTraceReturns(vs=vs, pg_advantages=_importance(log_rhos, clip_pg_rho) * (q_t - values))
+
+
+def _shift(x: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+    """x_{t+1} at index t, with `last` [B] after the end: [T, B]."""
+    return tf.concat([x[1:], last[tf.newaxis]], axis=0)
+
+
+def _importance(log_rhos: tf.Tensor, clip: float | None) -> tf.Tensor:
+    """The ratio pi / mu, at most `clip`: [T, B]."""
+    rhos = tf.exp(log_rhos)
+    return rhos if clip is None else tf.minimum(rhos, clip)
+
+
+def _backward_recursion(delta_t: tf.Tensor, decay_t: tf.Tensor) -> tf.Tensor:
+    """acc_t = delta_t + decay_t acc_{t+1}, zero after the end: [T, B].
+
+    By doubling: after each round acc_t holds the sum over twice as many steps, and decay_t the product over as many, so
+    that log2(T) rounds of operations on whole arrays stand for T small ones. The products only shrink, since
+    discount_t c_t is at most one.
+    """
+    length, step = checks.static_length("delta_t", delta_t), 1
+    acc_t = delta_t
+    while step < length:
+        end = [[0, step], [0, 0]]
+        acc_t += decay_t * tf.pad(acc_t[step:], end)
+        decay_t *= tf.pad(decay_t[step:], end)
+        step *= 2
+    return acc_t

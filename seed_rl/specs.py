@@ -1,0 +1,112 @@
+"""Descriptions of environments that learner and actors exchange: plain data, checked on construction."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
+"""The dtypes a tensor may have on the wire."""
+
+Option = bool | int | float | str | tuple
+"""What an environment option may be: a scalar, or a tuple of scalars of one kind."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+    """Shape (without batch axes) and numpy dtype name of one tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __post_init__(self):
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if any(not isinstance(n, int) or n < 1 for n in self.shape):
+            raise ValueError(f"shape must hold positive integers, got {self.shape!r}")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one element (one environment, one step)."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+ObservationSpec = ArraySpec | Mapping[str, ArraySpec]
+"""One tensor, or several by name (their order on the wire is that of the sorted names)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteSpec:
+    """Actions 0 .. n-1, int32."""
+
+    n: int
+
+    def __post_init__(self):
+        if self.n < 1:
+            raise ValueError(f"a discrete action space needs at least one action, got n={self.n}")
+
+    def __str__(self) -> str:
+        return f"Discrete({self.n})"
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvSpec:
+    """What one environment takes and gives."""
+
+    observation: ObservationSpec
+    action: DiscreteSpec
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name or 'observation'} {spec}" for name, spec in self.observation_tensors())
+        return f"{parts}; action {self.action}"
+
+    def observation_tensors(self) -> list[tuple[str, ArraySpec]]:
+        """(name, spec) of each observation tensor in wire order; the name is empty where there is only one tensor."""
+        if isinstance(self.observation, ArraySpec):
+            return [("", self.observation)]
+        return sorted(self.observation.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvDescription:
+    """How an actor builds its environments: the name of a registered suite, and that suite's options."""
+
+    suite: str
+    options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorSettings:
+    """What the learner asks of each of its actors; an actor's own flags may override the sizes."""
+
+    env: EnvDescription
+    num_groups: int
+    """Environment groups: one steps while another waits for its actions."""
+    envs_per_group: int
+
+    def __post_init__(self):
+        for name in ("num_groups", "envs_per_group"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupLease:
+    """A group of environments that the learner has made room for."""
+
+    env_ids: tuple[int, ...]
+    seed: int
+    """Seed of the group's first environment; the following ones add 1 each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Lease:
+    """What a successful join gives an actor: a session and its groups, in the order of the requested sizes."""
+
+    session: str
+    groups: tuple[GroupLease, ...]

@@ -1,0 +1,1 @@
+"""Small real environments and strict fakes, for tests and quick runs."""

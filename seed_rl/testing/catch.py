@@ -1,0 +1,90 @@
+"""Catch: a ball falls down a small board and a paddle on the bottom row is to be under it (Mnih et al. 2014)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import gin
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from seed_rl.envs.base import EnvConfig, spec_of
+from seed_rl.settings import check_at_least, check_types
+from seed_rl.specs import EnvSpec
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Catch(EnvConfig):
+    """Return +1 for a catch and -1 for a miss, at the end of an episode of `rows` - 1 steps."""
+
+    suite: ClassVar[str] = "catch"
+
+    rows: int = 10
+    columns: int = 5
+
+    def __post_init__(self):
+        check_types(self)
+        check_at_least(self, 2, "rows")
+        check_at_least(self, 1, "columns")
+
+    @property
+    def action_repeat(self) -> int:
+        return 1
+
+    def spec(self) -> EnvSpec:
+        return spec_of(self.make(1))
+
+    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+        return CatchVectorEnv(num_envs, self.rows, self.columns)
+
+
+class CatchVectorEnv(gymnasium.vector.VectorEnv):
+    """Observations uint8 [E, rows, columns, 1], 255 at the ball and the paddle; actions left, stay, right."""
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(self, num_envs: int, rows: int, columns: int):
+        self.num_envs = num_envs
+        self.single_observation_space = spaces.Box(0, 255, (rows, columns, 1), np.uint8)
+        self.single_action_space = spaces.Discrete(3)
+        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+        self._rows, self._columns = rows, columns
+        self._rng = np.random.default_rng()
+        self._row = np.zeros(num_envs, np.int64)
+        self._ball = np.zeros(num_envs, np.int64)
+        self._paddle = np.zeros(num_envs, np.int64)
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts every episode anew."""
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        self._begin(np.ones(self.num_envs, bool))
+        return self._render(), {}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Moves the paddles by `actions` - 1 and lets the balls fall one row."""
+        self._paddle = np.clip(self._paddle + np.asarray(actions) - 1, 0, self._columns - 1)
+        self._row += 1
+        terminated = self._row == self._rows - 1
+        reward = np.where(terminated, np.where(self._ball == self._paddle, 1.0, -1.0), 0.0)
+        self._begin(terminated)
+        return self._render(), reward, terminated, np.zeros(self.num_envs, bool), {}
+
+    def _begin(self, which: np.ndarray) -> None:
+        self._row[which] = 0
+        self._ball[which] = self._rng.integers(self._columns, size=np.count_nonzero(which))
+        self._paddle[which] = self._columns // 2
+
+    def _render(self) -> np.ndarray:
+        board = np.zeros((self.num_envs, self._rows, self._columns, 1), np.uint8)
+        envs = np.arange(self.num_envs)
+        board[envs, self._row, self._ball] = 255
+        board[envs, -1, self._paddle] = 255
+        return board

@@ -1,0 +1,49 @@
+"""The named tuples that cross module borders, with their shapes documented once.
+
+Letters used throughout the project:
+
+  T  learner steps in an unroll (an unroll holds more: see `Unroll`)
+  L  steps stored in an unroll: T plus the overlap with the previous one
+  B  batch: unrolls in a learner batch, or environments in an inference batch
+  A  number of discrete actions
+
+Leading axes are `[B, ...]` while acting, `[B, L, ...]` in the stores and time-major `[L, B, ...]` in networks and
+losses. `Any` stands for a nest (dicts and tuples) of arrays or tensors.
+"""
+
+from typing import Any, NamedTuple
+
+
+class EnvOutput(NamedTuple):
+    """What an environment says about the transition that the *previous* action caused.
+
+    Where `done` is true, `reward` belongs to the episode that just ended and `observation` is already the first one
+    of the next episode. The first output of a run has `done` true and `reward` zero.
+    """
+
+    reward: Any
+    """float32 [...]: reward of the previous action, not clipped."""
+    done: Any
+    """bool [...]: whether `observation` is the first one of a new episode."""
+    observation: Any
+    """Nest of arrays [..., *shape], as the environment's `EnvSpec.observation` says."""
+
+
+class Unroll(NamedTuple):
+    """A stretch of experience of each of B environments, time-major.
+
+    Index t of every field but `initial_state` belongs to one step: the agent saw `env_output[t]` and `prev_action[t]`
+    and answered with `action[t]`, which leads to `env_output[t + 1]`. The last `overlap` steps are repeated as the
+    first ones of the environment's next unroll.
+    """
+
+    initial_state: Any
+    """Nest [B, ...]: the agent's recurrent state *before* step 0 (not yet reset where `done[0]`)."""
+    prev_action: Any
+    """int32 [L, B]: the action before each step; zero at the first step of a run."""
+    env_output: EnvOutput
+    """Fields [L, B, ...]."""
+    action: Any
+    """int32 [L, B]: the action taken at each step."""
+    behaviour: Any
+    """Nest [L, B, ...]: what else the agent chose to remember of its decision, such as `policy_logits`."""

@@ -1,0 +1,278 @@
+"""The LSTM against a naive loop, its written-out gradient against automatic differentiation and finite differences."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.networks.recurrent import LSTMState, ResetLSTM
+
+F, U = 5, 6
+
+
+def make(units=U, features=F, dtype="float32", seed=0):
+    keras.utils.set_random_seed(seed)
+    lstm = ResetLSTM(units, dtype=dtype)
+    lstm.build((None, None, features))
+    return lstm
+
+
+def random_arguments(length, batch, units=U, features=F, seed=0):
+    rng = np.random.default_rng(seed)
+    inputs = tf.constant(rng.standard_normal((length, batch, features)), tf.float32)
+    done = tf.constant(rng.random((length, batch)) < 0.3)
+    state = LSTMState(*tf.constant(rng.standard_normal((2, batch, units)), tf.float32))
+    return inputs, done, state
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def naive(lstm, inputs, done, state):
+    """One sequence, one step and one gate at a time, float64."""
+    kernel, recurrent, bias = (np.asarray(w.value, np.float64) for w in (lstm.kernel, lstm.recurrent_kernel, lstm.bias))
+    gates = [slice(k * lstm.units, (k + 1) * lstm.units) for k in range(4)]
+    inputs, done = np.asarray(inputs, np.float64), np.asarray(done)
+    hs, cs = np.array(state.h, np.float64), np.array(state.c, np.float64)
+    outputs = np.zeros((*inputs.shape[:2], lstm.units))
+    for t, b in np.ndindex(inputs.shape[:2]):
+        if done[t, b]:
+            hs[b] = cs[b] = 0.0
+        z = [inputs[t, b] @ kernel[:, g] + hs[b] @ recurrent[:, g] + bias[g] for g in gates]
+        cs[b] = sigmoid(z[1]) * cs[b] + sigmoid(z[0]) * np.tanh(z[3])
+        hs[b] = outputs[t, b] = sigmoid(z[2]) * np.tanh(cs[b])
+    return outputs, LSTMState(hs, cs)
+
+
+def reference(lstm, inputs, done, state):
+    """The same function of TensorFlow operations, left to automatic differentiation."""
+    h, c = state
+    outputs = []
+    for t in range(inputs.shape[0]):
+        keep = tf.where(done[t], 0.0, 1.0)[:, None]
+        h, c = h * keep, c * keep
+        i, f, o, g = tf.split(inputs[t] @ lstm.kernel + h @ lstm.recurrent_kernel + lstm.bias, 4, axis=-1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        h = tf.sigmoid(o) * tf.tanh(c)
+        outputs.append(h)
+    return tf.stack(outputs), LSTMState(h, c)
+
+
+def assert_close(actual, expected, **tolerance):
+    (outputs, state), (expected_outputs, expected_state) = actual, expected
+    for a, e in ((outputs, expected_outputs), (state.h, expected_state.h), (state.c, expected_state.c)):
+        assert a.shape == e.shape
+        np.testing.assert_allclose(np.asarray(a, np.float32), e, **({"rtol": 1e-5, "atol": 1e-5} | tolerance))
+
+
+@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 4), (2, 1), (9, 1), (9, 4)])
+def test_equals_the_naive_loop_with_episodes_ending_in_mid_sequence(length, batch):
+    lstm = make()
+    lstm.bias.assign(np.random.default_rng(5).standard_normal(4 * U))
+    arguments = random_arguments(length, batch)
+    if length == 9:
+        assert np.any(arguments[1][1:-1])
+    assert_close(lstm(*arguments), naive(lstm, *arguments))
+
+
+def test_an_unroll_is_so_many_single_steps():
+    lstm = make()
+    inputs, done, start = random_arguments(7, 3)
+    unrolled = lstm(inputs, done, start)
+    outputs, state = [], start
+    for t in range(7):
+        output, state = lstm(inputs[t : t + 1], done[t : t + 1], state)
+        outputs.append(output)
+    assert_close(unrolled, (tf.concat(outputs, 0), state), rtol=1e-6, atol=1e-6)
+
+
+def test_a_done_step_knows_nothing_of_the_past():
+    lstm = make()
+    inputs, _, state = random_arguments(6, 2)
+    done = tf.constant([[False, False]] * 3 + [[True, False]] + [[False, False]] * 2)
+    outputs, _ = lstm(inputs, done, state)
+    fresh, _ = lstm(inputs[3:], done[3:], lstm.initial_state(2))
+    np.testing.assert_allclose(outputs[3:, 0], fresh[:, 0], rtol=1e-6, atol=1e-6)
+    assert np.all(np.abs(outputs[3:, 1] - fresh[:, 1]).max(-1) > 1e-4)
+
+
+def test_the_state_is_reset_before_the_first_step():
+    lstm = make()
+    inputs, _, state = random_arguments(2, 3)
+    done = tf.constant([[True] * 3, [False] * 3])
+    assert_close(lstm(inputs, done, state), lstm(inputs, tf.zeros([2, 3], tf.bool), lstm.initial_state(3)))
+
+
+def test_the_initial_state_is_float32_zeros():
+    for dtype in ("float32", "mixed_bfloat16"):
+        state = ResetLSTM(U, dtype=dtype).initial_state(3)
+        assert isinstance(state, LSTMState)
+        for field in state:
+            assert field.dtype == tf.float32
+            np.testing.assert_array_equal(field, np.zeros((3, U)))
+
+
+def gradients(function, lstm, inputs, done, state):
+    """Of a loss that weighs every output and the last state, by everything that has a gradient."""
+    rng = np.random.default_rng(7)
+    sources = [inputs, *state, *(v.value for v in lstm.trainable_variables)]
+    with tf.GradientTape() as tape:
+        tape.watch([inputs, *state])
+        outputs, (h, c) = function(inputs, done, state)
+        weights = tf.constant(rng.standard_normal(outputs.shape), tf.float32)
+        loss = tf.reduce_sum(tf.cast(outputs, tf.float32) * weights) + tf.reduce_sum(h * h) + tf.reduce_sum(tf.sin(c))
+    return tape.gradient(loss, sources)
+
+
+@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 3), (8, 1), (8, 3)])
+@pytest.mark.parametrize("mode", ["eager", "graph", "compiled"])
+def test_gradients_are_those_of_automatic_differentiation(mode, length, batch):
+    lstm = make()
+    arguments = random_arguments(length, batch, seed=1)
+
+    def function(*arguments):
+        return gradients(lstm, lstm, *arguments)
+
+    if mode != "eager":
+        function = tf.function(function, jit_compile=mode == "compiled")
+    expected = gradients(lambda *a: reference(lstm, *a), lstm, *arguments)
+    actual = function(*arguments)
+    assert len(actual) == 6
+    for a, e in zip(actual, expected, strict=True):
+        assert np.any(np.asarray(e)) or length == 1
+        np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_are_the_finite_differences_of_the_naive_loop():
+    lstm = make(units=2, features=2)
+    inputs, done, state = random_arguments(4, 2, units=2, features=2, seed=2)
+    assert np.any(done[1:])
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        loss = tf.reduce_sum(tf.square(lstm(inputs, done, state)[0]))
+    by_inputs, by_kernel = tape.gradient(loss, [inputs, lstm.recurrent_kernel.value])
+
+    def naive_loss(inputs):
+        return np.sum(naive(lstm, inputs, done, state)[0] ** 2)
+
+    epsilon = 1e-5
+    x = np.asarray(inputs, np.float64)
+    for index in np.ndindex(x.shape):
+        step = np.zeros(x.shape)
+        step[index] = epsilon
+        slope = (naive_loss(x + step) - naive_loss(x - step)) / (2 * epsilon)
+        np.testing.assert_allclose(by_inputs[index], slope, atol=1e-5)
+    weights = np.asarray(lstm.recurrent_kernel.value)
+    for index in np.ndindex(weights.shape):
+        step = np.zeros(weights.shape)
+        step[index] = 1e-2
+        lstm.recurrent_kernel.assign(weights + step)
+        above = naive_loss(x)
+        lstm.recurrent_kernel.assign(weights - step)
+        slope = (above - naive_loss(x)) / 2e-2
+        np.testing.assert_allclose(by_kernel[index], slope, atol=2e-4)
+
+
+def test_no_gradient_crosses_an_episode_boundary():
+    lstm = make()
+    inputs, _, state = random_arguments(5, 2)
+    done = tf.constant([[False, False]] * 2 + [[True, False]] + [[False, False]] * 2)
+    with tf.GradientTape() as tape:
+        tape.watch([inputs, state.h, state.c])
+        loss = tf.reduce_sum(lstm(inputs, done, state)[0][2:])
+    by_inputs, by_h, by_c = (np.asarray(g) for g in tape.gradient(loss, [inputs, state.h, state.c]))
+    assert not np.any(by_inputs[:2, 0])
+    assert not np.any(by_h[0])
+    assert not np.any(by_c[0])
+    assert np.all(by_inputs[:2, 1])
+    assert np.all(by_h[1])
+
+
+@pytest.mark.parametrize("length", [1, 12])
+def test_compiled_by_xla_it_is_the_same(length):
+    lstm = make()
+    arguments = random_arguments(length, 3)
+    assert_close(tf.function(lstm, jit_compile=True)(*arguments), lstm(*arguments))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_mixed_bfloat16_stays_close_and_keeps_a_float32_state(compiled):
+    exact, mixed = make(units=32), make(units=32, dtype="mixed_bfloat16")
+    arguments = random_arguments(20, 4, units=32)
+    outputs, state = tf.function(mixed, jit_compile=compiled)(*arguments)
+    assert outputs.dtype == tf.bfloat16
+    assert state.h.dtype == state.c.dtype == tf.float32
+    assert {v.dtype for v in mixed.trainable_variables} == {"float32"}
+    assert_close((outputs, state), exact(*arguments), rtol=0, atol=0.03)
+    # The state of the last step is not rounded to what the outputs are.
+    assert np.any(tf.cast(outputs[-1], tf.float32) != state.h)
+
+
+def test_mixed_bfloat16_gradients_are_float32_and_close():
+    exact, mixed = make(units=32), make(units=32, dtype="mixed_bfloat16")
+    arguments = random_arguments(20, 4, units=32)
+    for a, e in zip(gradients(mixed, mixed, *arguments), gradients(exact, exact, *arguments), strict=True):
+        assert a.dtype == tf.float32
+        assert np.linalg.norm(a - e) < 0.03 * np.linalg.norm(e)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 32), (20, 1)])
+def test_no_nan_at_realistic_width(length, batch, compiled, dtype):
+    lstm = make(units=256, features=275, dtype=dtype)
+    inputs, done, _ = random_arguments(length, batch, features=275)
+    function = tf.function(lambda *arguments: (lstm(*arguments), gradients(lstm, lstm, *arguments)), jit_compile=compiled)
+    for _ in range(5):
+        results = function(inputs, done, lstm.initial_state(batch))
+        assert all(np.all(np.isfinite(np.asarray(x, np.float32))) for x in tf.nest.flatten(results))
+
+
+def test_huge_inputs_saturate():
+    lstm = make()
+    _, done, state = random_arguments(3, 2)
+    outputs, _ = lstm(tf.fill([3, 2, F], 1e30), done, state)
+    assert np.all(np.abs(outputs) <= 1.0)
+
+
+def test_variables_and_their_initial_values():
+    lstm = make(units=64, features=40)
+    assert [v.path for v in lstm.trainable_variables] == [
+        f"reset_lstm/{name}" for name in ("kernel", "recurrent_kernel", "bias")
+    ]
+    assert lstm.count_params() == 4 * 64 * (40 + 64 + 1)
+    recurrent = np.asarray(lstm.recurrent_kernel.value)
+    np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(64), atol=1e-5)
+    limit = np.sqrt(6 / (40 + 4 * 64))
+    assert 0.9 * limit < np.abs(lstm.kernel.value).max() <= limit
+    np.testing.assert_array_equal(lstm.bias.value, np.repeat([0.0, 1.0, 0.0, 0.0], 64))
+
+
+def test_the_batch_size_may_be_unknown_while_tracing():
+    lstm = make()
+
+    @tf.function(input_signature=[tf.TensorSpec([4, None, F]), tf.TensorSpec([4, None], tf.bool)])
+    def traced(inputs, done):
+        with tf.GradientTape() as tape:
+            outputs, state = lstm(inputs, done, lstm.initial_state(tf.shape(done)[1]))
+        assert outputs.shape.as_list() == [4, None, U]
+        return (outputs, state), tape.gradient(outputs, lstm.recurrent_kernel.value)
+
+    inputs, done, _ = random_arguments(4, 3)
+    results, gradient = traced(inputs, done)
+    assert_close(results, lstm(inputs, done, lstm.initial_state(3)))
+    assert np.any(gradient)
+
+
+def test_wrong_shapes_are_named():
+    lstm = make()
+    inputs, done, state = random_arguments(4, 3)
+    with pytest.raises(ValueError, match="inputs must have rank 3"):
+        lstm(inputs[0], done, state)
+    with pytest.raises(ValueError, match="done must have shape"):
+        lstm(inputs, done[:1], state)
+    with pytest.raises(ValueError, match=r"state\.h must have shape"):
+        lstm(inputs, done, state._replace(h=state.h[:1]))
+    with pytest.raises(ValueError, match=r"state\.c must have shape"):
+        lstm(inputs, done, state._replace(c=state.c[:, :1]))
