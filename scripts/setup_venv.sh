@@ -139,6 +139,7 @@ install() {
 }
 
 if ! is_complete; then
+  trap 'exit 130' INT # pip reports an interrupt like an error of its own; nobody wants its log then
   # One lock for the repository, wherever the environment: the editable install also writes into the source tree.
   exec 9>"$root/.venv.lock"
   if ! flock --nonblock 9; then

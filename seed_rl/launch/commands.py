@@ -25,8 +25,9 @@ from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.local_actors import LocalActors
 from seed_rl.launch.progress import Progress
+from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
-from seed_rl.transport.credentials import ClientSecurity, SecurityError, ServerSecurity
+from seed_rl.transport.credentials import ClientSecurity, SecurityError, ServerSecurity, read_token
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +44,7 @@ def train(values: flags.FlagValues) -> int:
             directory = tempfile.mkdtemp(prefix="seed_rl-")
             cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             address = f"unix:{directory}/learner.sock"
-        security = _server_security(values)
-        security.check(address)
+        security = _server_security(values, address)
         with _signals() as stopped:
             actors = LocalActors(
                 _actor_arguments(values, experiment, address),
@@ -60,8 +60,7 @@ def train(values: flags.FlagValues) -> int:
 def learner(values: flags.FlagValues) -> int:
     """Runs a learner."""
     experiment = _load_experiment(values)
-    security = _server_security(values)
-    _checked(lambda: security.check(values.server_address))
+    security = _server_security(values, values.server_address)
     with _run_directory(values, experiment) as logdir, _signals() as stopped:
         return _learn(experiment, logdir, values.server_address, security, stopped, None)
 
@@ -72,8 +71,13 @@ def actor(values: flags.FlagValues) -> int:
 
     for module in values.import_module:
         importlib.import_module(module)
-    security = _checked(lambda: ClientSecurity.from_flags(values.tls_ca, values.token_file, values.insecure))
     sizes = Sizes(values.num_groups, values.envs_per_group)
+    try:
+        security = ClientSecurity(values.tls_ca, read_token(values.token_file), values.insecure)
+        security.check(parse_address(values.server_address))
+        security.credentials()
+    except (AddressError, SecurityError) as error:
+        raise UsageError(str(error)) from error
     running = Actor(lambda: LearnerClient(values.server_address, security), sizes)
     if values.exit_with_parent:
         threading.Thread(target=_stop_at_end_of_input, args=(running,), daemon=True).start()
@@ -81,7 +85,7 @@ def actor(values: flags.FlagValues) -> int:
         stopped.on_signal(running.stop)
         try:
             running.run()
-        except (Rejected, SecurityError, ValueError) as error:
+        except (Rejected, ValueError) as error:  # ValueError: environments that can't be built here
             print(f"seed_rl actor: {error}", file=sys.stderr)
             return FAILURE
         return stopped.exit_code
@@ -120,9 +124,19 @@ def _signals() -> Iterator[_Stopped]:
 
 
 def _stop_at_end_of_input(running: Any) -> None:
-    while sys.stdin.buffer.read(1024):
+    while os.read(0, 1024):  # not through sys.stdin, whose lock a thread that waits would keep at exit
         pass
     running.stop()
+
+
+def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
+    try:
+        security = ServerSecurity(values.tls_cert, values.tls_key, read_token(values.token_file), values.insecure)
+        security.check(parse_address(address))
+        security.credentials()
+    except (AddressError, SecurityError) as error:
+        raise UsageError(str(error)) from error
+    return security
 
 
 def _load_experiment(values: flags.FlagValues) -> Experiment:
@@ -200,7 +214,7 @@ def _learn(
     actors: LocalActors | None,
 ) -> int:
     started = time.monotonic()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what matters of it comes as exceptions
     from seed_rl.learner.learner import Learner
 
     progress = Progress(experiment.total_frames)
@@ -211,7 +225,10 @@ def _learn(
     restored = running.restore()
     if restored:
         _log.info("continuing from %s at %d frames", restored, running.counters.env_frames)
-    bound = running.start()
+    try:
+        bound = running.start()
+    except AddressError as error:
+        raise UsageError(str(error)) from error
     _log.info("serving actors at %s after %.1f s; run in %s", bound, time.monotonic() - started, logdir)
     try:
         with progress:

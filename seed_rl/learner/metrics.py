@@ -74,7 +74,7 @@ class MetricsWriter:
         _truncate(self._path, resume_frames)
         self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
         self._events = EventFileWriter(logdir)
-        self._events.add_event(Event(step=resume_frames, session_log=SessionLog(status=SessionLog.START)))
+        self._events.add_event(Event(step=resume_frames + 1, session_log=SessionLog(status=SessionLog.START)))
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Writes a row; its `env_frames` is the horizontal axis.

@@ -32,7 +32,7 @@ class ResetLSTM(keras.layers.Layer):
     """
 
     def __init__(self, units: int, dtype: str = "float32", name: str = "reset_lstm"):
-        # Without autocast: the state keeps its float32, and `call` casts what goes into the matrix products.
+        # Autocast would round the state and the variables; `call` casts what goes into the matrix products.
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.units = units
 
@@ -41,14 +41,13 @@ class ResetLSTM(keras.layers.Layer):
         return LSTMState(h=tf.zeros([batch_size, self.units]), c=tf.zeros([batch_size, self.units]))
 
     def build(self, inputs_shape: Sequence[int | None]) -> None:
-        units = self.units
-        self.kernel = self.add_weight(
-            name="kernel", shape=(inputs_shape[-1], 4 * units), initializer="glorot_uniform"
-        )
-        self.recurrent_kernel = self.add_weight(
-            name="recurrent_kernel", shape=(units, 4 * units), initializer="orthogonal"
-        )
-        self.bias = self.add_weight(name="bias", shape=(4 * units,), initializer=_unit_forget_bias)
+        self.kernel = self._weight("kernel", inputs_shape[-1], "glorot_uniform")
+        self.recurrent_kernel = self._weight("recurrent_kernel", self.units, "orthogonal")
+        self.bias = self._weight("bias", None, _unit_forget_bias)
+
+    def _weight(self, name: str, rows: int | None, initializer: Any) -> Any:
+        shape = (4 * self.units,) if rows is None else (rows, 4 * self.units)
+        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
     def call(self, inputs: Any, done: Any, state: LSTMState) -> tuple[tf.Tensor, LSTMState]:
         """Unrolls over T steps.

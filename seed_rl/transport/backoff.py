@@ -8,9 +8,7 @@ import random
 class Backoff:
     """Delays that double up to a cap, each shortened at random so that many clients don't return all at once."""
 
-    def __init__(
-        self, first: float = 0.5, cap: float = 30.0, factor: float = 2.0, *, rng: random.Random | None = None
-    ):
+    def __init__(self, first: float = 0.5, cap: float = 30.0, factor: float = 2.0, *, rng: random.Random | None = None):
         """
         Args:
           first: longest first delay, seconds.

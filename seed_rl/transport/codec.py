@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class StepCodec:
         Raises:
           WireError: a tensor is missing, unexpected, or of another dtype or shape.
         """
-        tensors = [
+        tensors: list[Any] = [
             _checked("reward", output.reward, _FLOAT32, (self._num_envs,)),
             _checked("done", output.done, _BOOL, (self._num_envs,)),
         ]
@@ -91,7 +91,9 @@ class StepCodec:
             if not isinstance(output.observation, Mapping) or output.observation.keys() != self._names:
                 expected = ", ".join(field.name for field in self._fields)
                 raise WireError(f"expected observations named {expected}, got {_names_in(output.observation)}")
-            tensors += [_checked(name, output.observation[name], dtype, shape) for name, dtype, shape, _ in self._fields]
+            tensors += [
+                _checked(name, output.observation[name], dtype, shape) for name, dtype, shape, _ in self._fields
+            ]
         else:
             _, dtype, shape, _ = self._fields[0]
             tensors.append(_checked("observation", output.observation, dtype, shape))
@@ -144,9 +146,7 @@ class StepCodec:
         actions = np.frombuffer(message, _INT32, offset=len(self._actions_header)).copy()
         # As unsigned numbers, negative ones are too large.
         if actions.view(np.uint32).max() >= self._num_actions:
-            raise WireError(
-                f"actions must be 0 to {self._num_actions - 1}, got {actions.min()} to {actions.max()}"
-            )
+            raise WireError(f"actions must be 0 to {self._num_actions - 1}, got {actions.min()} to {actions.max()}")
         return actions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TypeVar
@@ -35,7 +36,7 @@ _MAX_GROUP_SIZE = 1 << 16
 _MAX_OPTIONS = 1024  # of a suite, and elements of one
 _MAX_TEXT = 256  # characters of a name
 
-_OPTION_FIELDS = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
+_OPTION_FIELDS: dict[type, str] = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
 
 _Message = TypeVar("_Message", bound=protobuf.Message)
 
@@ -163,7 +164,7 @@ def _env_spec_from(message: pb.EnvSpec) -> EnvSpec:
     else:
         for name in names:
             _text("the name of an observation tensor", name)
-        if any(name >= following for name, following in zip(names, names[1:], strict=False)):
+        if any(name >= following for name, following in itertools.pairwise(names)):
             raise WireError(f"expected the names of observation tensors in order, each once, got {', '.join(names)}")
         observation = {tensor.name: _array_spec_from(tensor.name, tensor) for tensor in tensors}
     kind = message.WhichOneof("action")
@@ -187,11 +188,13 @@ def _array_spec_from(name: str, message: pb.TensorSpec) -> ArraySpec:
 
 
 def _option_to(name: str, value: Option) -> pb.OptionValue:
-    try:
-        if type(value) in _OPTION_FIELDS:
-            return pb.OptionValue(**{_OPTION_FIELDS[type(value)]: value})
-    except ValueError as error:
-        raise WireError(f"option {name} can't be sent: {error}") from error
+    if type(value) in _OPTION_FIELDS:
+        message = pb.OptionValue()
+        try:
+            setattr(message, _OPTION_FIELDS[type(value)], value)
+        except ValueError as error:
+            raise WireError(f"option {name} can't be sent: {error}") from error
+        return message
     if isinstance(value, tuple):
         kinds = {type(element) for element in value}
         if len(kinds) <= 1 and kinds <= _OPTION_FIELDS.keys():

@@ -46,9 +46,7 @@ def test_policy_gradient_loss(rng):
 
 def test_baseline_loss(rng):
     values, targets = rng.standard_normal((2, T, B))
-    np.testing.assert_allclose(
-        losses.baseline_loss(values, targets), 0.5 * np.mean((targets - values) ** 2), rtol=1e-5
-    )
+    np.testing.assert_allclose(losses.baseline_loss(values, targets), 0.5 * np.mean((targets - values) ** 2), rtol=1e-5)
     np.testing.assert_allclose(
         gradient(lambda x: losses.baseline_loss(x, targets), values), (values - targets) / (T * B), rtol=1e-5
     )
@@ -114,9 +112,7 @@ def test_gradient_of_the_whole_loss_is_that_with_targets_held_fixed(rng):
         atol=2e-4,
     )
     by_values = gradient(lambda x: full_loss(logits, x, data), values)
-    np.testing.assert_allclose(
-        by_values, finite_differences(lambda x: full_loss(logits, x, fixed), values), atol=2e-4
-    )
+    np.testing.assert_allclose(by_values, finite_differences(lambda x: full_loss(logits, x, fixed), values), atol=2e-4)
     assert not np.any(by_values[-1])  # the bootstrap value is a target only
 
 

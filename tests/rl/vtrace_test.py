@@ -65,7 +65,9 @@ def test_equals_the_formula_with_episodes_ending_in_mid_sequence(settings, seed)
     assert_close(vtrace(**inputs, **settings), ground_truth(**inputs, **settings))
 
 
-@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 4), (2, 1), (3, 3), (4, 2), (5, 1), (8, 2), (9, 2), (100, 2)])
+@pytest.mark.parametrize(
+    ("length", "batch"), [(1, 1), (1, 4), (2, 1), (3, 3), (4, 2), (5, 1), (8, 2), (9, 2), (100, 2)]
+)
 def test_equals_the_formula_at_any_length(length, batch):
     inputs = random_inputs(length, batch, seed=length)
     returns = vtrace(**inputs)

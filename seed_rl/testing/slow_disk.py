@@ -1,0 +1,26 @@
+"""A writer that is never done, for tests that kill it."""
+
+from __future__ import annotations
+
+import threading
+from multiprocessing.synchronize import Event
+from unittest import mock
+
+import numpy as np
+
+from seed_rl.learner.checkpoints import Checkpoints
+
+
+def save_for_ever(directory: str, half_written: Event) -> None:
+    """Saves checkpoint 1, then hangs in the middle of writing checkpoint 2 and sets `half_written`."""
+    checkpoints = Checkpoints(directory, keep=3)
+    checkpoints.save(1, {"x": np.ones(1000)}, {"step": 1})
+
+    def write_half(file, **arrays):
+        file.write(b"PK\x03\x04 half of an archive")
+        file.flush()
+        half_written.set()
+        threading.Event().wait()
+
+    with mock.patch.object(np, "savez", write_half):
+        checkpoints.save(2, {"x": np.zeros(1000)}, {"step": 2})

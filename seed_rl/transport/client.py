@@ -1,0 +1,244 @@
+"""The actors' side: a synchronous client. Each group of environments is a thread with a stream of its own."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import grpc
+import numpy as np
+from google.protobuf import message as protobuf
+
+from seed_rl.specs import ActorSettings, EnvSpec, Lease
+from seed_rl.transport import messages, methods
+from seed_rl.transport import seed_rl_pb2 as pb
+from seed_rl.transport.address import parse_address
+from seed_rl.transport.codec import StepCodec, WireError
+from seed_rl.transport.credentials import ClientSecurity
+from seed_rl.types import EnvOutput
+
+_Reply = TypeVar("_Reply", bound=protobuf.Message)
+
+_PERMANENT = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+}
+_RETRY_SECONDS = 0.1  # while a learner is starting
+_CONNECT_MILLISECONDS = 5000  # a peer that doesn't answer as a gRPC server by then doesn't count as connected
+_CLOSE_SECONDS = 1.0
+
+
+class Disconnected(Exception):
+    """No learner at the moment, or none that knows this session; worth another try after a back-off."""
+
+
+class Rejected(Exception):
+    """The learner refuses this actor for good (version, spaces, credentials, a bad message); one sentence."""
+
+
+class LearnerClient:
+    """Talks to one learner. Its methods may be called from any thread.
+
+    After `Disconnected`, close it, wait, and make another: one that stays open keeps trying to connect twice a second.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        security: ClientSecurity,
+        *,
+        name: str | None = None,
+        keepalive_seconds: float = 10.0,
+    ):
+        """
+        Args:
+          address: `host:port` or `unix:/path`.
+          security: what to show to the learner.
+          name: how the learner may call this actor in its log, by default the name of the host.
+          keepalive_seconds: a learner whose machine has been silent for this long is asked for a sign of life, and is
+            given up after as long again without one.
+
+        Raises:
+          AddressError: malformed.
+          SecurityError: the token would cross a network in plain text, or a file is unusable.
+        """
+        self._learner = address
+        target = parse_address(address)
+        security.check(target)
+        self._name = name or socket.gethostname()
+        self._metadata = security.metadata()
+        options: list[tuple[str, int | str]] = [
+            *methods.keepalive_options(keepalive_seconds),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),  # in spite of its name: the time to connect
+            ("grpc.max_reconnect_backoff_ms", 400),
+            ("grpc.enable_http_proxy", 0),  # a proxy would see the token of a plain loopback connection
+            ("grpc.use_local_subchannel_pool", 1),  # a new client gets a new connection
+            ("grpc.enable_retries", 0),  # a step must not be sent twice
+        ]
+        if security.server_name:
+            options.append(("grpc.ssl_target_name_override", security.server_name))
+        credentials = security.credentials()
+        if credentials is None:
+            self._channel = grpc.insecure_channel(str(target), options)
+        else:
+            self._channel = grpc.secure_channel(str(target), credentials, options)
+        self._closed = threading.Event()
+
+    def describe(self, timeout: float) -> ActorSettings:
+        """What the learner asks its actors to build. Waits for a learner that is still starting.
+
+        Args:
+          timeout: seconds.
+
+        Raises:
+          Disconnected: no answer in time.
+          Rejected: the learner refuses this actor, or isn't one.
+        """
+        reply = self._call(methods.DESCRIBE, messages.describe_request(self._name), pb.DescribeReply, timeout)
+        try:
+            return messages.read_describe_reply(reply)
+        except WireError as error:
+            raise Rejected(str(error)) from error
+
+    def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], timeout: float) -> Lease:
+        """Asks for room for groups of environments.
+
+        Args:
+          run_id: random, new for each run.
+          env_spec: of one environment.
+          group_sizes: number of environments of each group.
+          timeout: seconds.
+
+        Raises:
+          Disconnected: no answer in time, or the learner is full.
+          Rejected: the learner refuses this actor.
+        """
+        request = messages.join_request(run_id, env_spec, group_sizes)
+        reply = self._call(methods.JOIN, request, pb.JoinReply, timeout)
+        try:
+            return messages.read_join_reply(reply, group_sizes)
+        except WireError as error:
+            raise Rejected(str(error)) from error
+
+    def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
+        """Opens a group's stream. If the learner refuses it, the first step says so.
+
+        Args:
+          lease: from `join`.
+          group: index into `lease.groups`.
+          env_spec: the one given to `join`.
+
+        Raises:
+          Disconnected: the client is closed.
+        """
+        codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
+        metadata = (*self._metadata, *methods.membership_metadata(lease.session, group))
+        requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        act: Any = self._channel.stream_stream(methods.ACT)
+        try:
+            call = act(iter(requests.get, None), metadata=metadata)
+        except ValueError as error:
+            raise Disconnected("the client is closed") from error
+        return ActStream(call, requests, codec, self._learner)
+
+    def close(self) -> None:
+        """Ends all streams and calls; what waits raises Disconnected. May be called twice."""
+        self._closed.set()
+        self._channel.close()
+
+    def _call(self, method: str, request: protobuf.Message, reply: type[_Reply], timeout: float) -> _Reply:
+        """Calls until the learner can be reached; gRPC's own waiting would not tell why it can't."""
+        call = self._channel.unary_unary(
+            method, request_serializer=type(request).SerializeToString, response_deserializer=reply.FromString
+        )
+        deadline = time.monotonic() + timeout
+        unreachable: Exception | None = None
+        while not self._closed.is_set():
+            try:
+                return call(request, timeout=max(0.0, deadline - time.monotonic()), metadata=self._metadata)
+            except grpc.RpcError as error:
+                failure = _failure(error, self._learner)
+                if isinstance(failure, Rejected):
+                    raise failure from error
+                if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() + _RETRY_SECONDS > deadline:
+                    raise unreachable or failure from error
+                unreachable = failure
+            except ValueError:  # closed meanwhile
+                break
+            self._closed.wait(_RETRY_SECONDS)
+        raise Disconnected("the client is closed")
+
+
+class ActStream:
+    """A group's stream. One thread steps; any thread may cancel."""
+
+    def __init__(self, call: Any, requests: queue.SimpleQueue[bytes | None], codec: StepCodec, learner: str):
+        """
+        Args:
+          call: the stream (a grpc.Call, grpc.Future and iterator), which gRPC feeds from `requests`.
+          requests: encoded steps; None ends the sending side, and with it gRPC's thread that waits there.
+          codec: of the group.
+          learner: its address, for messages.
+        """
+        self._call = call
+        self._requests = requests
+        self._codec = codec
+        self._learner = learner
+        self._ended = threading.Event()
+        call.add_done_callback(self._on_end)
+
+    def step(self, output: EnvOutput) -> np.ndarray:
+        """Sends a step of the group's E environments and waits for the answer.
+
+        Args:
+          output: reward float32 [E], done bool [E], observation [E, ...] as the spec says.
+
+        Returns:
+          Actions int32 [E].
+
+        Raises:
+          Disconnected: the learner has gone, or the stream was cancelled.
+          Rejected: `output` isn't what the spec says, or the learner refuses this stream.
+        """
+        try:
+            self._requests.put(self._codec.encode_step(output))
+            return self._codec.decode_actions(next(self._call))
+        except grpc.RpcError as error:
+            raise _failure(error, self._learner) from error
+        except StopIteration as error:
+            raise Disconnected(f"{self._learner}: the learner closed the stream") from error
+        except WireError as error:
+            raise Rejected(str(error)) from error
+
+    def cancel(self) -> None:
+        """Ends the stream at once; a step that waits for its answer raises Disconnected."""
+        self._call.cancel()
+
+    def close(self) -> None:
+        """Takes leave of the learner, if it is still there. May be called twice."""
+        self._requests.put(None)
+        if not self._ended.wait(_CLOSE_SECONDS):
+            self._call.cancel()
+
+    def _on_end(self, _: object) -> None:
+        self._requests.put(None)
+        self._ended.set()
+
+
+def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
+    """What a failed call means for an actor."""
+    code, details = error.code(), error.details() or "no reason given"
+    if code in _PERMANENT:
+        return Rejected(details)
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return Rejected(f"the certificate of the learner at {learner} isn't vouched for by --tls_ca: {details}")
+    return Disconnected(f"{learner}: {details} ({code.name})")

@@ -1,0 +1,69 @@
+import pytest
+
+from seed_rl.inference.membership import AlreadyStreaming, Membership, NoRoom, UnknownSession
+
+
+def test_leases_the_lowest_free_ids():
+    membership = Membership(6, seed=1, timeout=60)
+    first = membership.join([2, 1])
+    assert [group.env_ids for group in first.groups] == [(0, 1), (2,)]
+    membership.open(first.session, 0)
+    membership.open(first.session, 1)
+    second = membership.join([2])
+    assert second.groups[0].env_ids == (3, 4)
+    membership.close(first.session, 0)
+    assert membership.join([3]).groups[0].env_ids == (0, 1, 5)
+    assert membership.leased == 6
+
+
+def test_a_full_learner_says_how_full():
+    membership = Membership(3, seed=1, timeout=60)
+    membership.join([2])
+    with pytest.raises(NoRoom, match="room for 3 environments and 2 are taken: 2 more don't fit"):
+        membership.join([2])
+
+
+def test_ids_of_an_actor_that_never_streams_are_free_after_the_timeout():
+    now = [0.0]
+    membership = Membership(2, seed=1, timeout=10, clock=lambda: now[0])
+    dead = membership.join([1, 1])
+    membership.open(dead.session, 1)
+    now[0] = 9.9
+    with pytest.raises(NoRoom):
+        membership.join([1])
+    now[0] = 10.0
+    assert membership.join([1]).groups[0].env_ids == (0,)
+    with pytest.raises(AlreadyStreaming):
+        membership.open(dead.session, 0)
+    membership.close(dead.session, 1)
+    assert membership.join([1]).groups[0].env_ids == (1,)
+
+
+def test_a_group_streams_once():
+    membership = Membership(2, seed=1, timeout=60)
+    lease = membership.join([1])
+    membership.open(lease.session, 0)
+    with pytest.raises(AlreadyStreaming, match="group 0"):
+        membership.open(lease.session, 0)
+
+
+@pytest.mark.parametrize("group", [-1, 1])
+def test_unknown_sessions_and_groups_are_named(group):
+    membership = Membership(2, seed=1, timeout=60)
+    lease = membership.join([1])
+    with pytest.raises(UnknownSession, match="join again"):
+        membership.open(lease.session, group)
+    with pytest.raises(UnknownSession):
+        membership.open("another", 0)
+
+
+def test_a_restarted_actor_gets_other_seeds():
+    membership = Membership(4, seed=1, timeout=60)
+    seeds = set()
+    for _ in range(20):
+        lease = membership.join([2, 2])
+        for group, leased in enumerate(lease.groups):
+            membership.open(lease.session, group)
+            seeds.update(leased.seed + n for n in range(2))
+            membership.close(lease.session, group)
+    assert len(seeds) == 20 * 4

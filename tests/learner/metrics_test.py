@@ -1,0 +1,56 @@
+import json
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from seed_rl.learner.metrics import EpisodeWindow, MetricsWriter, read
+
+
+def write(logdir, resume, *frames):
+    writer = MetricsWriter(str(logdir), resume)
+    for n in frames:
+        writer.write({"env_frames": n, "loss/total": n / 10}, wall_time=1000.0 + n)
+    writer.close()
+
+
+def test_rows_are_json_lines_and_tensorboard_scalars(tmp_path):
+    write(tmp_path, 0, 10, 20)
+    assert read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}, {"env_frames": 20, "loss/total": 2.0}]
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert sorted(events.Tags()["scalars"]) == ["loss/total", "run/env_frames"]
+    assert [(e.step, e.value) for e in events.Scalars("loss/total")] == [(10, 1.0), (20, 2.0)]
+
+
+def test_a_resumed_run_continues_the_curves_from_its_checkpoint(tmp_path):
+    write(tmp_path, 0, 10, 20, 30)
+    write(tmp_path, 20, 25, 35)
+    assert [row["env_frames"] for row in read(str(tmp_path))] == [10, 20, 25, 35]
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [e.step for e in events.Scalars("loss/total")] == [10, 20, 25, 35]
+
+
+def test_a_line_cut_short_by_a_kill_is_dropped(tmp_path):
+    write(tmp_path, 0, 10)
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"env_frames": 2')
+    assert [row["env_frames"] for row in read(str(tmp_path))] == [10]
+    write(tmp_path, 10, 20)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["env_frames"] for line in lines] == [10, 20]
+
+
+def test_episode_window_means_the_last_hundred():
+    window = EpisodeWindow()
+    assert window.means() == {}
+    window.add(np.full(50, -100.0), np.full(50, 1))
+    window.add(np.arange(100.0), np.full(100, 4))
+    assert window.means() == {"episode_return": pytest.approx(49.5), "episode_length": 4.0}
+    assert window.count == 150
+
+
+def test_episode_window_round_trip():
+    window, other = EpisodeWindow(), EpisodeWindow()
+    window.add(np.array([1.0, 2.0]), np.array([3, 4]))
+    other.set_state(json.loads(json.dumps(window.get_state())))
+    assert other.get_state() == window.get_state()
