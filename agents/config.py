@@ -1,4 +1,4 @@
-"""Settings common to every agent. Importing this costs nothing: TensorFlow is needed from `AgentConfig.build` on only."""
+"""Settings common to every agent. TensorFlow is not imported here, but from `AgentConfig.build` on only."""
 
 from __future__ import annotations
 

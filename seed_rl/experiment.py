@@ -17,7 +17,6 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import EnvConfig
 from seed_rl.settings import check_at_least, check_one_of, check_types
 
-
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
 
@@ -177,7 +176,7 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment
         _parse(gin.parse_config, binding, f"{binding!r}: ")
     gin.finalize()
     try:
-        return Experiment()
+        return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
     except (TypeError, ValueError) as error:
         raise ConfigError(_sentence(error)) from error
 

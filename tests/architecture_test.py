@@ -27,6 +27,7 @@ class Room(NamedTuple):
 
 
 DATA = ("seed_rl.types", "seed_rl.specs")
+SETTINGS = "seed_rl.settings"
 AGENT_INTERFACE = ("seed_rl.agents.base", "seed_rl.agents.config")
 ENV_INTERFACE = ("seed_rl.envs.base", "seed_rl.envs.registry")
 
@@ -41,26 +42,28 @@ ROOMS = {
     # Data and pure mathematics: no gin, no absl.
     "seed_rl.types": Room(third_party=("numpy",)),
     "seed_rl.specs": Room(("seed_rl.types",), ("numpy",)),
+    SETTINGS: Room(),
     "seed_rl.rl": Room(("seed_rl.types",), ("numpy", "tensorflow")),
     "seed_rl.networks": Room(("seed_rl.types", "seed_rl.rl"), TENSORS),
     # Environments and actors: no TensorFlow. Only a suite's own module imports the suite.
     "seed_rl.envs": Room(),
     "seed_rl.envs.base": Room(DATA, ("gymnasium", "numpy")),
     "seed_rl.envs.registry": Room((*DATA, "seed_rl.envs.base")),
-    "seed_rl.envs.*": Room((*DATA, *ENV_INTERFACE), (*TOOLS, "gymnasium", *SUITES)),
+    "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE), (*TOOLS, "gymnasium", *SUITES)),
     "seed_rl.transport": Room(DATA, (*TOOLS, "google", "grpc")),
     "seed_rl.actor": Room((*DATA, "seed_rl.transport", *ENV_INTERFACE), (*TOOLS, "gymnasium", "grpc")),
     # Agents: only through their interface does anything else know them. The gin files choose one.
     "seed_rl.agents": Room(),
     "seed_rl.agents.base": Room((*DATA, "seed_rl.agents.config"), TENSORS),
     "seed_rl.agents.config": Room((*DATA, "seed_rl.agents.base")),
-    "seed_rl.agents.*": Room((*DATA, "seed_rl.rl", "seed_rl.networks", *AGENT_INTERFACE), (*TENSORS, "gin")),
+    "seed_rl.agents.*": Room((*DATA, SETTINGS, "seed_rl.rl", "seed_rl.networks", *AGENT_INTERFACE), (*TENSORS, "gin")),
     "seed_rl.configs": Room(),
-    "seed_rl.experiment": Room((*DATA, "seed_rl.agents.config", "seed_rl.envs.base"), ("gin",)),
+    "seed_rl.experiment": Room((*DATA, SETTINGS, "seed_rl.agents.config", "seed_rl.envs.base"), ("gin",)),
     # The learner's side.
     "seed_rl.buffers": Room(DATA, ("numpy", "tensorflow")),
     "seed_rl.inference": Room(
-        (*DATA, "seed_rl.buffers", "seed_rl.transport", *AGENT_INTERFACE), (*TOOLS, "grpc", "tensorflow")
+        (*DATA, "seed_rl.experiment", "seed_rl.buffers", "seed_rl.transport", *AGENT_INTERFACE),
+        (*TOOLS, "grpc", "tensorflow"),
     ),
     "seed_rl.learner": Room(
         (
@@ -70,6 +73,7 @@ ROOMS = {
             "seed_rl.buffers",
             "seed_rl.inference",
             "seed_rl.transport.credentials",
+            "seed_rl.transport.server",
             *AGENT_INTERFACE,
         ),
         (*TOOLS, "keras", "tensorboard", "tensorflow"),
@@ -78,16 +82,36 @@ ROOMS = {
     "seed_rl.launch": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner"), TOOLS
     ),
+    "seed_rl.bench": Room(
+        (
+            *DATA,
+            "seed_rl.experiment",
+            "seed_rl.envs.base",
+            "seed_rl.transport",
+            "seed_rl.buffers",
+            "seed_rl.inference",
+            "seed_rl.learner",
+        ),
+        ("numpy", "tensorflow"),
+    ),
     "seed_rl.__main__": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner", "seed_rl.launch"), TOOLS
     ),
     # What tests need that must be importable; actors start the environments.
     "seed_rl.testing": Room(
-        (*DATA, "seed_rl.testing.catch", "seed_rl.testing.counting", *AGENT_INTERFACE, *ENV_INTERFACE),
+        (
+            *DATA,
+            SETTINGS,
+            "seed_rl.testing.catch",
+            "seed_rl.testing.counting",
+            "seed_rl.learner",
+            *AGENT_INTERFACE,
+            *ENV_INTERFACE,
+        ),
         (*TENSORS, "gin", "gymnasium"),
     ),
-    "seed_rl.testing.catch": Room((*DATA, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
-    "seed_rl.testing.counting": Room((*DATA, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
+    "seed_rl.testing.catch": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
+    "seed_rl.testing.counting": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
 }
 
 ACTOR_SIDE = ("seed_rl.actor", "seed_rl.envs", "seed_rl.transport", "seed_rl.experiment", "seed_rl.__main__")

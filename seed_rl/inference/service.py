@@ -60,7 +60,6 @@ class CentralInference:
         batcher: Batcher,
         membership: Membership,
         on_episodes: Callable[[Episodes], None],
-        on_failure: Callable[[], None],
     ):
         self.stats = InferenceStats()
         self.failure: BaseException | None = None
@@ -74,7 +73,6 @@ class CentralInference:
         self._membership = membership
         self._episodes = EpisodeTracker(membership.num_envs)
         self._on_episodes = on_episodes
-        self._on_failure = on_failure
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
 
     def start(self) -> None:
@@ -156,7 +154,7 @@ class CentralInference:
         except Exception as error:
             _log.exception("inference failed")
             self.failure = error
-            self._on_failure()
+            self._queue.close()  # wakes the learner, which looks at `failure`
 
     def _answer(self, requests: Sequence[Request]) -> bool:
         """Acts for a batch of requests; False when the queue of unrolls was closed meanwhile."""

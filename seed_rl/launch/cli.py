@@ -39,11 +39,15 @@ def _experiment_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_multi_string(
-        "gin_param", [], "Gin binding that wins over the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
+        "gin_param",
+        [],
+        "Gin binding that wins over the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
         flag_values=values,
     )
     flags.DEFINE_string(
-        "logdir", None, "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>.",
+        "logdir",
+        None,
+        "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>.",
         flag_values=values,
     )
     flags.DEFINE_integer(
@@ -61,7 +65,9 @@ def _server_flags(values: flags.FlagValues) -> None:
 
 def _client_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
-        "tls_ca", None, "PEM file with the certificate (or its authority) that the learner must show; turns TLS on.",
+        "tls_ca",
+        None,
+        "PEM file with the certificate (or its authority) that the learner must show; turns TLS on.",
         flag_values=values,
     )
     _token_flags(values)
@@ -69,7 +75,9 @@ def _client_flags(values: flags.FlagValues) -> None:
 
 def _token_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
-        "token_file", None, "File with the secret that learner and actors share (or set SEED_RL_TOKEN).",
+        "token_file",
+        None,
+        "File with the secret that learner and actors share (or set SEED_RL_TOKEN).",
         flag_values=values,
     )
     flags.DEFINE_boolean(

@@ -24,6 +24,7 @@ from seed_rl import experiment as experiments
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.local_actors import LocalActors
+from seed_rl.launch.native_output import native_stderr_to
 from seed_rl.launch.progress import Progress
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
@@ -199,7 +200,8 @@ def _run_directory(values: flags.FlagValues, experiment: Experiment) -> Iterator
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
         logging.getLogger().addHandler(handler)
         try:
-            yield logdir
+            with native_stderr_to(os.path.join(logdir, "native.log")):
+                yield logdir
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
@@ -239,5 +241,7 @@ def _learn(
         print(f"seed_rl train: {actors.failed}", file=sys.stderr)
         return FAILURE
     counters = running.counters
-    _log.info("%d frames, %d updates; checkpoint and metrics in %s", counters.env_frames, counters.learner_updates, logdir)
+    _log.info(
+        "%d frames, %d updates; checkpoint and metrics in %s", counters.env_frames, counters.learner_updates, logdir
+    )
     return stopped.exit_code

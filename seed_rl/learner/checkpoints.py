@@ -46,7 +46,7 @@ class Checkpoints:
         text = np.frombuffer(json.dumps(dict(counters)).encode(), np.uint8)
         partial = f"{path}.partial"
         with open(partial, "wb") as file:
-            np.savez(file, **{_COUNTERS: text}, **arrays)
+            np.savez(file, allow_pickle=False, **{_COUNTERS: text, **arrays})  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -8,25 +8,17 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from seed_rl.buffers.slots import SlotPool, UnrollQueue
-from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
-from seed_rl.inference.act_step import ActStep, unroll_step_spec
-from seed_rl.inference.batcher import Batcher
-from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.acting import Acting
 from seed_rl.inference.episodes import Episodes
-from seed_rl.inference.membership import Membership
-from seed_rl.inference.service import CentralInference
 from seed_rl.learner.checkpoints import Checkpoints, assign, name_variables
 from seed_rl.learner.metrics import EpisodeWindow, MetricsWriter
 from seed_rl.learner.run_log import RunLog, Snapshot
 from seed_rl.learner.sources import Batch, FifoSource
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.specs import ActorSettings
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
@@ -51,11 +43,11 @@ class Counters:
 class Learner:
     """Trains an experiment's agent on what actors bring.
 
-        learner = Learner(experiment, logdir, address, security)
-        learner.restore()
-        learner.start()                  # compiles, then serves: actors may come
-        learner.run(stop)
-        learner.close()
+    learner = Learner(experiment, logdir, address, security)
+    learner.restore()
+    learner.start()                  # compiles, then serves: actors may come
+    learner.run(stop)
+    learner.close()
     """
 
     def __init__(
@@ -89,42 +81,13 @@ class Learner:
             **name_variables("optimizer", self._train_step.optimizer.variables),
         }
 
-        num_envs = experiment.actors.num_envs
-        length, stride = self._agent.length, self._agent.unroll_length
-        max_batch = min(experiment.inference.max_batch_size, num_envs)
-        capacity = round(experiment.inference.queue_batches * experiment.batch_size)
-        in_progress = UnrollCursor.slots_in_progress(num_envs, length, stride)
-        self._pool = SlotPool(in_progress + capacity + max_batch)
-        step_spec = unroll_step_spec(self._agent, env_spec)
-        store = UnrollStore(step_spec, length, self._pool.num_slots)
+        self._acting = Acting(experiment, self._agent, env_spec, self._add_episodes)
+        store, cursor = self._acting.store, self._acting.cursor
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
-        self._queue = UnrollQueue(capacity)
-        self._cursor = UnrollCursor(
-            np.ones(num_envs, bool), length, stride, self._pool, experiment.inference.stagger_unrolls
+        self._source = FifoSource(
+            store, self._acting.pool, self._acting.queue, experiment.batch_size, cursor.slot_versions
         )
-        self._source = FifoSource(store, self._pool, self._queue, experiment.batch_size, self._cursor.slot_versions)
-        self._act_step = ActStep(
-            self._agent,
-            step_spec,
-            store,
-            num_envs=num_envs,
-            depth=self._cursor.depth,
-            batch_sizes=_batch_sizes(max_batch),
-            seed=experiment.seed,
-        )
-        actors = experiment.actors
-        self.inference = CentralInference(
-            ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
-            env_spec,
-            act_step=self._act_step,
-            cursor=self._cursor,
-            queue=self._queue,
-            batcher=Batcher(max_batch, experiment.inference.max_wait_ms / 1000),
-            membership=Membership(num_envs, experiment.seed, experiment.inference.lease_timeout_s),
-            on_episodes=self._add_episodes,
-            on_failure=self._queue.close,
-        )
-        self._server = ActorServer(address, self.inference, security=security)
+        self._server = ActorServer(address, self._acting.service, security=security)
 
     def restore(self) -> str | None:
         """Continues from the newest checkpoint in the log directory, if there is one; returns its path."""
@@ -139,8 +102,8 @@ class Learner:
 
     def start(self) -> str:
         """Compiles the act step and serves actors from then on; returns the address."""
-        self._act_step.warm_up()
-        self.inference.start()
+        self._acting.act_step.warm_up()
+        self._acting.service.start()
         return self._server.start()
 
     def run(self, stop: threading.Event) -> None:
@@ -157,8 +120,9 @@ class Learner:
             while not stop.is_set() and self.counters.env_frames < self._experiment.total_frames:
                 with log.waiting():
                     batch = self._source.next(_POLL_SECONDS)
-                if self.inference.failure is not None:
-                    raise RuntimeError(f"inference failed: {self.inference.failure}") from self.inference.failure
+                failure = self._acting.service.failure
+                if failure is not None:
+                    raise RuntimeError(f"inference failed: {failure}") from failure
                 if batch is not None:
                     log.add_update(self._update(batch))
                 self.counters.seconds = seconds_before + time.monotonic() - began
@@ -180,22 +144,22 @@ class Learner:
         counters.learner_updates += 1
         counters.agent_steps += steps
         counters.env_frames += steps * experiment.env.action_repeat
-        self._cursor.version = counters.learner_updates
+        self._acting.cursor.version = counters.learner_updates
         return metrics
 
     def _snapshot(self) -> Snapshot:
-        stats = self.inference.stats
+        acting = self._acting
         return Snapshot(
             counters=dataclasses.asdict(self.counters),
             gauges={
                 **self.episodes.means(),
                 "episodes": self.episodes.count,
-                "environments": self.inference.leased_envs,
-                "discarded_unrolls": self._cursor.discarded_unrolls,
-                "unrecorded_steps": self._cursor.unrecorded_steps,
+                "environments": acting.service.leased_envs,
+                "discarded_unrolls": acting.cursor.discarded_unrolls,
+                "unrecorded_steps": acting.cursor.unrecorded_steps,
             },
-            queue_fill=len(self._queue) / self._queue.capacity,
-            inference=dataclasses.replace(stats),
+            queue_fill=len(acting.queue) / acting.queue.capacity,
+            inference=dataclasses.replace(acting.service.stats),
         )
 
     def save(self) -> None:
@@ -209,10 +173,5 @@ class Learner:
 
     def close(self) -> None:
         """Stops serving and acting."""
+        self._acting.service.stop()  # first: it answers on the server's event loop
         self._server.stop(grace=0.5)
-        self.inference.stop()
-
-
-def _batch_sizes(max_batch: int) -> list[int]:
-    """The sizes that the act step is compiled for: the largest, its half and its quarter."""
-    return sorted({max_batch, -(-max_batch // 2), -(-max_batch // 4)})

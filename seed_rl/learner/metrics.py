@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
@@ -86,9 +86,7 @@ class MetricsWriter:
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
         values = [Summary.Value(tag=_tag(name), simple_value=value) for name, value in row.items()]
-        self._events.add_event(
-            Event(wall_time=wall_time, step=int(row["env_frames"]), summary=Summary(value=values))
-        )
+        self._events.add_event(Event(wall_time=wall_time, step=int(row["env_frames"]), summary=Summary(value=values)))
         self._events.flush()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from seed_rl.networks.chain import Chain
 
 
 class MLPTorso(Chain):
-    """Flattens and applies one dense layer with ReLU, [N, ...] to [N, hidden]. Takes frames 0..255, as the others do."""
+    """Flattens and applies one dense layer with ReLU, [N, ...] to [N, hidden]. Divides by 255, as the others do."""
 
     def __init__(self, hidden: int = 256, dtype: str = "float32", name: str = "mlp_torso"):
         layers = [

@@ -45,7 +45,7 @@ class Catch(EnvConfig):
 class CatchVectorEnv(gymnasium.vector.VectorEnv):
     """Observations uint8 [E, rows, columns, 1], 255 at the ball and the paddle; actions left, stay, right."""
 
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
 
     def __init__(self, num_envs: int, rows: int, columns: int):
         self.num_envs = num_envs

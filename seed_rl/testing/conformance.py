@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
@@ -29,17 +31,16 @@ def check_suite(config: EnvConfig, steps: int) -> None:
         env.close()
 
 
-def _play(config: EnvConfig, seed: int, steps: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _play(config: EnvConfig, seed: int, steps: int) -> list[Any]:
     env, num_envs = config.make(3), 3
     actions = np.random.default_rng(0)
     try:
         observation, _ = env.reset(seed=seed)
         history = [(np.array(observation), np.zeros(num_envs), np.zeros(num_envs, bool))]
         for _ in range(steps):
-            action = actions.integers(env.single_action_space.n, size=num_envs).astype(np.int32)
+            action = actions.integers(config.spec().action.n, size=num_envs).astype(np.int32)
             observation, reward, terminated, truncated, _ = env.step(action)
-            assert observation.dtype == env.single_observation_space.dtype
-            assert observation.shape == (num_envs, *env.single_observation_space.shape)
+            assert env.observation_space.contains(np.array(observation))
             assert reward.shape == terminated.shape == truncated.shape == (num_envs,)
             assert terminated.dtype == truncated.dtype == np.bool_
             history.append((np.array(observation), np.array(reward, float), terminated | truncated))
@@ -48,5 +49,7 @@ def _play(config: EnvConfig, seed: int, steps: int) -> list[tuple[np.ndarray, np
         env.close()
 
 
-def _equal(a: list, b: list) -> bool:
-    return all(np.array_equal(x, y) for step_a, step_b in zip(a, b, strict=True) for x, y in zip(step_a, step_b))
+def _equal(a: list[Any], b: list[Any]) -> bool:
+    return all(
+        np.array_equal(x, y) for step_a, step_b in zip(a, b, strict=True) for x, y in zip(step_a, step_b, strict=True)
+    )

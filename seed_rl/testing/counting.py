@@ -43,7 +43,7 @@ class Counting(EnvConfig):
 class CountingVectorEnv(gymnasium.vector.VectorEnv):
     """Observations int32 [E, 4]: seed of the environment, episode, step in the episode, steps since the reset."""
 
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
     NUM_ACTIONS = 1000
 
     def __init__(self, num_envs: int, shortest_episode: int):

@@ -51,7 +51,7 @@ def test_killed_in_the_middle_of_a_save_the_previous_one_loads(tmp_path):
     process.join()
     assert any(name.endswith(".partial") for name in os.listdir(tmp_path)), "the second save was under way"
     checkpoints = Checkpoints(str(tmp_path), keep=3)
-    path, arrays, counters = checkpoints.load_latest()
+    _, arrays, counters = checkpoints.load_latest()
     assert counters == {"step": 1}
     np.testing.assert_array_equal(arrays["x"], np.ones(1000))
     assert not any(name.endswith(".partial") for name in os.listdir(tmp_path))

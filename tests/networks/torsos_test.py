@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.networks.torsos import DeepTorso, ShallowTorso
 
 TORSOS = {"shallow": ShallowTorso, "deep": DeepTorso}
@@ -215,8 +216,6 @@ print(*(v.path for v in torso.variables + lstm.variables))
 
 
 def test_variable_paths_are_the_same_in_another_process():
-    from seed_rl.networks.recurrent import ResetLSTM
-
     ResetLSTM(3).build((None, None, 2))
     torso, lstm = built(DeepTorso), ResetLSTM(4)
     lstm.build((None, None, 3))

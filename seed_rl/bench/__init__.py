@@ -1,0 +1,1 @@
+"""Benchmarks: what each part of the pipeline can do alone, and what the whole does."""

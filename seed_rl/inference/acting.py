@@ -1,0 +1,72 @@
+"""Puts the parts of central inference together: from actors' calls to finished unrolls in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from seed_rl.agents.base import Agent
+from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.experiment import Experiment
+from seed_rl.inference.act_step import ActStep, unroll_step_spec
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.episodes import Episodes
+from seed_rl.inference.membership import Membership
+from seed_rl.inference.service import CentralInference
+from seed_rl.specs import ActorSettings, EnvSpec
+
+
+class Acting:
+    """The acting half of a learner process.
+
+    `service` goes to an `ActorServer`; what it acts ends up in `store`, and the slots of finished unrolls in `queue`.
+    Whoever takes slots out of the queue gives them back to `pool` when done with them.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        agent: Agent,
+        env_spec: EnvSpec,
+        on_episodes: Callable[[Episodes], None] = lambda episodes: None,
+    ):
+        actors, inference = experiment.actors, experiment.inference
+        num_envs = actors.num_envs
+        max_batch = min(inference.max_batch_size, num_envs)
+        capacity = round(inference.queue_batches * experiment.batch_size)
+        in_progress = UnrollCursor.slots_in_progress(num_envs, agent.length, agent.unroll_length)
+        step_spec = unroll_step_spec(agent, env_spec)
+
+        self.queue = UnrollQueue(capacity)
+        self.pool = SlotPool(in_progress + capacity + max_batch)
+        self.store = UnrollStore(step_spec, agent.length, self.pool.num_slots)
+        self.cursor = UnrollCursor(
+            np.ones(num_envs, bool), agent.length, agent.unroll_length, self.pool, inference.stagger_unrolls
+        )
+        self.act_step = ActStep(
+            agent,
+            step_spec,
+            self.store,
+            num_envs=num_envs,
+            depth=self.cursor.depth,
+            batch_sizes=_batch_sizes(max_batch),
+            seed=experiment.seed,
+        )
+        self.service = CentralInference(
+            ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
+            env_spec,
+            act_step=self.act_step,
+            cursor=self.cursor,
+            queue=self.queue,
+            batcher=Batcher(max_batch, inference.max_wait_ms / 1000),
+            membership=Membership(num_envs, experiment.seed, inference.lease_timeout_s),
+            on_episodes=on_episodes,
+        )
+
+
+def _batch_sizes(max_batch: int) -> list[int]:
+    """The sizes that the act step is compiled for: the largest, its half and its quarter."""
+    return sorted({max_batch, -(-max_batch // 2), -(-max_batch // 4)})

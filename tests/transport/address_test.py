@@ -1,0 +1,73 @@
+"""Addresses, and sockets that were left behind."""
+
+import os
+import socket
+
+import pytest
+
+from seed_rl.transport.address import AddressError, clear_stale_socket, parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical", "is_local"),
+    [
+        ("unix:/tmp/x", "unix:/tmp/x", True),
+        ("unix:///tmp/x", "unix:/tmp/x", True),
+        ("unix:x.sock", "unix:x.sock", True),
+        ("localhost:80", "localhost:80", True),
+        ("127.0.0.1:0", "127.0.0.1:0", True),
+        ("127.5.5.5:1", "127.5.5.5:1", True),
+        ("[::1]:65535", "[::1]:65535", True),
+        ("0.0.0.0:8470", "0.0.0.0:8470", False),
+        ("[::]:8470", "[::]:8470", False),
+        ("10.0.0.1:8470", "10.0.0.1:8470", False),
+        ("learner.example.org:8470", "learner.example.org:8470", False),
+        ("localhost.example.org:1", "localhost.example.org:1", False),
+    ],
+)
+def test_addresses(text, canonical, is_local):
+    address = parse_address(text)
+    assert str(address) == canonical
+    assert address.is_local == is_local
+
+
+@pytest.mark.parametrize(
+    "text", ["", "unix:", "host", ":80", "host:", "host:-1", "host:65536", "::1:80", "http://host:80", "host:8o", "h:¹"]
+)
+def test_other_texts_are_refused(text):
+    with pytest.raises(AddressError, match=r"must be HOST:PORT, \[IPV6\]:PORT or unix:PATH, got"):
+        parse_address(text)
+
+
+def test_an_address_error_is_both_kinds():
+    assert issubclass(AddressError, OSError)
+    assert issubclass(AddressError, ValueError)
+
+
+def test_a_socket_without_a_server_is_removed(tmp_path):
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)
+        dead.listen()
+    assert os.path.exists(path)
+    clear_stale_socket(path)
+    assert not os.path.exists(path)
+    clear_stale_socket(path)
+
+
+def test_a_socket_with_a_server_is_left_alone(tmp_path):
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as live:
+        live.bind(path)
+        live.listen()
+        with pytest.raises(AddressError, match="another process serves there"):
+            clear_stale_socket(path)
+        assert os.path.exists(path)
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
+    path = tmp_path / "precious"
+    path.write_text("data")
+    with pytest.raises(AddressError, match="isn't a socket"):
+        clear_stale_socket(str(path))
+    assert path.read_text() == "data"

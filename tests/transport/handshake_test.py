@@ -1,0 +1,307 @@
+"""Describe, Join and the opening of streams over real connections: what passes, and each refusal by name."""
+
+import logging
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec, GroupLease, Lease
+from seed_rl.transport import messages, methods
+from seed_rl.transport import seed_rl_pb2 as pb
+from seed_rl.transport.address import AddressError
+from seed_rl.transport.client import Disconnected, Rejected
+from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.credentials import ClientSecurity, SecurityError, ServerSecurity
+from seed_rl.transport.seed_rl_pb2_grpc import LearnerStub
+
+ADDRESSES = ["unix", "127.0.0.1:0", "localhost:0"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_actor_is_told_what_to_build_and_gets_room(house, address):
+    learner = house.serve(None if address == "unix" else address)
+    assert not learner.address.endswith(":0")
+    client = house.connect(learner.address)
+    assert client.describe(timeout=5.0) == house.settings
+    lease = client.join("run-1", house.spec, [3, 2], timeout=5.0)
+    assert lease == Lease("session-0", (GroupLease((0, 1, 2), 100), GroupLease((3, 4), 103)))
+    ((run_id, spec, sizes, peer),) = learner.service.joined
+    assert (run_id, spec, sizes) == ("run-1", house.spec, (3, 2))
+    assert peer.startswith("unix:" if address == "unix" else ("ipv4:127.0.0.1:", "ipv6:%5B::1%5D:"))
+
+
+def test_the_generated_stub_can_do_what_an_actor_does(house):
+    house.serve()
+    codec = StepCodec(house.spec, 2)
+    with grpc.insecure_channel(house.path) as channel:
+        stub = LearnerStub(channel)
+        described = stub.Describe(messages.describe_request("generated"), timeout=5.0)
+        assert messages.read_describe_reply(described) == house.settings
+        joined = stub.Join(messages.join_request("run", house.spec, [2]), timeout=5.0)
+        lease = messages.read_join_reply(joined, [2])
+        steps = [house.output(2, value) for value in (5, 6, 7)]
+        requests = (pb.StepRequest.FromString(codec.encode_step(step)) for step in steps)
+        replies = list(stub.Act(requests, metadata=methods.membership_metadata(lease.session, 0), timeout=5.0))
+    assert [np.frombuffer(reply.payload, np.int32).tolist() for reply in replies] == [[20, 21], [24, 25], [28, 29]]
+
+
+@pytest.mark.parametrize("call", ["describe", "join"])
+def test_another_version_is_rejected(house, monkeypatch, call):
+    house.serve()
+    with grpc.insecure_channel(house.path) as channel, monkeypatch.context() as other:
+        other.setattr(messages, "PROTOCOL_VERSION", 7)
+        request = messages.describe_request("x") if call == "describe" else messages.join_request("r", house.spec, [1])
+        other.undo()
+        stub = LearnerStub(channel)
+        with pytest.raises(grpc.RpcError, match="learner speaks protocol 1 and the actor protocol 7") as error:
+            (stub.Describe if call == "describe" else stub.Join)(request, timeout=5.0)
+        assert error.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_a_learner_of_another_version_is_rejected(house, monkeypatch):
+    house.serve()
+    monkeypatch.setattr(messages, "check_version", lambda learner, actor: None)  # an older learner that didn't look
+    describe_reply = messages.describe_reply
+    monkeypatch.setattr(messages, "describe_reply", lambda _: pb.DescribeReply(protocol_version=9))
+    client = house.connect()
+    with pytest.raises(Rejected, match="the name of the suite must be"):
+        client.describe(timeout=5.0)
+    monkeypatch.undo()
+    monkeypatch.setattr(messages, "describe_reply", lambda settings: _with_version(describe_reply(settings), 9))
+    with pytest.raises(Rejected, match="learner speaks protocol 9 and the actor protocol 1"):
+        client.describe(timeout=5.0)
+
+
+def _with_version(reply, version):
+    reply.protocol_version = version
+    return reply
+
+
+def test_other_spaces_are_rejected(house):
+    house.serve()
+    spec = EnvSpec({"a": ArraySpec((2,), "float32")}, DiscreteSpec(3))
+    expected = re.escape(f"expected {house.spec}, got {spec}")
+    with pytest.raises(Rejected, match=expected):
+        house.connect().join("run", spec, [1], timeout=5.0)
+
+
+def test_a_full_learner_is_worth_another_try(house):
+    house.serve()
+    client = house.connect()
+    client.join("run", house.spec, [200], timeout=5.0)
+    with pytest.raises(Disconnected, match=r"the learner is full: 200 of 256 \(RESOURCE_EXHAUSTED\)"):
+        client.join("run", house.spec, [57], timeout=5.0)
+
+
+def test_groups_whose_steps_are_too_large_may_not_join(house):
+    learner = house.serve(max_message_bytes=1000)
+    largest = 47  # 2 + 1 + 47 * 21 = 990
+    assert StepCodec(house.spec, largest).step_bytes <= 1000 < StepCodec(house.spec, largest + 1).step_bytes
+    client = house.connect()
+    client.join("run", house.spec, [largest], timeout=5.0)
+    with pytest.raises(Rejected, match=r"a step of 48 environments is a message of 1011 bytes .* up to 1000: make"):
+        client.join("run", house.spec, [1, largest + 1], timeout=5.0)
+    assert len(learner.service.joined) == 1
+
+
+@pytest.mark.parametrize("method", [methods.DESCRIBE, methods.JOIN])
+def test_garbage_is_an_invalid_argument(house, method):
+    house.serve()
+    with grpc.insecure_channel(house.path) as channel:
+        with pytest.raises(grpc.RpcError, match="bytes that aren't one") as error:
+            channel.unary_unary(method)(b"\xff\xff\xff", timeout=5.0)
+        assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert house.connect().describe(timeout=5.0) == house.settings
+
+
+def test_a_failing_service_says_so(house, caplog):
+    learner = house.serve()
+    learner.service.describe = lambda: 1 / 0
+    with pytest.raises(Disconnected, match=r"the learner failed: ZeroDivisionError.*INTERNAL"):
+        house.connect().describe(timeout=5.0)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_unknown_session_is_worth_another_try(house):
+    house.serve()
+    stream = house.connect().open(Lease("of-a-former-learner", (GroupLease((0,), 0),)), 0, house.spec)
+    with pytest.raises(Disconnected, match=r"unknown session 'of-a-former-learner' \(NOT_FOUND\)"):
+        stream.step(house.output(1))
+
+
+def test_a_group_has_one_stream_at_a_time(house):
+    learner = house.serve()
+    client = house.connect()
+    lease, (first,) = house.streams(client, [2])
+    assert first.step(house.output(2)).tolist() == [4, 5]
+    second = client.open(lease, 0, house.spec)
+    with pytest.raises(Disconnected, match=r"group 0 is already streaming \(ABORTED\)"):
+        second.step(house.output(2))
+    assert first.step(house.output(2)).tolist() == [4, 5]
+    assert learner.server.stats.streams == 1
+    assert learner.server.stats.streams_refused == 1
+    first.close()
+    assert learner.service.closed.get(timeout=5.0)[0] == lease.session
+    third = client.open(lease, 0, house.spec)
+    assert third.step(house.output(2)).tolist() == [4, 5]
+    assert [first for _, first, _ in learner.service.steps] == [True, False, True]
+    assert learner.service.closed.empty()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "sentence"),
+    [
+        ((), "expected metadata seed-rl-session and seed-rl-group, got neither"),
+        ((("seed-rl-session", "session-0"),), "seed-rl-group, got seed-rl-session"),
+        ((("seed-rl-session", "session-0"), ("seed-rl-group", "-1")), "the index of a group .* got '-1'"),
+        ((("seed-rl-session", "session-0"), ("seed-rl-group", "9" * 30)), "the index of a group"),
+        ((("seed-rl-session", "session-0"), ("seed-rl-group", "1")), "no group 1"),
+    ],
+)
+def test_a_stream_must_say_whose_it_is(house, metadata, sentence):
+    learner = house.serve()
+    house.connect().join("run", house.spec, [1], timeout=5.0)
+    with grpc.insecure_channel(house.path) as channel:
+        with pytest.raises(grpc.RpcError, match=sentence) as error:
+            list(channel.stream_stream(methods.ACT)(iter([b""]), metadata=metadata, timeout=5.0))
+        assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert learner.service.closed.empty()
+
+
+@pytest.mark.parametrize("token", [None, "wrong"])
+@pytest.mark.parametrize("call", ["describe", "join", "act"])
+def test_every_call_needs_the_token(house, caplog, call, token):
+    caplog.set_level(logging.DEBUG)
+    house.serve(security=ServerSecurity(token="swordfish"))
+    lease = house.connect(security=ClientSecurity(token="swordfish")).join("run", house.spec, [1], timeout=5.0)
+    client = house.connect(security=ClientSecurity(token=token))
+    sentence = "the actor's token isn't the learner's" if token else "the learner asks for a token"
+    with pytest.raises(Rejected, match=sentence):
+        if call == "describe":
+            client.describe(timeout=5.0)
+        elif call == "join":
+            client.join("run", house.spec, [1], timeout=5.0)
+        else:
+            client.open(lease, 0, house.spec).step(house.output(1))
+    assert "swordfish" not in caplog.text
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """Files of a self-signed certificate for `localhost`, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl program")
+
+    def make(name):
+        cert, key = str(tmp_path / f"{name}.pem"), str(tmp_path / f"{name}.key")
+        subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
+        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+        command = ["openssl", "req", "-x509", *kind, *subject, "-keyout", key, "-out", cert]
+        subprocess.run(command, check=True, capture_output=True)
+        return cert, key
+
+    return make
+
+
+def test_tls_with_a_token(house, certificate):
+    cert, key = certificate("localhost")
+    other_cert, other_key = certificate("elsewhere")
+    with pytest.raises(SecurityError, match="aren't a certificate and its"):
+        house.serve("localhost:0", ServerSecurity(cert, other_key))
+    address = house.serve("localhost:0", ServerSecurity(cert, key, "swordfish")).address
+
+    client = house.connect(address, ClientSecurity(cert, "swordfish"))
+    assert client.describe(timeout=5.0) == house.settings
+    _, (stream,) = house.streams(client, [2])
+    assert stream.step(house.output(2)).tolist() == [4, 5]
+
+    with pytest.raises(Rejected, match="the learner asks for a token"):
+        house.connect(address, ClientSecurity(cert)).describe(timeout=5.0)
+    with pytest.raises(Rejected, match="isn't vouched for by --tls_ca"):
+        house.connect(address, ClientSecurity(other_cert, "swordfish")).describe(timeout=5.0)
+    with pytest.raises(Disconnected, match="UNAVAILABLE"):  # plain text
+        house.connect(address, ClientSecurity(token="swordfish")).describe(timeout=0.3)
+
+
+def test_the_name_in_the_certificate_may_be_given(house, certificate):
+    cert, key = certificate("elsewhere")
+    address = house.serve("127.0.0.1:0", ServerSecurity(cert, key)).address
+    with pytest.raises(Disconnected, match="elsewhere|[Hh]ostname|certificate|handshake"):
+        house.connect(address, ClientSecurity(cert)).describe(timeout=0.3)
+    client = house.connect(address, ClientSecurity(cert, server_name="elsewhere"))
+    assert client.describe(timeout=5.0) == house.settings
+
+
+def test_an_open_address_without_credentials_is_refused(house):
+    with pytest.raises(SecurityError, match="add --tls_cert, --tls_key, --token_file, or --insecure"):
+        house.serve("0.0.0.0:0")
+    address = house.serve("0.0.0.0:0", ServerSecurity(insecure=True)).address
+    assert house.connect(address.replace("0.0.0.0", "127.0.0.1")).describe(timeout=5.0) == house.settings
+
+
+def test_an_address_in_use_is_refused(house):
+    address = house.serve("127.0.0.1:0").address
+    with pytest.raises(AddressError, match=f"cannot listen on {address}: address already in use"):
+        house.serve(address)
+    house.serve()
+    with pytest.raises(AddressError, match=f"cannot listen on {house.path}: another process serves there"):
+        house.serve()
+    assert house.connect().describe(timeout=5.0) == house.settings
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [("unix:/nowhere/learner.sock", "no such file or directory"), ("192.0.2.1:0", "cannot assign requested address")],
+)
+def test_an_address_that_cannot_be_bound_is_refused(house, address, reason):
+    with pytest.raises(AddressError, match=f"cannot listen on {address}: {reason}"):
+        house.serve(address, ServerSecurity(insecure=True))
+
+
+def test_a_learner_that_comes_late_is_found_soon(house):
+    client = house.connect()
+    with pytest.raises(Disconnected, match=r"No such file or directory.*UNAVAILABLE"):
+        client.describe(timeout=0.3)
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(client.describe(timeout=20.0)))
+    waiting.start()
+    house.serve()
+    started = time.monotonic()
+    waiting.join()
+    assert found == [house.settings]
+    assert time.monotonic() - started < 2.0  # half a second on an idle machine
+
+
+@pytest.mark.parametrize("talk", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], ids=["silent", "http"])
+def test_a_peer_that_does_not_speak_grpc_does_not_hang(house, talk):
+    connections = []
+
+    def accept(listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connections.append(connection)
+            connection.sendall(talk)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept, args=(listener,))
+        thread.start()
+        client = house.connect("{}:{}".format(*listener.getsockname()))
+        started = time.monotonic()
+        with pytest.raises(Disconnected):
+            client.describe(timeout=0.5)
+        assert time.monotonic() - started < 3.0
+        assert connections
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    for connection in connections:
+        connection.close()

@@ -1,0 +1,326 @@
+"""Streams over real connections: every step answered once, and what happens when either side goes away."""
+
+import gc
+import queue
+import signal
+import socket
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+
+from seed_rl.transport import methods
+from seed_rl.transport.client import Disconnected, Rejected
+from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.server import Refused
+
+
+def in_thread(function, *arguments):
+    """Runs a function in a thread; returns a queue that gets what it returns or raises."""
+    results = queue.Queue()
+
+    def run():
+        try:
+            results.put(function(*arguments))
+        except Exception as error:
+            results.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return results
+
+
+def test_every_step_is_answered_once_with_its_groups_answer(house):
+    sizes, num_steps = [1, 2, 3, 8] * 8, 30
+    learner = house.serve()
+    clients = [house.connect() for _ in range(4)]
+    runs = []
+    for index, client in enumerate(clients):
+        lease, streams = house.streams(client, sizes[index::4])
+        runs += [in_thread(run_steps, house, group, stream, num_steps) for group, stream in zip(lease.groups, streams)]
+    assert [run.get(timeout=20.0) for run in runs] == [num_steps] * len(sizes)
+
+    stats = learner.server.stats
+    assert stats.steps == len(learner.service.steps) == len(sizes) * num_steps
+    assert sum(first for _, first, _ in learner.service.steps) == stats.streams_opened == len(sizes)
+    codecs = [StepCodec(house.spec, size) for size in sizes]
+    assert stats.bytes_received == num_steps * sum(codec.step_bytes for codec in codecs)
+    assert stats.bytes_sent == num_steps * sum(codec.actions_bytes for codec in codecs)
+    assert [learner.service.closed.get(timeout=5.0)[3] for _ in sizes] == ["the actor left"] * len(sizes)
+    assert stats.streams == stats.streams_refused == 0
+
+
+def run_steps(house, group, stream, num_steps):
+    """Counts right answers to random observations."""
+    rng = np.random.default_rng(group.seed)
+    size = len(group.env_ids)
+    right = 0
+    for _ in range(num_steps):
+        output = house.output(size)._replace(observation=rng.integers(0, 2000, (size, 4), np.int32))
+        actions = stream.step(output)
+        right += actions.dtype == np.int32 and np.array_equal(actions, house.answer(group, output.observation))
+    stream.close()
+    return right
+
+
+def test_the_service_sees_what_the_actor_sent(house):
+    learner = house.serve()
+    lease, (stream,) = house.streams(house.connect(), [2])
+    sent = house.output(2, 3)._replace(reward=np.array([0.5, -1], np.float32), done=np.array([True, False]))
+    stream.step(sent)
+    ((seen_lease, first, output),) = learner.service.steps
+    assert seen_lease == lease.groups[0]
+    assert first is True
+    for name in sent._fields:
+        np.testing.assert_array_equal(getattr(output, name), getattr(sent, name), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda message: message[:-1], r"expected a payload of 42 bytes, got 41 after a length that says 42"),
+        (lambda message: b"", "got an empty message"),
+        (lambda message: message[:10] + b"\x02" + message[11:], "done must be 0 or 1"),
+        (lambda message: message[:2] + b"\x00\x00\xc0\x7f" + message[6:], "reward must be finite, got nan"),
+    ],
+)
+def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
+    learner = house.serve()
+    client = house.connect()
+    lease, (bad, good) = house.streams(client, [2, 2])
+    assert good.step(house.output(2)).tolist() == [6, 7]
+    bad.close()
+    learner.service.closed.get(timeout=5.0)
+    message = StepCodec(house.spec, 2).encode_step(house.output(2))
+    with grpc.insecure_channel(house.path) as channel:
+        metadata = methods.membership_metadata(lease.session, 0)
+        call = channel.stream_stream(methods.ACT)(iter([message, change(message)]), metadata=metadata, timeout=5.0)
+        assert next(call) == StepCodec(house.spec, 2).encode_actions(np.array([4, 5], np.int32))
+        with pytest.raises(grpc.RpcError, match=sentence) as error:
+            next(call)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert sentence.split(",")[0] in learner.service.closed.get(timeout=5.0)[3]
+    assert good.step(house.output(2)).tolist() == [6, 7]
+    assert learner.server.stats.streams_refused == 1
+
+
+def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
+    learner = house.serve(max_message_bytes=1000)
+    client = house.connect()
+    lease, (good, bad) = house.streams(client, [2, 2])
+    assert good.step(house.output(2)).tolist() == [4, 5]
+    bad.close()
+    with grpc.insecure_channel(house.path) as channel:
+        metadata = methods.membership_metadata(lease.session, 1)
+        with pytest.raises(grpc.RpcError, match="larger than max") as error:
+            list(channel.stream_stream(methods.ACT)(iter([bytes(2000)]), metadata=metadata, timeout=5.0))
+    assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert good.step(house.output(2)).tolist() == [4, 5]
+    assert learner.server.stats.steps == 2
+
+
+def test_an_output_that_does_not_fit_is_not_sent(house):
+    learner = house.serve()
+    _, (stream,) = house.streams(house.connect(), [2])
+    with pytest.raises(Rejected, match=r"expected observation int32\[2, 4\], got int32\[3, 4\]"):
+        stream.step(house.output(2)._replace(observation=house.output(3).observation))
+    assert learner.service.steps == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "exception", "sentence"),
+    [
+        (Refused(grpc.StatusCode.UNAVAILABLE, "inference failed"), Disconnected, r"inference failed \(UNAVAILABLE\)"),
+        (Refused(grpc.StatusCode.FAILED_PRECONDITION, "never"), Rejected, "never"),
+        (KeyError("x"), Disconnected, r"the learner failed: KeyError\('x'\) \(INTERNAL\)"),
+    ],
+)
+def test_a_step_that_fails_ends_the_stream_with_its_status(house, failure, exception, sentence):
+    learner = house.serve()
+    _, (stream, other) = house.streams(house.connect(), [1, 1])
+    other.step(house.output(1))
+    learner.service.fail = failure
+    with pytest.raises(exception, match=sentence):
+        stream.step(house.output(1))
+    assert learner.service.closed.get(timeout=5.0)[3] == str(failure)
+    learner.service.fail = None
+    assert other.step(house.output(1)).tolist() == [5]
+
+
+def test_an_answer_of_the_wrong_size_is_the_learners_fault(house, caplog):
+    learner = house.serve()
+    _, (stream,) = house.streams(house.connect(), [2])
+    learner.service.hold = True
+    result = in_thread(stream.step, house.output(2))
+    future = learner.service.held.get(timeout=5.0)
+    learner.server.loop.call_soon_threadsafe(future.set_result, np.zeros(3, np.int32))
+    error = result.get(timeout=5.0)
+    assert isinstance(error, Disconnected)
+    assert "the learner failed" in str(error)
+    assert "expected actions int32[2], got int32[3]" in caplog.text
+
+
+def test_stopping_the_server_ends_waiting_steps(house):
+    learner = house.serve()
+    _, streams = house.streams(house.connect(), [1, 2, 3])
+    for stream, size in zip(streams, [1, 2, 3], strict=True):
+        stream.step(house.output(size))
+    learner.service.hold = True
+    waiting = [in_thread(stream.step, house.output(size)) for stream, size in zip(streams[:2], [1, 2], strict=True)]
+    held = [learner.service.held.get(timeout=5.0) for _ in waiting]
+    started = time.monotonic()
+    learner.server.stop(grace=5.0)
+    assert time.monotonic() - started < 4.0
+    for result in waiting:
+        error = result.get(timeout=5.0)
+        assert isinstance(error, Disconnected)
+        assert "the learner is stopping (UNAVAILABLE)" in str(error)
+    with pytest.raises(Disconnected):
+        streams[2].step(house.output(3))
+    assert [learner.service.closed.get(timeout=5.0)[3] for _ in streams] == ["the learner is stopping"] * 3
+    assert all(future.cancelled() for future in held)
+    learner.server.stop(grace=5.0)
+
+
+def test_cancel_unblocks_a_step_in_another_thread(house):
+    learner = house.serve()
+    _, (stream,) = house.streams(house.connect(), [1])
+    learner.service.hold = True
+    result = in_thread(stream.step, house.output(1))
+    future = learner.service.held.get(timeout=5.0)
+    stream.cancel()
+    assert isinstance(result.get(timeout=5.0), Disconnected)
+    assert learner.service.closed.get(timeout=5.0)[3] == "the actor vanished"
+    assert future.cancelled()
+    stream.cancel()
+    stream.close()
+    with pytest.raises(Disconnected):
+        stream.step(house.output(1))
+
+
+def test_closing_the_client_ends_everything(house):
+    learner = house.serve()
+    client = house.connect()
+    lease, (stream, idle) = house.streams(client, [1, 1])
+    idle.step(house.output(1))
+    learner.service.hold = True
+    result = in_thread(stream.step, house.output(1))
+    learner.service.held.get(timeout=5.0)
+    client.close()
+    assert isinstance(result.get(timeout=5.0), Disconnected)
+    assert sorted(learner.service.closed.get(timeout=5.0)[1] for _ in range(2)) == [0, 1]
+    for call in (lambda: client.describe(1.0), lambda: client.open(lease, 0, house.spec)):
+        with pytest.raises(Disconnected, match="the client is closed"):
+            call()
+    client.close()
+
+
+def test_closing_the_client_ends_a_call_that_waits_for_a_learner(house):
+    client = house.connect()
+    result = in_thread(client.describe, 60.0)
+    client.close()
+    assert isinstance(result.get(timeout=5.0), Disconnected)
+
+
+def test_streams_leave_no_threads_behind(house):
+    house.serve()
+    client = house.connect()
+    client.describe(timeout=5.0)
+    before = threading.active_count()
+    lease, streams = house.streams(client, [1] * 8)
+    for stream in streams:
+        stream.step(house.output(1))
+    assert threading.active_count() > before
+    streams[0].close()
+    client.close()
+    del stream, streams
+    gc.collect()
+    deadline = time.monotonic() + 5.0
+    while threading.active_count() >= before and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert threading.active_count() < before  # the channel's own thread has gone too
+
+
+def test_an_actor_that_is_killed_is_noticed(house):
+    learner = house.serve()
+    actor = house.run("actor_process.py", learner.address)
+    assert actor.line == "[4 5]"
+    learner.service.hold = True
+    learner.service.held.get(timeout=5.0)
+    actor.process.kill()
+    session, group, lease, reason = learner.service.closed.get(timeout=5.0)
+    assert (session, group, lease.env_ids) == ("session-0", 0, (0, 1))
+    assert reason == "the actor vanished"
+    assert learner.service.closed.empty()
+
+
+def test_a_learner_that_is_killed_is_noticed_and_comes_back_on_its_stale_socket(house):
+    learner = house.run("learner_process.py", house.path)
+    client = house.connect()
+    _, (stream,) = house.streams(client, [2])
+    assert stream.step(house.output(2)).tolist() == [4, 5]
+    learner.process.send_signal(signal.SIGKILL)
+    learner.process.wait()
+    with pytest.raises(Disconnected):
+        stream.step(house.output(2))
+    assert house.path == house.run("learner_process.py", house.path).line
+    client.describe(timeout=10.0)
+    _, (stream,) = house.streams(client, [2])
+    assert stream.step(house.output(2)).tolist() == [4, 5]
+
+
+def test_a_learner_that_is_killed_comes_back_on_its_port(house):
+    learner = house.run("learner_process.py", "127.0.0.1:0")
+    address = learner.line
+    client = house.connect(address)
+    _, (stream,) = house.streams(client, [2])
+    stream.step(house.output(2))
+    learner.process.kill()
+    learner.process.wait()
+    assert house.run("learner_process.py", address).line == address
+    assert client.describe(timeout=10.0) == house.settings
+
+
+class Cable:
+    """A TCP connection's two directions, which can be cut without either end being told."""
+
+    def __init__(self, target):
+        host, port = target.rsplit(":", 1)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._target = (host, int(port))
+        self._sockets = []
+        self.cut = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        near, _ = self._listener.accept()
+        far = socket.create_connection(self._target)
+        self._sockets = [near, far]
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+
+    def _carry(self, source, sink):
+        while data := source.recv(65536):
+            if not self.cut.is_set():
+                sink.sendall(data)
+
+    def close(self):
+        for end in (self._listener, *self._sockets):
+            end.close()
+
+
+def test_both_sides_notice_a_cut_cable(house):
+    learner = house.serve("127.0.0.1:0", keepalive_seconds=0.5)
+    cable = Cable(learner.address)
+    _, (stream,) = house.streams(house.connect(cable.address, keepalive_seconds=0.5), [1])
+    stream.step(house.output(1))
+    learner.service.hold = True
+    result = in_thread(stream.step, house.output(1))
+    learner.service.held.get(timeout=5.0)
+    assert learner.service.closed.empty()
+    cable.cut.set()
+    assert isinstance(result.get(timeout=10.0), Disconnected)
+    assert learner.service.closed.get(timeout=10.0)[3] == "the actor vanished"
+    cable.close()
