@@ -43,6 +43,7 @@ ROOMS = {
     "seed_rl.types": Room(third_party=("numpy",)),
     "seed_rl.specs": Room(("seed_rl.types",), ("numpy",)),
     SETTINGS: Room(),
+    "seed_rl.devices": Room(third_party=("tensorflow",)),
     "seed_rl.rl": Room(("seed_rl.types",), ("numpy", "tensorflow")),
     "seed_rl.networks": Room(("seed_rl.types", "seed_rl.rl"), TENSORS),
     # Environments and actors: no TensorFlow. Only a suite's own module imports the suite.
@@ -62,12 +63,13 @@ ROOMS = {
     # The learner's side.
     "seed_rl.buffers": Room(DATA, ("numpy", "tensorflow")),
     "seed_rl.inference": Room(
-        (*DATA, "seed_rl.experiment", "seed_rl.buffers", "seed_rl.transport", *AGENT_INTERFACE),
+        (*DATA, "seed_rl.devices", "seed_rl.experiment", "seed_rl.buffers", "seed_rl.transport", *AGENT_INTERFACE),
         (*TOOLS, "grpc", "tensorflow"),
     ),
     "seed_rl.learner": Room(
         (
             *DATA,
+            "seed_rl.devices",
             "seed_rl.experiment",
             "seed_rl.rl",
             "seed_rl.buffers",

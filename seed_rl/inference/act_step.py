@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
+from seed_rl.devices import has_accelerator
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
@@ -83,7 +84,8 @@ class ActStep:
 
         self._state = tf.nest.map_structure(rows, self._step_spec.initial_state)
         self._prev_action = rows(self._step_spec.prev_action)
-        self._compiled = tf.function(self._act, jit_compile=True)
+        # Without an accelerator the network runs as a plain graph between two compiled parts.
+        self._compiled = tf.function(self._act, jit_compile=has_accelerator())
         self._staging = {size: self._allocate(size) for size in self.batch_sizes}
 
     def __call__(
@@ -152,27 +154,32 @@ class ActStep:
         control[_CONTROL_ROWS + self._depth :, begin:] = 0
 
     def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
-        depth = self._depth
         env_ids, restarted = control[0], tf.cast(control[1], tf.bool)
         env_output = env_output._replace(done=env_output.done | restarted)
+        prev_action, state = self._load(env_ids, restarted)
+        output = self._agent.act(prev_action, env_output, state, env_ids, seed)
+        self._save(control, Unroll(state, prev_action, env_output, output.action, output.behaviour), output.state)
+        return output.action
 
-        def keep(values: tf.Tensor) -> tf.Tensor:
+    @tf.function(jit_compile=True)
+    def _load(self, env_ids: tf.Tensor, restarted: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """Previous actions and states of the batch, zero where a run begins."""
+
+        def rows(variable: tf.Variable) -> tf.Tensor:
+            values = tf.gather(variable, env_ids)
             mask = tf.reshape(restarted, [-1] + [1] * (values.shape.rank - 1))
             return tf.where(mask, tf.zeros_like(values), values)
 
-        prev_action = keep(tf.gather(self._prev_action, env_ids))
-        state = tf.nest.map_structure(lambda v: keep(tf.gather(v, env_ids)), self._state)
-        output = self._agent.act(prev_action, env_output, state, env_ids, seed)
-        writes = StepWrites(
-            slots=control[_CONTROL_ROWS : _CONTROL_ROWS + depth],
-            positions=control[_CONTROL_ROWS + depth :],
-            opened=control[2],
-        )
-        self._store.write(writes, Unroll(state, prev_action, env_output, output.action, output.behaviour))
+        return rows(self._prev_action), tf.nest.map_structure(rows, self._state)
 
-        def scatter(variable: tf.Variable, values: Any) -> None:
-            variable.scatter_nd_update(env_ids[:, None], values)
+    @tf.function(jit_compile=True)
+    def _save(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
+        """Appends the step to the unrolls and keeps the state and the action for the next step."""
+        slots, positions = tf.split(control[_CONTROL_ROWS:], 2)
+        self._store.write(StepWrites(slots, positions, opened=control[2]), step)
 
-        tf.nest.map_structure(scatter, self._state, output.state)
-        scatter(self._prev_action, output.action)
-        return output.action
+        def scatter(variable: tf.Variable, values: tf.Tensor) -> None:
+            variable.scatter_nd_update(control[0][:, None], values)
+
+        tf.nest.map_structure(scatter, self._state, state)
+        scatter(self._prev_action, step.action)

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
+from seed_rl.devices import has_accelerator
 from seed_rl.experiment import Optimizer
 from seed_rl.types import Unroll
 
@@ -32,9 +33,7 @@ class TrainStep:
         self._config = config
         self._names: list[str] = []
         self.optimizer.build(list(agent.trainable_variables))
-        # On a CPU, XLA's convolution gradients are half as fast as the plain graph's.
-        accelerated = bool(tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU"))
-        self._compiled = tf.function(self._update, jit_compile=accelerated)
+        self._compiled = tf.function(self._update, jit_compile=has_accelerator())
 
     def learning_rate(self, progress: float) -> float:
         """The learning rate at `progress` in [0, 1] of the run."""

@@ -45,10 +45,9 @@ class Catch(EnvConfig):
 class CatchVectorEnv(gymnasium.vector.VectorEnv):
     """Observations uint8 [E, rows, columns, 1], 255 at the ball and the paddle; actions left, stay, right."""
 
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-
     def __init__(self, num_envs: int, rows: int, columns: int):
         self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = spaces.Box(0, 255, (rows, columns, 1), np.uint8)
         self.single_action_space = spaces.Discrete(3)
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)

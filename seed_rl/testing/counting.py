@@ -43,11 +43,11 @@ class Counting(EnvConfig):
 class CountingVectorEnv(gymnasium.vector.VectorEnv):
     """Observations int32 [E, 4]: seed of the environment, episode, step in the episode, steps since the reset."""
 
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
     NUM_ACTIONS = 1000
 
     def __init__(self, num_envs: int, shortest_episode: int):
         self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self.single_observation_space = spaces.Box(0, np.iinfo(np.int32).max, (4,), np.int32)
         self.single_action_space = spaces.Discrete(self.NUM_ACTIONS)
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)

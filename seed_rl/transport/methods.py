@@ -48,6 +48,8 @@ def keepalive_options(seconds: float) -> list[tuple[str, int]]:
     return [
         ("grpc.keepalive_time_ms", milliseconds),
         ("grpc.keepalive_timeout_ms", milliseconds),
+        # gRPC 1.85 starts no timer for the line above, and gives up only after this one, by default a minute.
+        ("grpc.http2.ping_timeout_ms", milliseconds),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),  # unlimited
         ("grpc.http2.min_ping_interval_without_data_ms", milliseconds // 2),

@@ -229,42 +229,42 @@ class ActorServer:
                 raise Refused(grpc.StatusCode.UNAVAILABLE, _STOPPING)
             lease, env_spec = self._service.open(session, group)
         except Exception as error:
-            self.stats.streams_refused += 1
-            await _abort(context, error)
-            return
-        failure: Exception | None = None
-        reason = "the actor vanished"
-        with self._counted():
-            try:
-                await self._converse(context, lease, StepCodec(env_spec, len(lease.env_ids)))
-                reason = "the actor left"
-            except asyncio.CancelledError:
-                if not self._stopping:
-                    raise
-                failure = Refused(grpc.StatusCode.UNAVAILABLE, _STOPPING)
-            except grpc.aio.InternalError:  # the reply found nobody
-                raise
-            except Exception as error:
-                failure = error
-            finally:
-                # Before the status is sent: whoever reads it may open the group again at once.
-                self._service.close(session, group, lease, str(failure) if failure else reason)
+            failure: Exception | None = error
+        else:
+            failure = await self._stream(context, session, group, lease, env_spec)
         if failure is not None:
             self.stats.streams_refused += not self._stopping
             await _abort(context, failure)
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
+    async def _stream(
+        self, context: grpc.aio.ServicerContext, session: str, group: int, lease: GroupLease, env_spec: EnvSpec
+    ) -> Exception | None:
+        """Serves an open stream to its end and closes it; returns why the learner ends it, if it does."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         self.stats.streams_opened += 1
         self.stats.streams += 1
+        reason = "the actor vanished"
         try:
-            yield
+            await self._converse(context, lease, StepCodec(env_spec, len(lease.env_ids)))
+            reason = "the actor left"
+            return None
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            reason = _STOPPING
+            return Refused(grpc.StatusCode.UNAVAILABLE, _STOPPING)
+        except grpc.aio.InternalError:  # the reply found nobody
+            raise
+        except Exception as error:
+            reason = str(error)
+            return error
         finally:
-            self.stats.streams -= 1
             self._tasks.discard(task)
+            self.stats.streams -= 1
+            # Before the status is sent: whoever reads it may open the group again at once.
+            self._service.close(session, group, lease, reason)
 
     async def _converse(self, context: grpc.aio.ServicerContext, lease: GroupLease, codec: StepCodec) -> None:
         """Answers each message of a stream in turn, until the actor closes it."""
@@ -276,11 +276,11 @@ class ActorServer:
                 output = codec.decode_step(message)
             except WireError as error:
                 raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-            actions = await step(lease, first, output)
-            await context.write(codec.encode_actions(actions))
+            reply = codec.encode_actions(await step(lease, first, output))
             first = False
             stats.steps += 1
-            stats.bytes_sent += codec.actions_bytes
+            stats.bytes_sent += len(reply)
+            await context.write(reply)
 
 
 class _Door(grpc.GenericRpcHandler):

@@ -43,15 +43,17 @@ class House:
         self.service = None
         self._ends = []
 
-    def serve(self, address=None, security=ServerSecurity(), **limits):
+    def serve(self, address=None, security=None, **limits):
         """Starts a server with a new fake service; returns what a test needs of it."""
         service = learner_process.FakeService()
-        server = service.server = ActorServer(address or self.path, service, security=security, **limits)
+        server = service.server = ActorServer(
+            address or self.path, service, security=security or ServerSecurity(), **limits
+        )
         self._ends += [service.end, lambda: server.stop(grace=1.0)]
         return SimpleNamespace(address=server.start(), server=server, service=service)
 
-    def connect(self, address=None, security=ClientSecurity(), **options):
-        client = LearnerClient(address or self.path, security, **options)
+    def connect(self, address=None, security=None, **options):
+        client = LearnerClient(address or self.path, security or ClientSecurity(), **options)
         self._ends.append(client.close)
         return client
 

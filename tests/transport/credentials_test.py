@@ -20,8 +20,11 @@ def test_a_learner_may_listen_locally_with_anything(address, given):
 @pytest.mark.parametrize("address", OPEN)
 @pytest.mark.parametrize(
     ("given", "flags"),
-    [({}, "--tls_cert, --tls_key, --token_file, or --insecure"), (TLS, "add --token_file, or --insecure")]
-    + [(TOKEN, "add --tls_cert, --tls_key, or --insecure")],
+    [
+        ({}, "add --tls_cert, --tls_key, --token_file, or --insecure"),
+        (TLS, "add --token_file, or --insecure"),
+        (TOKEN, "add --tls_cert, --tls_key, or --insecure"),
+    ],
 )
 def test_a_learner_that_others_can_reach_needs_tls_and_a_token(address, given, flags):
     with pytest.raises(SecurityError, match=flags):

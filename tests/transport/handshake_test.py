@@ -183,13 +183,13 @@ def test_every_call_needs_the_token(house, caplog, call, token):
     lease = house.connect(security=ClientSecurity(token="swordfish")).join("run", house.spec, [1], timeout=5.0)
     client = house.connect(security=ClientSecurity(token=token))
     sentence = "the actor's token isn't the learner's" if token else "the learner asks for a token"
+    calls = {
+        "describe": lambda: client.describe(timeout=5.0),
+        "join": lambda: client.join("run", house.spec, [1], timeout=5.0),
+        "act": lambda: client.open(lease, 0, house.spec).step(house.output(1)),
+    }
     with pytest.raises(Rejected, match=sentence):
-        if call == "describe":
-            client.describe(timeout=5.0)
-        elif call == "join":
-            client.join("run", house.spec, [1], timeout=5.0)
-        else:
-            client.open(lease, 0, house.spec).step(house.output(1))
+        calls[call]()
     assert "swordfish" not in caplog.text
 
 

@@ -1,4 +1,4 @@
-"""A learner without learning: a service whose answers can be predicted. As a program, it serves on the given address."""
+"""A learner without learning: a service with predictable answers. As a program, it serves the given address."""
 
 from __future__ import annotations
 
