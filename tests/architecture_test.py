@@ -82,13 +82,14 @@ ROOMS = {
     ),
     # What puts the parts together.
     "seed_rl.launch": Room(
-        (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner"), TOOLS
+        (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner"), (*TOOLS, "matplotlib")
     ),
     "seed_rl.bench": Room(
         (
             *DATA,
             "seed_rl.experiment",
             "seed_rl.envs.base",
+            "seed_rl.agents.base",
             "seed_rl.transport",
             "seed_rl.buffers",
             "seed_rl.inference",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from absl import flags
 
@@ -92,6 +93,11 @@ def _address_flag(default: str, help_text: str) -> Callable[[flags.FlagValues], 
     return define
 
 
+def _plot_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("output", "curve.png", "File to write; its ending says the format.", flag_values=values)
+    flags.DEFINE_enum("x", "frames", ["frames", "hours"], "Horizontal axis.", flag_values=values)
+
+
 def _actor_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("num_groups", None, "Environment groups; default: as the learner asks.", flag_values=values)
     flags.DEFINE_integer(
@@ -105,33 +111,50 @@ def _actor_flags(values: flags.FlagValues) -> None:
     )
 
 
-COMMANDS: dict[str, tuple[str, str, flags.FlagValues]] = {
-    "train": (
+class Command(NamedTuple):
+    """A command of the command line."""
+
+    summary: str
+    example: str
+    flags: tuple[Callable[[flags.FlagValues], None], ...]
+    """Define its flags, besides those of every command."""
+    takes_places: bool = False
+    """Whether arguments without -- are allowed."""
+
+
+COMMANDS = {
+    "train": Command(
         "Trains on this machine: a learner and its actors.",
         "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
-        _flags(
+        (
             _experiment_flags,
             _address_flag("", "Where actors are served; default: a unix socket of this run's own."),
             _server_flags,
         ),
     ),
-    "learner": (
+    "learner": Command(
         "Runs a learner that waits for actors.",
         "seed_rl learner --gin_file=atari/vtrace_pong --logdir=runs/pong --server_address=localhost:8686",
-        _flags(
+        (
             _experiment_flags,
             _address_flag(DEFAULT_TCP_ADDRESS, "Where actors are served: host:port or unix:/path."),
             _server_flags,
         ),
     ),
-    "actor": (
+    "actor": Command(
         "Runs an actor for a learner; it asks the learner which environments to step.",
         "seed_rl actor --server_address=localhost:8686",
-        _flags(
+        (
             _address_flag(DEFAULT_TCP_ADDRESS, "Where the learner is: host:port or unix:/path."),
             _client_flags,
             _actor_flags,
         ),
+    ),
+    "plot": Command(
+        "Draws the learning curves of runs, given by their log directories.",
+        "seed_rl plot runs/pong --output=pong.png",
+        (_plot_flags,),
+        takes_places=True,
     ),
 }
 
@@ -149,19 +172,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command not in COMMANDS:
         print(f"seed_rl: no command {command!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return USAGE_ERROR
-    values = COMMANDS[command][2]
+    values = _flags(*COMMANDS[command].flags)
     try:
         rest = values([f"seed_rl {command}", *arguments[1:]])[1:]
         if values.help:
-            print(_help(command))
+            print(_help(command, values))
             return 0
-        if rest:
+        if rest and not COMMANDS[command].takes_places:
             raise UsageError(f"unexpected argument {rest[0]!r} (flags begin with --)")
         _configure_logging(values.log_level)
         # Imported late: an actor must stay free of the learner's libraries, and a wrong flag should say so at once.
         from seed_rl.launch import commands
 
-        return getattr(commands, command)(values)
+        return getattr(commands, command)(values, *rest)
     except (flags.Error, UsageError, ConfigError) as error:
         print(f"seed_rl {command}: {error}", file=sys.stderr)
         return USAGE_ERROR
@@ -175,16 +198,17 @@ def _configure_logging(level: str) -> None:
 
 def _overview() -> str:
     lines = [f"seed_rl {__version__}: distributed reinforcement learning with central inference", "", "commands:"]
-    lines += [f"  {name:8} {summary}" for name, (summary, _, _) in COMMANDS.items()]
+    lines += [f"  {name:8} {summary}" for name, (summary, *_) in COMMANDS.items()]
     return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
 
 
-def _help(command: str) -> str:
-    summary, example, values = COMMANDS[command]
+def _help(command: str, values: flags.FlagValues) -> str:
+    summary, example = COMMANDS[command][:2]
     lines = [summary, "", f"example: {example}", "", "flags:"]
     for name in sorted(values):
         flag = values[name]
         if flag.name == name and name != "help":  # not the short names
             default = "" if flag.default in (None, "", [], False) else f" (default {flag.default})"
-            lines.append(f"  --{name}: {flag.help}{default}")
+            text = flag.help.partition(";\n")[0]  # absl adds a note to repeatable flags
+            lines.append(f"  --{name}: {text}{default}")
     return "\n".join(lines)

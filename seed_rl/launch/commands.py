@@ -92,6 +92,20 @@ def actor(values: flags.FlagValues) -> int:
         return stopped.exit_code
 
 
+def plot(values: flags.FlagValues, *places: str) -> int:
+    """Draws learning curves."""
+    from seed_rl.launch.plot import NoCurve, plot_curves
+
+    if not places:
+        raise UsageError("name at least one log directory")
+    try:
+        plot_curves(places, values.output, values.x)
+    except (NoCurve, OSError) as error:
+        raise UsageError(str(error)) from error
+    print(values.output)
+    return 0
+
+
 class _Stopped(threading.Event):
     """Set by the first SIGINT or SIGTERM."""
 

@@ -1,6 +1,7 @@
 """The handshake's messages: round trips, and refusals that name what was expected."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
@@ -179,3 +180,18 @@ def test_garbage_raises_nothing_but_a_wire_error():
             except WireError:
                 refused += 1
     assert refused > 1000
+
+
+def test_the_generated_modules_are_up_to_date(tmp_path):
+    protoc = pytest.importorskip("grpc_tools.protoc")
+    root = pathlib.Path(__file__).resolve().parents[2]
+    proto = "seed_rl/transport/seed_rl.proto"
+    assert protoc.main(["protoc", f"--proto_path={root}", f"--python_out={tmp_path}", proto]) == 0
+
+    def descriptor(directory):
+        """The one line that doesn't depend on the version of the compiler."""
+        lines = (directory / "seed_rl/transport/seed_rl_pb2.py").read_text().splitlines()
+        (line,) = [line for line in lines if "AddSerializedFile" in line]
+        return line
+
+    assert descriptor(root) == descriptor(tmp_path)

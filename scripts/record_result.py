@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Keeps a finished run as a result: scripts/record_result.py LOGDIR DESTINATION COMMAND.
+
+Writes into DESTINATION the metrics as CSV, the configuration, the curve by frames and by hours, and a JSON file with
+the command, the commit and the hardware.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import shutil
+import subprocess
+
+from seed_rl.launch.plot import plot_curves
+
+COLUMNS = (
+    "env_frames",
+    "seconds",
+    "episode_return",
+    "episode_length",
+    "episodes",
+    "frames_per_second",
+    "learner_updates",
+    "policy/entropy",
+    "policy_lag",
+    "loss/total",
+    "gradient_norm",
+    "learning_rate",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("logdir")
+    parser.add_argument("destination")
+    parser.add_argument("command", help="the command that made the run")
+    parser.add_argument("--commit", help="the commit it ran at (default: the current one)")
+    arguments = parser.parse_args()
+    os.makedirs(arguments.destination, exist_ok=True)
+
+    with open(os.path.join(arguments.logdir, "metrics.jsonl"), encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    with open(os.path.join(arguments.destination, "metrics.csv"), "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _rounded(row[name]) for name in COLUMNS if name in row} for row in rows)
+    shutil.copy(os.path.join(arguments.logdir, "config.gin"), arguments.destination)
+    for axis in ("frames", "hours"):
+        plot_curves([arguments.logdir], os.path.join(arguments.destination, f"by_{axis}.png"), axis)
+
+    commit = arguments.commit or subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
+    about = {
+        "command": arguments.command,
+        "commit": commit,
+        "hardware": f"{os.cpu_count()} cores, {_processor()}, no accelerator",
+        "last": {name: rows[-1].get(name) for name in COLUMNS},
+        "best_episode_return": max(row.get("episode_return", float("-inf")) for row in rows),
+    }
+    with open(os.path.join(arguments.destination, "about.json"), "w", encoding="utf-8") as file:
+        json.dump(about, file, indent=2)
+        file.write("\n")
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+if __name__ == "__main__":
+    main()

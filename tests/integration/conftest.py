@@ -1,0 +1,115 @@
+"""Starts real `seed_rl` processes and makes sure that none outlives its test."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+
+class Runs:
+    """`seed_rl` commands of one test."""
+
+    def __init__(self, directory):
+        self._directory = directory
+        self._processes = []
+
+    def start(self, *arguments):
+        """Starts a command; its output is in `.output` and `.text()`."""
+        output = self._directory / f"output-{len(self._processes)}"
+        with open(output, "wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "seed_rl", *arguments], stdout=file, stderr=file, stdin=subprocess.DEVNULL
+            )
+        self._processes.append(process)
+        return SimpleNamespace(process=process, pid=process.pid, text=output.read_text, wait=process.wait)
+
+    def run(self, *arguments, timeout=240):
+        """Runs a command to its end."""
+        run = self.start(*arguments)
+        run.returncode = run.wait(timeout)
+        return run
+
+    def kill_all(self):
+        """Ends what the test left running, and the children of that."""
+        for process in self._processes:
+            if process.poll() is None:
+                children = psutil.Process(process.pid).children(recursive=True)
+                process.kill()
+                for child in children:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        child.kill()
+                process.wait()
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """A `Runs` whose processes end with the test."""
+    started = Runs(tmp_path)
+    yield started
+    started.kill_all()
+
+
+@pytest.fixture
+def rows():
+    """Reads `metrics.jsonl` of a log directory; no rows if it is not there yet."""
+
+    def read(logdir):
+        path = os.path.join(logdir, "metrics.jsonl")
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+
+    return read
+
+
+@pytest.fixture
+def wait_for():
+    """Polls until a condition holds, and returns what it gave; fails if it does not within a minute."""
+
+    def wait(condition, run=None, timeout=60):
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            found = condition()
+            if found:
+                return found
+            if run is not None and run.process.poll() is not None:
+                raise AssertionError(f"ended with {run.process.returncode}:\n{run.text()}")
+            time.sleep(0.05)
+        raise AssertionError(f"not within {timeout} s" + ("" if run is None else f":\n{run.text()}"))
+
+    return wait
+
+
+@pytest.fixture
+def actors_of():
+    """The actor processes that a `train` process has started."""
+
+    def find(pid):
+        children = psutil.Process(pid).children(recursive=True)
+        return [child for child in children if child.is_running() and "actor" in child.cmdline()]
+
+    return find
+
+
+@pytest.fixture
+def gone():
+    """Whether processes have ended."""
+
+    def check(processes):
+        return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
+
+    return check
+
+
+@pytest.fixture
+def interrupt():
+    """Sends SIGINT."""
+    return lambda run: os.kill(run.pid, signal.SIGINT)

@@ -1,0 +1,127 @@
+"""The counting environment and the counting agent, through real actor processes and the real server."""
+
+import collections
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.experiment import Actors, Experiment, Inference
+from seed_rl.inference.acting import Acting
+from seed_rl.launch.local_actors import LocalActors
+from seed_rl.testing.counting import Counting
+from seed_rl.testing.counting_agent import CountingAgentConfig, action_of
+from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.server import ActorServer
+
+
+class Pipeline:
+    """Everything between two actor processes and finished unrolls."""
+
+    def __init__(self, directory, overlap, stagger):
+        self.experiment = Experiment(
+            env=Counting(shortest_episode=3),
+            agent=CountingAgentConfig(unroll_length=4, overlap=overlap),
+            actors=Actors(num_actors=2, groups_per_actor=2, envs_per_group=3),
+            inference=Inference(max_batch_size=6, max_wait_ms=1.0, stagger_unrolls=stagger),
+            batch_size=4,
+        )
+        spec = self.experiment.env.spec()
+        self.agent = self.experiment.agent.build(spec, 0)
+        self.acting = Acting(self.experiment, self.agent, spec)
+        address = f"unix:{directory}/learner.sock"
+        self.server = ActorServer(address, self.acting.service, security=ServerSecurity())
+        self.actors = LocalActors(
+            [f"--server_address={address}"], 2, str(directory / "actors"), on_failure=self.acting.queue.close
+        )
+
+    def __enter__(self):
+        self.acting.act_step.warm_up()
+        self.acting.service.start()
+        self.server.start()
+        self.actors.start()
+        return self
+
+    def __exit__(self, *error):
+        self.actors.stop()
+        self.acting.service.stop()
+        self.server.stop(0.5)
+
+    def next_unrolls(self):
+        """The next four unrolls, as numpy arrays without the batch axis."""
+        slots = self.acting.queue.take(4, timeout=60)
+        assert slots is not None, self.actors.failed
+        batch = self.acting.store.read(tf.constant(slots))
+        self.acting.pool.release(slots)
+        steps = tf.nest.map_structure(lambda t: t.numpy(), batch)
+        for b in range(4):
+            yield tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))._replace(
+                initial_state=steps.initial_state[b]
+            )
+
+
+def check_inside(unroll):
+    """What must hold within an unroll, whatever came before."""
+    counters = unroll.env_output.observation
+    assert (np.diff(counters[:, 3]) == 1).all(), "steps are consecutive"
+    assert len(set(counters[:, 0])) == 1, "all of one environment's run"
+    np.testing.assert_array_equal(unroll.env_output.done, counters[:, 2] == 0)
+    np.testing.assert_array_equal(unroll.action, action_of(counters))
+    np.testing.assert_array_equal(unroll.env_output.reward[1:], unroll.action[:-1])
+    np.testing.assert_array_equal(unroll.prev_action[1:], unroll.action[:-1])
+    np.testing.assert_array_equal(unroll.behaviour, counters[:, 2] + 1)
+
+
+def check_against_previous(unroll, previous, stride):
+    """What connects an unroll with the one before it of the same run, or begins the run."""
+    counters = unroll.env_output.observation
+    if previous is None:
+        if counters[0, 3] == 0:
+            assert unroll.prev_action[0] == 0
+            assert unroll.initial_state == 0
+            assert unroll.env_output.reward[0] == 0
+        return
+    assert counters[0, 3] == previous.env_output.observation[0, 3] + stride, "no unroll is missing"
+    overlap = len(counters) - stride
+    tf.nest.map_structure(
+        lambda now, before: np.testing.assert_array_equal(now[:overlap], before[stride:]),
+        unroll._replace(initial_state=()),
+        previous._replace(initial_state=()),
+    )
+    assert unroll.initial_state == previous.behaviour[stride - 1], "the state before the first step"
+
+
+@pytest.mark.parametrize(("overlap", "stagger"), [(1, False), (3, True), (6, True)])
+def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, stagger):
+    last, counts = {}, collections.Counter()
+    with Pipeline(tmp_path, overlap, stagger) as pipeline:
+        stride, num_envs = pipeline.agent.unroll_length, pipeline.experiment.actors.num_envs
+        stopped_seeds = set()
+
+        def collect(until):
+            while not until():
+                for unroll in pipeline.next_unrolls():
+                    seed = int(unroll.env_output.observation[0, 0])
+                    assert seed not in stopped_seeds or counts[seed], "a run that ended does not begin"
+                    check_inside(unroll)
+                    check_against_previous(unroll, last.get(seed), stride)
+                    last[seed] = unroll
+                    counts[seed] += 1
+
+        collect(lambda: len(counts) == num_envs and min(counts.values()) >= 20)
+        assert pipeline.acting.cursor.discarded_unrolls == 0
+        for pid in pipeline.actors.pids:
+            with open(f"/proc/{pid}/maps") as maps:
+                assert "tensorflow" not in maps.read()
+        first_steps = [unroll.env_output.observation[0, 3] for unroll in last.values()]
+        assert all(step % stride == 0 for step in first_steps) == (not stagger)
+
+        before = set(counts)
+        os.kill(pipeline.actors.pids[0], signal.SIGKILL)
+        new = lambda: [count for seed, count in counts.items() if seed not in before]  # noqa: E731
+        collect(lambda: len(new()) == num_envs // 2 and min(new()) >= 20)
+        assert pipeline.actors.restarts == 1
+        assert pipeline.acting.cursor.discarded_unrolls > 0, "what the killed actor had begun"
+        assert len(counts) == num_envs + num_envs // 2

@@ -1,0 +1,150 @@
+"""Whole runs through the command line, in real processes."""
+
+import os
+import signal
+
+import psutil
+import pytest
+
+CATCH = ("--gin_file=catch/vtrace",)
+LOG_OFTEN = ("--gin_param=Logs.metrics_interval_s=0.5",)
+SAVE_OFTEN = ("--gin_param=Logs.checkpoint_interval_s=1",)
+
+
+def test_catch_is_learned(runs, rows, tmp_path):
+    logdir = str(tmp_path / "catch")
+    run = runs.run("train", *CATCH, f"--logdir={logdir}")
+    assert run.returncode == 0, run.text()
+    last = rows(logdir)[-1]
+    assert last["env_frames"] >= 300_000
+    assert last["episode_return"] > 0.8, "at random it is about -0.6"
+    names = os.listdir(logdir)
+    assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
+    assert any("tfevents" in name for name in names)
+    assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
+
+    again = runs.run("train", *CATCH, f"--logdir={logdir}")
+    assert again.returncode == 0
+    assert "continuing from" in again.text()
+    assert rows(logdir)[-1] == last, "a finished run has nothing left to do"
+
+
+def test_pong_moves(runs, rows, tmp_path):
+    logdir = str(tmp_path / "pong")
+    run = runs.run("train", "--gin_file=atari/vtrace_pong", f"--logdir={logdir}", "--total_frames=60000", *LOG_OFTEN)
+    assert run.returncode == 0, run.text()
+    last = rows(logdir)[-1]
+    assert last["env_frames"] >= 60_000
+    assert last["env_frames"] == 4 * last["agent_steps"] == 4 * 16 * 20 * last["learner_updates"]
+    assert last["discarded_unrolls"] == 0
+    assert last["environments"] == 64
+    for name in (
+        "frames_per_second",
+        "loss/total",
+        "policy/entropy",
+        "gradient_norm",
+        "learning_rate",
+        "inference_batch_size",
+        "queue_fill",
+        "policy_lag",
+    ):
+        assert name in last
+    assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
+
+
+def test_a_killed_actor_comes_back_and_training_goes_on(runs, rows, wait_for, actors_of, tmp_path):
+    logdir = str(tmp_path / "catch")
+    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", "--num_actors=2", *LOG_OFTEN)
+    wait_for(lambda: any(row["environments"] == 64 for row in rows(logdir)), run)
+    victim = actors_of(run.pid)[0]
+    victim.send_signal(signal.SIGKILL)
+    killed_at = len(rows(logdir))
+    wait_for(lambda: any(row["discarded_unrolls"] > 0 for row in rows(logdir)[killed_at:]), run)
+    came_back = wait_for(
+        lambda: [r for r in rows(logdir)[killed_at:] if r["discarded_unrolls"] > 0 and r["environments"] == 64], run
+    )
+    wait_for(lambda: rows(logdir)[-1]["env_frames"] > came_back[0]["env_frames"] + 5000, run)
+    assert victim.pid not in [actor.pid for actor in actors_of(run.pid)]
+
+
+def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for, tmp_path):
+    logdir, address = str(tmp_path / "catch"), f"--server_address=unix:{tmp_path}/learner.sock"
+    arguments = ("learner", *CATCH, f"--logdir={logdir}", address, "--total_frames=1000000000", *LOG_OFTEN, *SAVE_OFTEN)
+    actor = runs.start("actor", address)
+    run = runs.start(*arguments)
+    wait_for(
+        lambda: len(os.listdir(f"{logdir}/checkpoints")) >= 2 if os.path.isdir(f"{logdir}/checkpoints") else 0, run
+    )
+    run.process.kill()
+    run.wait()
+    frames_before = rows(logdir)[-1]["env_frames"]
+
+    run = runs.start(*arguments)
+    wait_for(lambda: "continuing from" in run.text(), run)
+    wait_for(lambda: rows(logdir) and rows(logdir)[-1]["env_frames"] > frames_before + 5000, run)
+    assert actor.process.poll() is None, "the same actor process"
+    frames = [row["env_frames"] for row in rows(logdir)]
+    assert frames == sorted(set(frames)), "the curve goes on without repeating itself"
+    seconds = [row["seconds"] for row in rows(logdir)]
+    assert seconds == sorted(seconds)
+
+    actor.process.terminate()
+    assert actor.wait(20) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_with_a_checkpoint_and_no_orphan(runs, rows, wait_for, actors_of, gone, tmp_path, number):
+    logdir = str(tmp_path / "catch")
+    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", *LOG_OFTEN)
+    wait_for(lambda: rows(logdir), run)
+    actors = actors_of(run.pid)
+    assert len(actors) == 1
+    run.process.send_signal(number)
+    assert run.wait(30) == 128 + number, run.text()
+    assert len(os.listdir(f"{logdir}/checkpoints")) == 1
+    assert gone(actors)
+    assert "Traceback" not in run.text()
+
+
+def test_actors_end_with_a_learner_that_is_killed(runs, rows, wait_for, actors_of, gone, tmp_path):
+    logdir = str(tmp_path / "catch")
+    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", *LOG_OFTEN)
+    wait_for(lambda: rows(logdir), run)
+    actors = actors_of(run.pid)
+    run.process.kill()
+    run.wait()
+    wait_for(lambda: gone(actors))
+
+
+def test_an_actor_that_cannot_run_ends_the_run_with_its_last_words(runs, tmp_path):
+    (tmp_path / "broken_suite.py").write_text(
+        """
+import dataclasses
+import gin
+from seed_rl.testing.catch import Catch
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Broken(Catch):
+    suite = "broken"
+"""
+    )
+    gin_file = tmp_path / "broken.gin"
+    gin_file.write_text("include 'catch/vtrace.gin'\nimport broken_suite\nExperiment.env = @Broken()\n")
+    os.environ["PYTHONPATH"] = str(tmp_path)
+    try:
+        run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run", timeout=120)
+    finally:
+        del os.environ["PYTHONPATH"]
+    assert run.returncode == 1
+    assert "no environment suite named 'broken' is installed here" in run.text()
+
+
+def test_two_learners_do_not_share_a_log_directory(runs, rows, wait_for, tmp_path):
+    logdir = str(tmp_path / "catch")
+    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", *LOG_OFTEN)
+    wait_for(lambda: rows(logdir), run)
+    second = runs.run("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000")
+    assert second.returncode == 2
+    assert "another learner is running in" in second.text()
+    assert psutil.pid_exists(run.pid)

@@ -1,0 +1,65 @@
+import re
+
+import pytest
+
+from seed_rl import experiment
+from seed_rl.launch.cli import COMMANDS, main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], "no command 'trian'; there are: train, learner, actor, plot"),
+        (["train", "--logdri=x"], "Unknown command line flag 'logdri'. Did you mean: logdir"),
+        (["train", "--num_actors=two", "--gin_file=catch/vtrace"], "flag --num_actors=two"),
+        (["train", "--gin_file=catch/vtrace", "more"], "unexpected argument 'more'"),
+        (["train"], "--gin_file is needed, one of atari/vtrace"),
+        (["train", "--gin_file=catch/vtracy"], "no gin file 'catch/vtracy'.*catch/vtrace"),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discont=1"],
+            "doesn't have a parameter named 'discont'",
+        ),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrac.discount=1"], "No configurable matching 'VTrac'"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
+        (["train", "--gin_file=catch/vtrace", "--num_actors=0"], "Actors.num_actors must be at least 1, got 0"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
+        (["learner", "--gin_file=catch/vtrace", "--server_address=nowhere"], "nowhere"),
+        (["learner", "--gin_file=catch/vtrace", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
+        (["learner", "--gin_file=catch/vtrace", "--tls_cert=x"], "--tls_key is missing"),
+        (["actor", "--server_address=localhost"], "localhost"),
+        (["plot"], "name at least one log directory"),
+        (["plot", "/nowhere"], "/nowhere can't be read as metrics"),
+        (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1, err
+    assert re.search(sentence, err), err
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_a_log_directory_of_another_configuration_is_refused(capsys, tmp_path):
+    experiment.save_config(experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), str(tmp_path))
+    assert main(["train", "--gin_file=catch/vtrace", f"--logdir={tmp_path}", "--total_frames=5"]) == 2
+    err = capsys.readouterr().err
+    assert "holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001." in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_every_flag_and_an_example(command, capsys):
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"example: seed_rl {command}" in out
+    assert "--log_level" in out
+
+
+def test_overview(capsys):
+    assert main([]) == 2
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {command}" in out for command in COMMANDS)
