@@ -41,7 +41,8 @@ class Acting:
         step_spec = unroll_step_spec(agent, env_spec)
 
         self.queue = UnrollQueue(capacity)
-        self.pool = SlotPool(in_progress + capacity + max_batch)
+        # Besides those in progress: a full queue, what one more inference batch finishes, and a batch being read.
+        self.pool = SlotPool(in_progress + capacity + max_batch + experiment.batch_size)
         self.store = UnrollStore(step_spec, agent.length, self.pool.num_slots)
         self.cursor = UnrollCursor(
             np.ones(num_envs, bool), agent.length, agent.unroll_length, self.pool, inference.stagger_unrolls
