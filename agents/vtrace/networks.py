@@ -77,6 +77,9 @@ class ActorCritic(keras.Model):
         frames = initial_frames(batch_size, self._frame_shape, self._frame_stack) if self._frame_stack > 1 else ()
         return NetworkState(frames, self._lstm.initial_state(batch_size) if self._lstm else ())
 
+    def build(self, *shapes: Any) -> None:
+        """Nothing to do: each layer is built when `call` first reaches it, and says what is wrong with its input."""
+
     def call(
         self, prev_action: tf.Tensor, env_output: EnvOutput, state: NetworkState
     ) -> tuple[NetworkOutput, NetworkState]:
