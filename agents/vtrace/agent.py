@@ -41,6 +41,7 @@ class VTraceAgent(Agent):
             lstm_units=config.lstm_units,
             previous_step_inputs=config.previous_step_inputs,
             frame_stack=config.frame_stack,
+            kernel_initializer=config.kernel_initializer,
             dtype=config.dtype,
         )
         self._log_entropy_cost: Any = None

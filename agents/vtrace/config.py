@@ -14,6 +14,7 @@ from seed_rl.specs import EnvSpec
 if TYPE_CHECKING:
     from seed_rl.agents.vtrace.agent import VTraceAgent
 
+INITIALIZERS = ("glorot_uniform", "he_normal", "lecun_normal")
 TORSOS = ("shallow", "deep", "mlp")
 
 
@@ -34,6 +35,9 @@ class VTrace(AgentConfig):
     """Feed the last reward (clipped to [-1, 1]) and the last action (one-hot) to the layers after the torso."""
     frame_stack: int = 4
     """Frames the torso sees, stacked on the learner's device; 1: none but the current one."""
+    kernel_initializer: str = "glorot_uniform"
+    """Of the convolutions and the layer behind them, by its Keras name; `he_normal` keeps the scale of activations
+    through ReLUs, and learns faster in the shallow network."""
     dtype: str = "float32"
     """`float32` or `mixed_bfloat16` (computes in bfloat16, keeps float32 weights)."""
 
@@ -63,6 +67,7 @@ class VTrace(AgentConfig):
         check_types(self)
         check_one_of(self, TORSOS, "torso")
         check_one_of(self, DTYPES, "dtype")
+        check_one_of(self, INITIALIZERS, "kernel_initializer")
         check_at_least(self, 1, "unroll_length", "frame_stack")
         check_range(self, 0, 1, "discount", "lambda_")
         check_at_least(self, 0, "hidden", "lstm_units", "clip_rho", "clip_pg_rho", "max_abs_reward", "baseline_cost")

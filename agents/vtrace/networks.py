@@ -49,13 +49,15 @@ class ActorCritic(keras.Model):
         lstm_units: int,
         previous_step_inputs: bool,
         frame_stack: int,
+        kernel_initializer: str,
         dtype: str,
     ):
         """
         Args:
           num_actions: A.
           frame_shape: (height, width, channels) of one observation.
-          torso, hidden, lstm_units, previous_step_inputs, frame_stack, dtype: see `VTrace`.
+          torso, hidden, lstm_units, previous_step_inputs, frame_stack, kernel_initializer, dtype: see
+            `VTrace`.
         """
         super().__init__(name="actor_critic", dtype=dtype)
         self._num_actions = num_actions
@@ -63,13 +65,17 @@ class ActorCritic(keras.Model):
         self._frame_stack = frame_stack
         self._previous_step_inputs = previous_step_inputs
         if torso == "shallow":
-            self._torso = ShallowTorso(hidden=hidden or 512, dtype=dtype, name="torso")
+            self._torso = ShallowTorso(hidden or 512, kernel_initializer, dtype=dtype, name="torso")
         elif torso == "deep":
-            self._torso = DeepTorso(hidden=hidden or 256, dtype=dtype, name="torso")
+            self._torso = DeepTorso(
+                hidden=hidden or 256, kernel_initializer=kernel_initializer, dtype=dtype, name="torso"
+            )
         else:
             self._torso = MLPTorso(hidden=hidden or 256, dtype=dtype, name="torso")
         self._lstm = ResetLSTM(lstm_units, dtype=dtype, name="lstm") if lstm_units else None
-        self._policy = keras.layers.Dense(num_actions, dtype="float32", name="policy")
+        # Nearly uniform at first: no action is preferred before anything is known.
+        uniform = keras.initializers.VarianceScaling(1e-4)
+        self._policy = keras.layers.Dense(num_actions, kernel_initializer=uniform, dtype="float32", name="policy")
         self._baseline = keras.layers.Dense(1, dtype="float32", name="baseline")
 
     def initial_state(self, batch_size: int) -> NetworkState:

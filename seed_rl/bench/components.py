@@ -92,8 +92,8 @@ class NullService:
         pass
 
 
-def send_load(address: str, env_spec: EnvSpec, groups: int, group_size: int) -> None:
-    """Streams random observations from `groups` threads until the server ends the streams."""
+def send_load(address: str, env_spec: EnvSpec, groups: int, group_size: int, pause: float = 0.0) -> None:
+    """Streams random observations from `groups` threads, `pause` seconds apart, until the server ends the streams."""
     client = LearnerClient(address, ClientSecurity())
     lease = client.join("load", env_spec, [group_size] * groups, timeout=30)
     output = random_output(env_spec, group_size)
@@ -103,6 +103,7 @@ def send_load(address: str, env_spec: EnvSpec, groups: int, group_size: int) -> 
         try:
             while True:
                 stream.step(output)
+                time.sleep(pause)
         except Disconnected:
             return
 

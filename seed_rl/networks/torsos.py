@@ -18,13 +18,20 @@ class ShallowTorso(Chain):
     """The network of Mnih et al. (Nature, 2015): three convolutions and a dense layer, ReLU after each.
 
     32 filters 8x8 with stride 4, 64 filters 4x4 with stride 2, 64 filters 3x3 with stride 1, nothing padded.
+    `kernel_initializer` is the name of the Keras initializer of every kernel.
     """
 
     MIN_FRAME_SIZE = 36
     """The least height and width of which the three convolutions leave a pixel."""
 
-    def __init__(self, hidden: int = 512, dtype: str = "float32", name: str = "shallow_torso"):
-        shared = {"activation": "relu", "dtype": dtype}
+    def __init__(
+        self,
+        hidden: int = 512,
+        kernel_initializer: str = "glorot_uniform",
+        dtype: str = "float32",
+        name: str = "shallow_torso",
+    ):
+        shared = {"activation": "relu", "kernel_initializer": kernel_initializer, "dtype": dtype}
         layers = [
             FrameConv(32, 8, strides=4, name="conv_0", **shared),
             keras.layers.Conv2D(64, 4, strides=2, name="conv_1", **shared),

@@ -35,7 +35,7 @@ def test_pong_moves(runs, rows, tmp_path):
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
     assert last["env_frames"] >= 60_000
-    assert last["env_frames"] == 4 * last["agent_steps"] == 4 * 16 * 20 * last["learner_updates"]
+    assert last["env_frames"] == 4 * last["agent_steps"] == 4 * 8 * 20 * last["learner_updates"]
     assert last["discarded_unrolls"] == 0
     assert last["environments"] == 64
     for name in (
