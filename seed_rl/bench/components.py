@@ -148,7 +148,7 @@ def act_and_train_rates(experiment: Experiment, seconds: float) -> dict[str, flo
 
     env_spec = experiment.env.spec()
     agent = experiment.agent.build(env_spec, experiment.seed)
-    acting = Acting(experiment, agent, env_spec)
+    acting = Acting(experiment, agent, env_spec, experiment.seed)
     acting.act_step.warm_up()
     batch = acting.act_step.batch_sizes[-1]
     env_ids, restarted = np.arange(batch, dtype=np.int32), np.zeros(batch, bool)

@@ -27,7 +27,8 @@ def busy_rate(experiment: Experiment, busy: int, group_size: int, idle: int, pau
     taken and given back without learning.
     """
     env_spec = experiment.env.spec()
-    acting = Acting(experiment, experiment.agent.build(env_spec, experiment.seed), env_spec)
+    agent = experiment.agent.build(env_spec, experiment.seed)
+    acting = Acting(experiment, agent, env_spec, experiment.seed)
     acting.act_step.warm_up()
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         server = ActorServer(f"unix:{directory}/bench.sock", acting.service, security=ServerSecurity())

@@ -31,8 +31,17 @@ class Acting:
         experiment: Experiment,
         agent: Agent,
         env_spec: EnvSpec,
+        seed: int,
         on_episodes: Callable[[Episodes], None] = lambda episodes: None,
     ):
+        """
+        Args:
+          experiment: sizes and waits.
+          agent: chooses the actions.
+          env_spec: of the environments it acts in.
+          seed: of sampled actions and environments; another one for each start of a run.
+          on_episodes: called on the inference thread with episodes that ended.
+        """
         actors, inference = experiment.actors, experiment.inference
         num_envs = actors.num_envs
         max_batch = min(inference.max_batch_size, num_envs)
@@ -54,7 +63,7 @@ class Acting:
             num_envs=num_envs,
             depth=self.cursor.depth,
             batch_sizes=_batch_sizes(max_batch),
-            seed=experiment.seed,
+            seed=seed,
         )
         self.service = CentralInference(
             ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
@@ -63,7 +72,7 @@ class Acting:
             cursor=self.cursor,
             queue=self.queue,
             batcher=Batcher(max_batch, inference.max_wait_ms / 1000),
-            membership=Membership(num_envs, experiment.seed, inference.lease_timeout_s),
+            membership=Membership(num_envs, seed, inference.lease_timeout_s),
             on_episodes=on_episodes,
         )
 

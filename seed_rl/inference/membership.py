@@ -71,7 +71,7 @@ class Membership:
         groups = []
         for size in group_sizes:
             ids = tuple(heapq.heappop(self._free) for _ in range(size))
-            groups.append(GroupLease(ids, (self._seed * 1_000_003 + self._joins * self.num_envs + ids[0]) % 2**31))
+            groups.append(GroupLease(ids, (self._seed + self._joins * self.num_envs + ids[0]) % 2**31))
         self._joins += 1
         lease = Lease(secrets.token_hex(16), tuple(groups))
         self._sessions[lease.session] = _Session(lease, [False] * len(groups), [False] * len(groups), self._clock())

@@ -231,16 +231,16 @@ def _learn(
 ) -> int:
     started = time.monotonic()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what matters of it comes as exceptions
+    from seed_rl.learner.checkpoints import CheckpointError
     from seed_rl.learner.learner import Learner
 
     progress = Progress(experiment.total_frames)
     try:
         running = Learner(experiment, logdir, address, security, progress.show)
-    except ValueError as error:  # the agent can't act in these environments
+    except (ValueError, CheckpointError) as error:  # the agent can't act in these environments, or a damaged file
         raise ConfigError(str(error)) from error
-    restored = running.restore()
-    if restored:
-        _log.info("continuing from %s at %d frames", restored, running.counters.env_frames)
+    if running.restored_from:
+        _log.info("continuing from %s at %d frames", running.restored_from, running.counters.env_frames)
     try:
         bound = running.start()
     except AddressError as error:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import matplotlib
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402 (after the choice of a backend that needs no display)
+from matplotlib import pyplot
 
 AXES = {"frames": ("env_frames", 1e6, "million environment frames"), "hours": ("seconds", 3600.0, "hours")}
 

@@ -41,10 +41,9 @@ class Counters:
 
 
 class Learner:
-    """Trains an experiment's agent on what actors bring.
+    """Trains an experiment's agent on what actors bring, from the newest checkpoint in the log directory if it has one.
 
     learner = Learner(experiment, logdir, address, security)
-    learner.restore()
     learner.start()                  # compiles, then serves: actors may come
     learner.run(stop)
     learner.close()
@@ -65,6 +64,10 @@ class Learner:
           address: where actors are served, `host:port` or `unix:/path`.
           security: of the server.
           on_metrics: called with each row of metrics.
+
+        Raises:
+          ValueError: the agent can't act in these environments.
+          CheckpointError: the log directory's newest checkpoint can't be continued from.
         """
         self.counters = Counters()
         self.episodes = EpisodeWindow()
@@ -81,7 +84,13 @@ class Learner:
             **name_variables("optimizer", self._train_step.optimizer.variables),
         }
 
-        self._acting = Acting(experiment, self._agent, env_spec, self._add_episodes)
+        self.restored_from = self._restore()
+        """Path of the checkpoint that the run continues from; None for a new run."""
+
+        # A resumed run is not to play the episodes again that the run began with, nor to draw the same actions.
+        seed = int(np.random.SeedSequence([experiment.seed, self.counters.learner_updates]).generate_state(1)[0] >> 1)
+        self._acting = Acting(experiment, self._agent, env_spec, seed, self._add_episodes)
+        self._acting.cursor.version = self.counters.learner_updates
         store, cursor = self._acting.store, self._acting.cursor
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
         self._source = FifoSource(
@@ -89,8 +98,7 @@ class Learner:
         )
         self._server = ActorServer(address, self._acting.service, security=security)
 
-    def restore(self) -> str | None:
-        """Continues from the newest checkpoint in the log directory, if there is one; returns its path."""
+    def _restore(self) -> str | None:
         latest = self._checkpoints.load_latest()
         if latest is None:
             return None

@@ -30,7 +30,7 @@ class Pipeline:
         )
         spec = self.experiment.env.spec()
         self.agent = self.experiment.agent.build(spec, 0)
-        self.acting = Acting(self.experiment, self.agent, spec)
+        self.acting = Acting(self.experiment, self.agent, spec, seed=0)
         address = f"unix:{directory}/learner.sock"
         self.server = ActorServer(address, self.acting.service, security=ServerSecurity())
         self.actors = LocalActors(
