@@ -2,11 +2,10 @@
 
 The life of an agent, as its owner drives it:
 
-    agent = config.build(env_spec)
+    agent = config.build(env_spec, seed)
     state = agent.initial_state(batch)                        # per environment, kept on the device
-    output = agent.act(prev_action, env_output, state, ...)   # compiled, at every inference batch
-    loss = agent.loss(unroll, progress)                       # differentiated, at every learner update
-    agent.after_update(update)                                # inside the same compiled update
+    output = agent.act(prev_action, env_output, state, ...)   # in a compiled step, at every inference batch
+    loss = agent.loss(unroll)                                 # differentiated, at every learner update
 
 An agent owns networks and a loss. It owns no loop, server, flag, optimizer or checkpoint.
 """

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "mixed_bfloat16")
 
 
+class CannotAct(ValueError):
+    """An agent can't act in environments of some kind; the message says what it needs and what it got."""
+
+
 @dataclasses.dataclass(frozen=True)
 class AgentConfig(abc.ABC):
     """Settings of an agent, checked on construction."""
@@ -23,5 +27,5 @@ class AgentConfig(abc.ABC):
         """The agent for environments of `env_spec`; its weights are drawn from `seed`.
 
         Raises:
-          ValueError: the agent can't act in such environments; says what it needs and what it got.
+          CannotAct: not in such environments.
         """

@@ -11,6 +11,11 @@ from seed_rl.specs import EnvDescription
 ENTRY_POINTS = "seed_rl.envs"
 """The entry-point group in which installed packages, this one included, announce their `EnvConfig` classes."""
 
+
+class CannotBuild(ValueError):
+    """Environments that this machine can't build; the message says why."""
+
+
 _registered: dict[str, type[EnvConfig]] = {}
 
 
@@ -24,14 +29,14 @@ def suite(name: str) -> type[EnvConfig]:
     """The config class of a suite.
 
     Raises:
-      ValueError: no such suite; names those that there are.
+      CannotBuild: no such suite; names those that there are.
     """
     if name in _registered:
         return _registered[name]
     found = entry_points(group=ENTRY_POINTS)
     if name not in found.names:
         known = ", ".join(sorted({*found.names, *_registered}))
-        raise ValueError(f"no environment suite named {name!r} is installed here (known: {known})")
+        raise CannotBuild(f"no environment suite named {name!r} is installed here (known: {known})")
     return register(found[name].load())
 
 
@@ -39,11 +44,14 @@ def from_description(description: EnvDescription) -> EnvConfig:
     """The config that a learner described.
 
     Raises:
-      ValueError: unknown suite or option, or an impossible value.
+      CannotBuild: unknown suite or option, or an impossible value.
     """
     config = suite(description.suite)
     known = {field.name for field in dataclasses.fields(config)}
     unknown = sorted(set(description.options) - known)
     if unknown:
-        raise ValueError(f"suite {description.suite!r} has no option {', '.join(unknown)} (known: {sorted(known)})")
-    return config(**description.options)
+        raise CannotBuild(f"suite {description.suite!r} has no option {', '.join(unknown)} (known: {sorted(known)})")
+    try:
+        return config(**description.options)
+    except (TypeError, ValueError) as error:
+        raise CannotBuild(f"suite {description.suite!r}: {error}") from error

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
@@ -15,7 +15,9 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import EnvConfig
-from seed_rl.settings import check_at_least, check_one_of, check_types
+from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
+
+_SAVED = "config.json"
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
@@ -43,6 +45,8 @@ class Optimizer:
     momentum: float = 0.0
     """RMSProp only."""
     epsilon: float = 1e-7
+    """Added to the denominator: outside the root by Adam, inside by RMSProp (with 0.01 in IMPALA's Atari runs, whose
+    losses are sums over the batch; here they are means, and gradients so much smaller)."""
     clip_norm: float = 0.0
     """Gradients are scaled down to this global norm; 0: never."""
 
@@ -50,7 +54,8 @@ class Optimizer:
         check_types(self)
         check_one_of(self, ("adam", "rmsprop"), "name")
         check_one_of(self, ("constant", "linear"), "schedule")
-        check_at_least(self, 0, "learning_rate", "beta_1", "beta_2", "decay", "momentum", "epsilon", "clip_norm")
+        check_at_least(self, 0, "learning_rate", "epsilon", "clip_norm")
+        check_range(self, 0, 0.999999, "beta_1", "beta_2", "decay", "momentum")
 
 
 @gin.configurable
@@ -73,7 +78,7 @@ class Inference:
         check_types(self)
         check_at_least(self, 1, "max_batch_size")
         check_at_least(self, 0, "max_wait_ms", "lease_timeout_s")
-        check_at_least(self, 1, "queue_batches")
+        check_range(self, 1, 1000, "queue_batches")
 
 
 @gin.configurable
@@ -134,7 +139,7 @@ class Experiment:
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"Experiment.{name} must be a config such as {example}, got {getattr(self, name)!r}")
         check_at_least(self, 1, "batch_size", "total_frames")
-        check_at_least(self, 0, "seed")
+        check_range(self, 0, 2**31 - 1, "seed")
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
                 f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "
@@ -146,16 +151,35 @@ class Experiment:
         return dict(_flatten("", self))
 
 
-_MAY_CHANGE = ("total_frames", "actors.", "inference.", "logs.")
-"""Settings that a resumed run may have otherwise than when it was begun: they change its length, speed and logs."""
+_MAY_CHANGE = ("actors.", "inference.", "logs.")
+"""Settings that a resumed run may have otherwise than when it was begun: they change its speed and its logs."""
 
 
-def differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    """The settings in which two `Experiment.to_json` differ so that one can't continue the other, a phrase each."""
+def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
+    """The settings in which an experiment differs from the run in a log directory so that it can't continue it.
+
+    The length of a run may change too, unless its learning rate depends on it.
+
+    Returns:
+      A phrase for each; none if there is no run.
+
+    Raises:
+      ConfigError: the directory's `config.json` can't be read.
+    """
+    path = os.path.join(logdir, _SAVED)
+    if not os.path.exists(path):
+        return []
+    try:
+        with open(path, encoding="utf-8") as file:
+            saved = json.load(file)
+    except ValueError as error:
+        raise ConfigError(f"{path} can't be read: {error}") from error
+    current = json.loads(json.dumps(experiment.to_json()))  # through JSON, so that both sides have its types
+    free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
     return [
-        f"{name} was {saved.get(name)!r} and is now {current.get(name)!r}"
-        for name in sorted({*saved, *current})
-        if saved.get(name) != current.get(name) and not name.startswith(_MAY_CHANGE)
+        f"{name} was {saved[name]!r} and is now {current[name]!r}"
+        for name in current
+        if name in saved and saved[name] != current[name] and not name.startswith(free)
     ]
 
 
@@ -174,7 +198,7 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment
         _parse(gin.parse_config_file, find_config(name), "")
     for binding in gin_params:
         _parse(gin.parse_config, binding, f"{binding!r}: ")
-    gin.finalize()
+    _parse(lambda _: gin.finalize(), "", "")
     try:
         return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
     except (TypeError, ValueError) as error:
@@ -213,11 +237,14 @@ def shipped_configs() -> list[str]:
 def save_config(experiment: Experiment, logdir: str) -> None:
     """Writes `config.json` (every setting) and `config.gin` (what was bound) into the log directory."""
     os.makedirs(logdir, exist_ok=True)
-    with open(os.path.join(logdir, "config.json"), "w", encoding="utf-8") as file:
-        json.dump(experiment.to_json(), file, indent=2)
-        file.write("\n")
-    with open(os.path.join(logdir, "config.gin"), "w", encoding="utf-8") as file:
-        file.write(gin.operative_config_str())
+    for name, text in (
+        ("config.gin", gin.operative_config_str()),
+        (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n"),
+    ):
+        path = os.path.join(logdir, name)
+        with open(f"{path}.partial", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(f"{path}.partial", path)
 
 
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
@@ -234,7 +261,8 @@ def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
 def _sentence(error: BaseException) -> str:
     """The first, telling part of a gin or dataclass error, on one line."""
     text = " ".join(str(error).split())
+    place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
     if "No values supplied by Gin or caller" in text:
         return "the gin files must set Experiment.env and Experiment.agent"
-    return text
+    return f"{text} ({place[1]}, line {place[2]})" if place else text

@@ -82,7 +82,16 @@ ROOMS = {
     ),
     # What puts the parts together.
     "seed_rl.launch": Room(
-        (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner"), (*TOOLS, "matplotlib")
+        (
+            *DATA,
+            "seed_rl.experiment",
+            "seed_rl.agents.config",
+            "seed_rl.envs.registry",
+            "seed_rl.transport",
+            "seed_rl.actor",
+            "seed_rl.learner",
+        ),
+        (*TOOLS, "matplotlib"),
     ),
     "seed_rl.bench": Room(
         (

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from seed_rl import experiment
@@ -32,12 +30,11 @@ def test_a_gin_file_by_path(tmp_path):
     assert experiment.load([str(file)]).batch_size == 3
 
 
-def test_settings_survive_json_and_differences_are_named():
-    before = json.loads(json.dumps(experiment.load(["catch/vtrace"]).to_json()))
-    same = json.loads(json.dumps(experiment.load(["catch/vtrace"]).to_json()))
-    assert experiment.differences(before, same) == []
-    other = experiment.load(["atari/vtrace_pong"], ["Experiment.seed = 9"]).to_json()
-    found = experiment.differences(before, other)
+def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
+    experiment.save_config(experiment.load(["catch/vtrace"]), str(tmp_path))
+    assert experiment.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path)) == []
+    other = experiment.load(["atari/vtrace_pong"], ["Experiment.seed = 9"])
+    found = experiment.differences_from_saved(other, str(tmp_path))
     assert "env.kind was 'Catch' and is now 'Atari'" in found
     assert "seed was 1 and is now 9" in found
 
@@ -45,8 +42,44 @@ def test_settings_survive_json_and_differences_are_named():
 @pytest.mark.parametrize(
     "binding", ["Experiment.total_frames = 9", "Actors.num_actors = 3", "Inference.max_wait_ms = 1.0"]
 )
-def test_length_and_speed_may_change_when_a_run_is_resumed(binding):
-    before = experiment.load(["catch/vtrace"]).to_json()
-    after = experiment.load(["catch/vtrace"], [binding]).to_json()
-    assert before != after
-    assert experiment.differences(before, after) == []
+def test_length_and_speed_may_change_when_a_run_is_resumed(binding, tmp_path):
+    before, after = experiment.load(["catch/vtrace"]), experiment.load(["catch/vtrace"], [binding])
+    assert before.to_json() != after.to_json()
+    experiment.save_config(before, str(tmp_path))
+    assert experiment.differences_from_saved(after, str(tmp_path)) == []
+
+
+def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
+    linear = ["Optimizer.schedule = 'linear'"]
+    experiment.save_config(experiment.load(["catch/vtrace"], linear), str(tmp_path))
+    longer = experiment.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 9"])
+    assert experiment.differences_from_saved(longer, str(tmp_path)) == ["total_frames was 300000 and is now 9"]
+
+
+def test_a_cut_off_saved_configuration_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"seed":')
+    with pytest.raises(experiment.ConfigError, match=r"config.json can't be read"):
+        experiment.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("binding", "message"),
+    [
+        ("Optimizer.beta_1 = 1.0", r"Optimizer.beta_1 must be in \[0, 0.999999\], got 1.0"),
+        ("Inference.queue_batches = 1e400", r"Inference.queue_batches must be in \[1, 1000\], got inf"),
+        ("Experiment.seed = 5000000000", "Experiment.seed must be in"),
+        ("Experiment.batch_size = 2.5", "Experiment.batch_size must be int, got 2.5"),
+        ("Experiment.seed = %nowhere", "nowhere"),
+    ],
+)
+def test_impossible_settings_are_named_on_one_line(binding, message):
+    with pytest.raises(experiment.ConfigError, match=message) as error:
+        experiment.load(["catch/vtrace"], [binding])
+    assert "\n" not in str(error.value)
+
+
+def test_a_mistake_in_a_file_has_its_place(tmp_path):
+    file = tmp_path / "mine.gin"
+    file.write_text("include 'catch/vtrace.gin'\n\nVTrace.discont = 1\n")
+    with pytest.raises(experiment.ConfigError, match=r"named 'discont'. \(.*mine.gin, line 3\)"):
+        experiment.load([str(file)])

@@ -10,9 +10,11 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput, Agent, LossOutput
+from seed_rl.agents.config import CannotAct
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
 from seed_rl.agents.vtrace.networks import ActorCritic, NetworkState
+from seed_rl.networks.torsos import ShallowTorso
 from seed_rl.rl import categorical
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
@@ -26,9 +28,12 @@ class VTraceAgent(Agent):
     def __init__(self, config: VTrace, env_spec: EnvSpec, seed: int):
         observation, action = env_spec.observation, env_spec.action
         if not isinstance(observation, ArraySpec) or observation.dtype != "uint8" or len(observation.shape) != 3:
-            raise ValueError(f"V-trace's networks take uint8 images [height, width, channels], got {env_spec}")
+            raise CannotAct(f"V-trace's networks take uint8 images [height, width, channels], got {env_spec}")
         if not isinstance(action, DiscreteSpec):
-            raise ValueError(f"V-trace acts in discrete action spaces, got {env_spec}")
+            raise CannotAct(f"V-trace acts in discrete action spaces, got {env_spec}")
+        smallest = ShallowTorso.MIN_FRAME_SIZE
+        if config.torso == "shallow" and min(observation.shape[:2]) < smallest:
+            raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
         self._config = config
         self.unroll_length = config.unroll_length
         self.behaviour_spec = tf.TensorSpec([action.n], tf.float32)
@@ -96,5 +101,6 @@ class VTraceAgent(Agent):
         if self._log_entropy_cost is not None:
             # Descending this raises the cost while the entropy is below its target, and lowers it above.
             total += entropy_cost * tf.stop_gradient(metrics["policy/entropy"] - config.target_entropy)
+            metrics["loss/total"] = total
             metrics["policy/entropy_cost"] = entropy_cost
         return LossOutput(total, metrics)

@@ -70,6 +70,7 @@ def vtrace_loss(
         "loss/policy": policy_loss,
         "loss/baseline": baseline_loss,
         "loss/entropy": entropy_cost * negative_entropy,
+        "loss/kl": kl_cost * kl,
         "policy/entropy": -negative_entropy,
         "policy/kl_behaviour_target": kl,
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(returns.pg_advantages)),

@@ -59,7 +59,7 @@ class ActorCritic(keras.Model):
           torso, hidden, lstm_units, previous_step_inputs, frame_stack, kernel_initializer, dtype: see
             `VTrace`.
         """
-        super().__init__(name="actor_critic", dtype=dtype)
+        super().__init__(name="actor_critic", dtype=dtype, autocast=False)  # each layer casts what it needs
         self._num_actions = num_actions
         self._frame_shape = frame_shape
         self._frame_stack = frame_stack
@@ -71,7 +71,7 @@ class ActorCritic(keras.Model):
                 hidden=hidden or 256, kernel_initializer=kernel_initializer, dtype=dtype, name="torso"
             )
         else:
-            self._torso = MLPTorso(hidden=hidden or 256, dtype=dtype, name="torso")
+            self._torso = MLPTorso(hidden or 256, kernel_initializer, dtype=dtype, name="torso")
         self._lstm = ResetLSTM(lstm_units, dtype=dtype, name="lstm") if lstm_units else None
         # Nearly uniform at first: no action is preferred before anything is known.
         uniform = keras.initializers.VarianceScaling(1e-4)

@@ -57,17 +57,15 @@ class Actor:
         self._connect = connect
         self._sizes = sizes
         self._stop = threading.Event()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()  # a group of the current run has ended
-        self._streams: list[ActStream] = []
+        self._client: LearnerClient | None = None
         self._settings: ActorSettings | None = None
         self._envs: list[gymnasium.vector.VectorEnv] = []
 
     def stop(self) -> None:
-        """Makes `run` return soon. May be called from any thread or signal handler."""
+        """Makes `run` return soon. May be called from any thread, more than once."""
         self._stop.set()
-        for stream in list(self._streams):
-            stream.cancel()
+        if self._client is not None:
+            self._client.close()
 
     def run(self) -> None:
         """Acts until `stop`.
@@ -79,7 +77,9 @@ class Actor:
         backoff = Backoff()
         try:
             while not self._stop.is_set():
-                client = self._connect()
+                client = self._client = self._connect()
+                if self._stop.is_set():  # `stop` may have closed the client before this one
+                    client.close()
                 try:
                     self._run_once(client, backoff)
                 except Disconnected as lost:
@@ -101,11 +101,12 @@ class Actor:
         backoff.reset()
         num_envs = sum(env.num_envs for env in self._envs)
         _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)
-        self._ended.clear()
         with ThreadPoolExecutor(len(self._envs), thread_name_prefix="group") as groups:
             runs = [groups.submit(self._run_group, client, lease, group, spec) for group in range(len(self._envs))]
-            for run in runs:
-                run.result()
+        errors = [error for run in runs if (error := run.exception()) is not None]
+        # One group's error ends the others with Disconnected: it is the one to tell of.
+        for error in sorted(errors, key=lambda error: isinstance(error, Disconnected)):
+            raise error
 
     def _build(self, settings: ActorSettings) -> None:
         if settings == self._settings:
@@ -118,21 +119,14 @@ class Actor:
         self._settings = settings
 
     def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:
-        stream = client.open(lease, group, spec)
-        with self._lock:
-            self._streams.append(stream)
         try:
-            if self._ended.is_set() or self._stop.is_set():
-                return
-            self._step_group(self._envs[group], lease.groups[group], stream)
+            stream = client.open(lease, group, spec)
+            try:
+                self._step_group(self._envs[group], lease.groups[group], stream)
+            finally:
+                stream.close()
         finally:
-            # The groups live and die together: one that stops makes the others stop.
-            with self._lock:
-                self._ended.set()
-                self._streams.remove(stream)
-                for other in self._streams:
-                    other.cancel()
-            stream.close()
+            client.close()  # the groups live and die together
 
     def _step_group(self, env: gymnasium.vector.VectorEnv, lease: GroupLease, stream: ActStream) -> None:
         observation, _ = env.reset(seed=lease.seed)

@@ -125,15 +125,17 @@ def transport_rate(env_spec: EnvSpec, groups: int, group_size: int, seconds: flo
             target=send_load, args=(address, env_spec, groups, group_size)
         )
         load.start()
-        while server.stats.steps < 10 * groups:
-            time.sleep(0.01)
-            if not load.is_alive():
-                raise RuntimeError("the load generator ended before it sent anything")
-        before, started = server.stats.steps, time.monotonic()
-        time.sleep(seconds)
-        steps, elapsed = server.stats.steps - before, time.monotonic() - started
-        server.stop(grace=1)
-        load.join()
+        try:
+            while server.stats.steps < 10 * groups:
+                time.sleep(0.01)
+                if not load.is_alive():
+                    raise RuntimeError("the load generator ended before it sent anything")
+            before, started = server.stats.steps, time.monotonic()
+            time.sleep(seconds)
+            steps, elapsed = server.stats.steps - before, time.monotonic() - started
+        finally:
+            server.stop(grace=1)
+            load.join()
     return steps * group_size / elapsed
 
 

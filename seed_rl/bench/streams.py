@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 
 from seed_rl import experiment as experiments
 from seed_rl.bench.components import send_load
@@ -55,7 +56,7 @@ def busy_rate(experiment: Experiment, busy: int, group_size: int, idle: int, pau
     return steps / elapsed - idle / pause
 
 
-def _wait_for_streams(acting: Acting, loads: list[multiprocessing.process.BaseProcess], count: int) -> None:
+def _wait_for_streams(acting: Acting, loads: Sequence[multiprocessing.process.BaseProcess], count: int) -> None:
     deadline = time.monotonic() + 60
     while acting.service.streams < count:
         if time.monotonic() > deadline or not all(load.is_alive() for load in loads):

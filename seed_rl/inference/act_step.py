@@ -122,7 +122,7 @@ class ActStep:
             end = begin + len(output.reward)
             tf.nest.map_structure(lambda to, part, b=begin, e=end: np.copyto(to[b:e], part), staged, output)
             begin = end
-        self._calls += 1
+        self._calls = (self._calls + 1) % 2**31
         seed = np.array([self._seed, self._calls], np.int32)
         return self._compiled(control, staged, seed).numpy()[:batch]
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 
 from seed_rl.specs import GroupLease, Lease
 
+_SEEDS = 2**31 - 2**20  # so that the seeds of a whole group fit into an int32
+
 
 class NoRoom(Exception):
     """Too few environment ids are free; the message says how many."""
@@ -71,7 +73,7 @@ class Membership:
         groups = []
         for size in group_sizes:
             ids = tuple(heapq.heappop(self._free) for _ in range(size))
-            groups.append(GroupLease(ids, (self._seed + self._joins * self.num_envs + ids[0]) % 2**31))
+            groups.append(GroupLease(ids, (self._seed + self._joins * self.num_envs + ids[0]) % _SEEDS))
         self._joins += 1
         lease = Lease(secrets.token_hex(16), tuple(groups))
         self._sessions[lease.session] = _Session(lease, [False] * len(groups), [False] * len(groups), self._clock())

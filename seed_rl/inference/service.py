@@ -45,8 +45,8 @@ class CentralInference:
     """Implements `transport.server.Service`.
 
     Calls from the server arrive on its event-loop thread and only queue work; a thread of this object's batches it,
-    runs the compiled act step and answers. If that thread fails, `failure` holds the exception and every later
-    request fails with a sentence instead of hanging.
+    runs the compiled act step and answers. If that thread fails, `failure` holds the exception, the queue of unrolls is
+    closed, which wakes the learner, and every later request fails with a sentence.
     """
 
     def __init__(
@@ -83,7 +83,8 @@ class CentralInference:
         """Ends the thread; requests that wait stay unanswered (the server ends their streams)."""
         self._batcher.close()
         self._queue.close()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     @property
     def leased_envs(self) -> int:

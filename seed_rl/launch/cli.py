@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from absl import flags
 
@@ -61,6 +61,7 @@ def _experiment_flags(values: flags.FlagValues) -> None:
 def _server_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("tls_cert", None, "PEM file with the learner's certificate chain.", flag_values=values)
     flags.DEFINE_string("tls_key", None, "PEM file with the certificate's private key.", flag_values=values)
+    _tls_name_flag(values)
     _token_flags(values)
 
 
@@ -71,7 +72,17 @@ def _client_flags(values: flags.FlagValues) -> None:
         "PEM file with the certificate (or its authority) that the learner must show; turns TLS on.",
         flag_values=values,
     )
+    _tls_name_flag(values)
     _token_flags(values)
+
+
+def _tls_name_flag(values: flags.FlagValues) -> None:
+    flags.DEFINE_string(
+        "tls_server_name",
+        None,
+        "Name in the learner's certificate, where it is not the host of the address that actors use.",
+        flag_values=values,
+    )
 
 
 def _token_flags(values: flags.FlagValues) -> None:
@@ -99,9 +110,15 @@ def _plot_flags(values: flags.FlagValues) -> None:
 
 
 def _actor_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_integer("num_groups", None, "Environment groups; default: as the learner asks.", flag_values=values)
     flags.DEFINE_integer(
-        "envs_per_group", None, "Environments per group; default: as the learner asks.", flag_values=values
+        "num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1, flag_values=values
+    )
+    flags.DEFINE_integer(
+        "envs_per_group",
+        None,
+        "Environments per group; default: as the learner asks.",
+        lower_bound=1,
+        flag_values=values,
     )
     flags.DEFINE_multi_string(
         "import_module", [], "Python module that registers an environment suite. May be repeated.", flag_values=values
@@ -190,9 +207,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
 
 
+class _StderrHandler(logging.StreamHandler):
+    """Writes to what `sys.stderr` is at the moment: a live display puts itself there to stay below the log."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: TextIO) -> None:
+        pass
+
+
 def _configure_logging(level: str) -> None:
     logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname).1s %(name)s: %(message)s", datefmt="%H:%M:%S"
+        level=level.upper(),
+        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+        handlers=[_StderrHandler()],
     )
 
 

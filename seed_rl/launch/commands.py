@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import fcntl
 import importlib
-import json
 import logging
 import os
 import shutil
@@ -15,12 +15,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
-from typing import Any
 
 from absl import flags
 
 from seed_rl import experiment as experiments
+from seed_rl.agents.config import CannotAct
+from seed_rl.envs.registry import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.local_actors import LocalActors
@@ -34,11 +36,14 @@ _log = logging.getLogger(__name__)
 
 FAILURE = 1
 
+_POLL_SECONDS = 0.1
+_INSIST_SECONDS = 1.0  # a signal to a process group may arrive twice at once; that is not yet impatience
+
 
 def train(values: flags.FlagValues) -> int:
     """Runs a learner in this process and actors in others."""
     experiment = _load_experiment(values)
-    with _run_directory(values, experiment) as logdir, contextlib.ExitStack() as cleanup:
+    with contextlib.ExitStack() as cleanup:
         address = values.server_address
         if not address:
             # Not in the log directory: the path of a unix socket has 107 bytes at the most.
@@ -46,16 +51,16 @@ def train(values: flags.FlagValues) -> int:
             cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             address = f"unix:{directory}/learner.sock"
         security = _server_security(values, address)
-        with _signals() as stopped:
-            actors = LocalActors(
-                _actor_arguments(values, experiment, address),
-                experiment.actors.num_actors,
-                os.path.join(logdir, "actors"),
-                on_failure=stopped.set,
-            )
-            cleanup.callback(actors.stop)
-            actors.start()
-            return _learn(experiment, logdir, address, security, stopped, actors)
+        logdir = cleanup.enter_context(_run_directory(values, experiment))
+        stopped = cleanup.enter_context(_signals())
+        actors = LocalActors(
+            _actor_arguments(values, experiment),
+            experiment.actors.num_actors,
+            os.path.join(logdir, "actors"),
+            on_failure=stopped.set,
+        )
+        cleanup.callback(actors.stop)
+        return _learn(experiment, logdir, address, security, stopped, actors)
 
 
 def learner(values: flags.FlagValues) -> int:
@@ -71,22 +76,30 @@ def actor(values: flags.FlagValues) -> int:
     from seed_rl.actor.loop import Actor, Sizes
 
     for module in values.import_module:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(f"--import_module={module}: {error}") from error
     sizes = Sizes(values.num_groups, values.envs_per_group)
     try:
-        security = ClientSecurity(values.tls_ca, read_token(values.token_file), values.insecure)
+        security = ClientSecurity(values.tls_ca, read_token(values.token_file), values.insecure, values.tls_server_name)
         security.check(parse_address(values.server_address))
         security.credentials()
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
     running = Actor(lambda: LearnerClient(values.server_address, security), sizes)
-    if values.exit_with_parent:
-        threading.Thread(target=_stop_at_end_of_input, args=(running,), daemon=True).start()
-    with _signals() as stopped:
-        stopped.on_signal(running.stop)
+    with _signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
+        if values.exit_with_parent:
+            threading.Thread(target=_set_at_end_of_input, args=(stopped,), daemon=True).start()
+        run = pool.submit(running.run)
+        # The main thread only waits: a signal that arrives while it holds a lock would be handled under that lock.
+        while not run.done():
+            concurrent.futures.wait([run], timeout=_POLL_SECONDS)
+            if stopped.is_set():
+                running.stop()
         try:
-            running.run()
-        except (Rejected, ValueError) as error:  # ValueError: environments that can't be built here
+            run.result()
+        except (Rejected, CannotBuild) as error:
             print(f"seed_rl actor: {error}", file=sys.stderr)
             return FAILURE
         return stopped.exit_code
@@ -106,24 +119,34 @@ def plot(values: flags.FlagValues, *places: str) -> int:
     return 0
 
 
-class _Stopped(threading.Event):
-    """Set by the first SIGINT or SIGTERM."""
+class _Stopped:
+    """Whether a run is to end: set by the first SIGINT or SIGTERM, or by what makes it pointless to go on.
+
+    A plain flag and not an Event, whose lock the main thread may hold when the signal arrives.
+    """
 
     def __init__(self):
-        super().__init__()
         self.exit_code = 0
-        self._callback: Any = None
+        self._set = False
+        self._signalled_at: float | None = None
 
-    def on_signal(self, callback: Any) -> None:
-        self._callback = callback
+    def is_set(self) -> bool:
+        """Whether to end."""
+        return self._set
+
+    def set(self) -> None:
+        """Asks to end."""
+        self._set = True
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.is_set():
-            os._exit(128 + number)  # asked twice: at once; actors end with this process
+        """Handles a signal: the first asks, another one after a second or more insists."""
+        now = time.monotonic()
+        if self._signalled_at is not None and now - self._signalled_at > _INSIST_SECONDS:
+            os._exit(128 + number)  # the actors end with this process
+        if self._signalled_at is None:
+            self._signalled_at = now
         self.exit_code = 128 + number
-        self.set()
-        if self._callback:
-            self._callback()
+        self._set = True
 
 
 @contextlib.contextmanager
@@ -138,10 +161,10 @@ def _signals() -> Iterator[_Stopped]:
             signal.signal(number, handler)
 
 
-def _stop_at_end_of_input(running: Any) -> None:
+def _set_at_end_of_input(stopped: _Stopped) -> None:
     while os.read(0, 1024):  # not through sys.stdin, whose lock a thread that waits would keep at exit
         pass
-    running.stop()
+    stopped.set()
 
 
 def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
@@ -168,14 +191,12 @@ def _load_experiment(values: flags.FlagValues) -> Experiment:
     return experiments.load(values.gin_file, overrides)
 
 
-def _actor_arguments(values: flags.FlagValues, experiment: Experiment, address: str) -> list[str]:
-    arguments = [
-        f"--server_address={address}",
-        f"--log_level={values.log_level}",
-        f"--import_module={type(experiment.env).__module__}",
-    ]
+def _actor_arguments(values: flags.FlagValues, experiment: Experiment) -> list[str]:
+    arguments = [f"--log_level={values.log_level}", f"--import_module={type(experiment.env).__module__}"]
     if values.tls_cert:
         arguments.append(f"--tls_ca={values.tls_cert}")
+    if values.tls_server_name:
+        arguments.append(f"--tls_server_name={values.tls_server_name}")
     if values.token_file:
         arguments.append(f"--token_file={values.token_file}")
     if values.insecure:
@@ -185,20 +206,15 @@ def _actor_arguments(values: flags.FlagValues, experiment: Experiment, address: 
 
 @contextlib.contextmanager
 def _run_directory(values: flags.FlagValues, experiment: Experiment) -> Iterator[str]:
-    """The log directory, locked against other learners, with the configuration in it."""
+    """The log directory, locked against other learners, with what is logged going there too."""
     name = os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
     logdir = values.logdir or os.path.join("runs", name)
-    saved_path = os.path.join(logdir, "config.json")
-    if os.path.exists(saved_path):
-        with open(saved_path, encoding="utf-8") as file:
-            saved = json.load(file)
-        # Through JSON, so that both sides have its types.
-        found = experiments.differences(saved, json.loads(json.dumps(experiment.to_json())))
-        if found:
-            raise ConfigError(
-                f"{logdir} holds a run of another configuration: {'; '.join(found)}. "
-                "Choose another --logdir, or the configuration of that run to continue it"
-            )
+    found = experiments.differences_from_saved(experiment, logdir)
+    if found:
+        raise ConfigError(
+            f"{logdir} holds a run of another configuration: {'; '.join(found)}. "
+            "Choose another --logdir, or the configuration of that run to continue it"
+        )
     try:
         os.makedirs(logdir, exist_ok=True)
         lock = open(os.path.join(logdir, "lock"), "w")  # noqa: SIM115 (held until the run ends)
@@ -209,7 +225,6 @@ def _run_directory(values: flags.FlagValues, experiment: Experiment) -> Iterator
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"another learner is running in {logdir}") from None
-        experiments.save_config(experiment, logdir)
         handler = logging.FileHandler(os.path.join(logdir, "learner.log"))
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
         logging.getLogger().addHandler(handler)
@@ -230,32 +245,35 @@ def _learn(
     actors: LocalActors | None,
 ) -> int:
     started = time.monotonic()
+    _log.info("run in %s; loading TensorFlow", logdir)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what matters of it comes as exceptions
     from seed_rl.learner.checkpoints import CheckpointError
-    from seed_rl.learner.learner import Learner
+    from seed_rl.learner.learner import Diverged, Learner
 
-    progress = Progress(experiment.total_frames)
-    try:
-        running = Learner(experiment, logdir, address, security, progress.show)
-    except (ValueError, CheckpointError) as error:  # the agent can't act in these environments, or a damaged file
-        raise ConfigError(str(error)) from error
-    if running.restored_from:
-        _log.info("continuing from %s at %d frames", running.restored_from, running.counters.env_frames)
-    try:
-        bound = running.start()
-    except AddressError as error:
-        raise UsageError(str(error)) from error
-    _log.info("serving actors at %s after %.1f s; run in %s", bound, time.monotonic() - started, logdir)
-    try:
-        with progress:
+    with Progress(experiment.total_frames) as progress:
+        try:
+            running = Learner(experiment, logdir, address, security, progress.show)
+            bound = running.listen()
+        except (CannotAct, CheckpointError) as error:
+            raise ConfigError(str(error)) from error
+        except AddressError as error:
+            raise UsageError(str(error)) from error
+        experiments.save_config(experiment, logdir)
+        if running.restored_from:
+            _log.info("continuing from %s at %d frames", running.restored_from, running.counters.env_frames)
+        if actors is not None:
+            actors.start([f"--server_address={bound}"])
+        _log.info("serving actors at %s after %.1f s", bound, time.monotonic() - started)
+        try:
             running.run(stopped)
-    finally:
-        running.close()
+        except Diverged as error:
+            print(f"seed_rl: {error}", file=sys.stderr)
+            return FAILURE
+        finally:
+            running.close()
     if actors is not None and actors.failed is not None:
         print(f"seed_rl train: {actors.failed}", file=sys.stderr)
         return FAILURE
-    counters = running.counters
-    _log.info(
-        "%d frames, %d updates; checkpoint and metrics in %s", counters.env_frames, counters.learner_updates, logdir
-    )
+    frames, updates = running.counters.env_frames, running.counters.learner_updates
+    _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, logdir)
     return stopped.exit_code

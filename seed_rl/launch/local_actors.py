@@ -59,8 +59,9 @@ class LocalActors:
         os.makedirs(log_directory, exist_ok=True)
         self._threads = [threading.Thread(target=self._keep, args=(n,), daemon=True) for n in range(count)]
 
-    def start(self) -> None:
-        """Starts the processes."""
+    def start(self, more_arguments: Sequence[str] = ()) -> None:
+        """Starts the processes, with what has become known of their arguments since."""
+        self._arguments.extend(more_arguments)
         for thread in self._threads:
             thread.start()
 
@@ -85,7 +86,8 @@ class LocalActors:
             except subprocess.TimeoutExpired:
                 process.kill()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     def _keep(self, number: int) -> None:
         backoff = Backoff()

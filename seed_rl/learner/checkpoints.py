@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import zipfile
@@ -10,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _COUNTERS = "counters.json"
@@ -50,21 +53,30 @@ class Checkpoints:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+        _sync_directory(self.directory)
         for old in self.paths()[: -self._keep]:
             os.remove(old)
         return path
 
     def load_latest(self) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
-        """The newest checkpoint: path, arrays, counters; None when there is none.
+        """The newest checkpoint that can be read: path, arrays, counters; None when there is none at all.
 
         Raises:
-          CheckpointError: the file is damaged.
+          CheckpointError: there are some, and all are damaged.
         """
         for leftover in os.listdir(self.directory):
             if leftover.endswith(".partial"):
                 os.remove(os.path.join(self.directory, leftover))
-        paths = self.paths()
-        return (paths[-1], *load(paths[-1])) if paths else None
+        damaged: CheckpointError | None = None
+        for path in reversed(self.paths()):
+            try:
+                return (path, *load(path))
+            except CheckpointError as error:
+                _log.warning("%s", error)
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
+        return None
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -73,8 +85,17 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         return arrays, json.loads(arrays.pop(_COUNTERS).tobytes())
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is not a checkpoint that can be read: {error}") from error
+
+
+def _sync_directory(path: str) -> None:
+    """Makes a rename in a directory survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -37,15 +37,30 @@ class Counters:
     env_frames: int = 0
     """The same in environment frames: agent steps times the action repeat."""
     seconds: float = 0.0
-    """Wall-clock time spent, over all starts of the run."""
+    """Wall-clock time spent training, over all starts of the run; without start-up, and without what a kill lost."""
+    discarded_unrolls: int = 0
+    """Unrolls that were in progress when their environments' actor went away, in earlier starts of the run."""
+    unrecorded_steps: int = 0
+    """Agent steps played before an environment's first unroll began, in earlier starts of the run."""
+
+
+class Diverged(Exception):
+    """Training has gone wrong beyond repair; the message says when."""
+
+
+class Stop(Protocol):
+    """Says whether to end; a `threading.Event` will do."""
+
+    def is_set(self) -> bool:
+        """Whether to end soon."""
 
 
 class Learner:
     """Trains an experiment's agent on what actors bring, from the newest checkpoint in the log directory if it has one.
 
     learner = Learner(experiment, logdir, address, security)
-    learner.start()                  # compiles, then serves: actors may come
-    learner.run(stop)
+    learner.listen()      # actors may come
+    learner.run(stop)     # compiles, then acts and trains
     learner.close()
     """
 
@@ -66,7 +81,7 @@ class Learner:
           on_metrics: called with each row of metrics.
 
         Raises:
-          ValueError: the agent can't act in these environments.
+          CannotAct: the agent can't act in these environments.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
         """
         self.counters = Counters()
@@ -108,20 +123,26 @@ class Learner:
         self.counters = Counters(**counters)
         return path
 
-    def start(self) -> str:
-        """Compiles the act step and serves actors from then on; returns the address."""
-        self._acting.act_step.warm_up()
-        self._acting.service.start()
+    def listen(self) -> str:
+        """Serves actors from now on; returns the address. They get their first actions when `run` has compiled.
+
+        Raises:
+          AddressError: the address can't be listened on.
+        """
         return self._server.start()
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self, stop: Stop) -> None:
         """Trains until the run's frames are done or `stop` is set; then saves a last checkpoint.
 
         Raises:
+          Diverged: the loss is not finite any more.
           RuntimeError: inference failed.
         """
+        self._acting.act_step.warm_up()
+        self._acting.service.start()
         logs = self._experiment.logs
-        log = RunLog(self._snapshot, MetricsWriter(self._logdir, self.counters.env_frames), logs.metrics_interval_s)
+        resume_frames = self.counters.env_frames if self.restored_from else None
+        log = RunLog(self._snapshot, MetricsWriter(self._logdir, resume_frames), logs.metrics_interval_s)
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
         try:
@@ -132,21 +153,39 @@ class Learner:
                 if failure is not None:
                     raise RuntimeError(f"inference failed: {failure}") from failure
                 if batch is not None:
-                    log.add_update(self._update(batch))
+                    log.add_update(self._update(batch), len(self._acting.queue) / self._acting.queue.capacity)
                 self.counters.seconds = seconds_before + time.monotonic() - began
                 row = log.row_if_due()
                 if row is not None:
                     self._on_metrics(row)
                 if time.monotonic() >= save_at:
-                    self.save()
+                    self._try_to_save()
                     save_at = time.monotonic() + logs.checkpoint_interval_s
         finally:
             log.close()
         self.save()
 
+    def _all_counters(self) -> dict[str, Any]:
+        """The run's counters, with those that inference keeps of this start of it."""
+        cursor, counters = self._acting.cursor, dataclasses.asdict(self.counters)
+        counters["discarded_unrolls"] += cursor.discarded_unrolls
+        counters["unrecorded_steps"] += cursor.unrecorded_steps
+        return counters
+
+    def _try_to_save(self) -> None:
+        try:
+            self.save()
+        except OSError as error:
+            _log.error("no checkpoint could be written (%s); training goes on and tries again", error)
+
     def _update(self, batch: Batch) -> dict[str, float]:
         counters, experiment = self.counters, self._experiment
         metrics = self._train_step(batch.unroll, counters.env_frames / experiment.total_frames)
+        if not np.isfinite(metrics["gradient_norm"]):
+            raise Diverged(
+                f"the gradient is not finite at update {counters.learner_updates}: a smaller "
+                "Optimizer.learning_rate or Optimizer.clip_norm may help; the last checkpoint is from before"
+            )
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         steps = experiment.batch_size * self._agent.unroll_length
         counters.learner_updates += 1
@@ -158,28 +197,25 @@ class Learner:
     def _snapshot(self) -> Snapshot:
         acting = self._acting
         return Snapshot(
-            counters=dataclasses.asdict(self.counters),
+            counters=self._all_counters(),
             gauges={
                 **self.episodes.means(),
                 "episodes": self.episodes.count,
                 "environments": acting.service.leased_envs,
-                "discarded_unrolls": acting.cursor.discarded_unrolls,
-                "unrecorded_steps": acting.cursor.unrecorded_steps,
             },
-            queue_fill=len(acting.queue) / acting.queue.capacity,
             inference=dataclasses.replace(acting.service.stats),
         )
 
     def save(self) -> None:
         """Writes a checkpoint."""
         arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
-        counters = {**dataclasses.asdict(self.counters), "episodes": self.episodes.get_state()}
+        counters = {**self._all_counters(), "episodes": self.episodes.get_state()}
         self._checkpoints.save(self.counters.learner_updates, arrays, counters)
 
     def _add_episodes(self, episodes: Episodes) -> None:
         self.episodes.add(episodes.returns, episodes.lengths)
 
     def close(self) -> None:
-        """Stops serving and acting."""
+        """Stops serving and acting. Always to be called after `listen`."""
         self._acting.service.stop()  # first: it answers on the server's event loop
         self._server.stop(grace=0.5)

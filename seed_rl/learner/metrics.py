@@ -63,18 +63,22 @@ class MetricsWriter:
     is told to forget them.
     """
 
-    def __init__(self, logdir: str, resume_frames: int):
+    def __init__(self, logdir: str, resume_frames: int | None):
         """
         Args:
           logdir: the run's directory.
-          resume_frames: `env_frames` of the checkpoint that the run continues from, 0 for a new run.
+          resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
         """
         os.makedirs(logdir, exist_ok=True)
         self._path = os.path.join(logdir, FILE)
         _truncate(self._path, resume_frames)
         self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
         self._events = EventFileWriter(logdir)
-        self._events.add_event(Event(step=resume_frames + 1, session_log=SessionLog(status=SessionLog.START)))
+        self._events.add_event(
+            Event(
+                step=0 if resume_frames is None else resume_frames + 1, session_log=SessionLog(status=SessionLog.START)
+            )
+        )
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Writes a row; its `env_frames` is the horizontal axis.
@@ -101,11 +105,15 @@ def read(logdir: str) -> list[dict[str, float]]:
         return [json.loads(line) for line in file if line.endswith("\n")]
 
 
-def _truncate(path: str, frames: int) -> None:
+def _truncate(path: str, frames: int | None) -> None:
     if not os.path.exists(path):
         return
     with open(path, encoding="utf-8") as file:
-        kept = [line for line in file if line.endswith("\n") and json.loads(line)["env_frames"] <= frames]
+        kept = [
+            line
+            for line in file
+            if frames is not None and line.endswith("\n") and json.loads(line)["env_frames"] <= frames
+        ]
     with open(f"{path}.partial", "w", encoding="utf-8") as file:
         file.writelines(kept)
     os.replace(f"{path}.partial", path)

@@ -20,8 +20,6 @@ class Snapshot:
     """Grow over the whole run, resumed or not: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
     gauges: dict[str, float]
     """Reported as they are."""
-    queue_fill: float
-    """Queued unrolls over the queue's capacity."""
     inference: InferenceStats
 
 
@@ -60,10 +58,10 @@ class RunLog:
         yield
         self._waited += time.monotonic() - started
 
-    def add_update(self, metrics: dict[str, float]) -> None:
-        """Takes the metrics of one update."""
+    def add_update(self, metrics: dict[str, float], queue_fill: float) -> None:
+        """Takes the metrics of one update, and the queued unrolls after it over the queue's capacity."""
         self._updates += 1
-        self._queue_fill += self._snapshot().queue_fill
+        self._queue_fill += queue_fill
         for name, value in metrics.items():
             self._sums[name] += value
 

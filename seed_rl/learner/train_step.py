@@ -10,7 +10,10 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.devices import has_accelerator
 from seed_rl.experiment import Optimizer
+from seed_rl.rl import schedules
 from seed_rl.types import Unroll
+
+SCHEDULES = {"constant": schedules.constant, "linear": schedules.linear_decay}
 
 
 def build_optimizer(config: Optimizer) -> keras.optimizers.Optimizer:
@@ -35,12 +38,6 @@ class TrainStep:
         self.optimizer.build(list(agent.trainable_variables))
         self._compiled = tf.function(self._update, jit_compile=has_accelerator())
 
-    def learning_rate(self, progress: float) -> float:
-        """The learning rate at `progress` in [0, 1] of the run."""
-        if self._config.schedule == "linear":
-            return self._config.learning_rate * max(0.0, 1.0 - progress)
-        return self._config.learning_rate
-
     def __call__(self, unroll: Unroll, progress: float) -> dict[str, float]:
         """Updates the weights from a batch of unrolls.
 
@@ -51,12 +48,10 @@ class TrainStep:
         Returns:
           The loss's metrics, `gradient_norm` (before clipping) and `learning_rate`.
         """
-        learning_rate = self.learning_rate(progress)
-        values = self._compiled(unroll, tf.constant(learning_rate, tf.float32)).numpy()
-        metrics = dict(zip(self._names, values.tolist(), strict=True))
-        return {**metrics, "learning_rate": learning_rate}
+        values = self._compiled(unroll, tf.constant(progress, tf.float32)).numpy()
+        return dict(zip(self._names, values.tolist(), strict=True))
 
-    def _update(self, unroll: Unroll, learning_rate: tf.Tensor) -> tf.Tensor:
+    def _update(self, unroll: Unroll, progress: tf.Tensor) -> tf.Tensor:
         weights: list[Any] = list(self._agent.trainable_variables)
         with tf.GradientTape() as tape:
             output = self._agent.loss(unroll)
@@ -64,8 +59,9 @@ class TrainStep:
         norm = tf.linalg.global_norm(gradients)
         if self._config.clip_norm:
             gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm, use_norm=norm)
+        learning_rate = self._config.learning_rate * SCHEDULES[self._config.schedule](progress)
         self.optimizer.learning_rate.assign(learning_rate)
         self.optimizer.apply(gradients, weights)
-        metrics = {**output.metrics, "gradient_norm": norm}
+        metrics = {**output.metrics, "gradient_norm": norm, "learning_rate": learning_rate}
         self._names = list(metrics)
         return tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])

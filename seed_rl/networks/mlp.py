@@ -10,11 +10,17 @@ from seed_rl.networks.chain import Chain
 class MLPTorso(Chain):
     """Flattens and applies one dense layer with ReLU, [N, ...] to [N, hidden]. Divides by 255, as the others do."""
 
-    def __init__(self, hidden: int = 256, dtype: str = "float32", name: str = "mlp_torso"):
-        layers = [
-            keras.layers.Flatten(name="flatten", dtype=dtype),
-            keras.layers.Dense(hidden, activation="relu", name="dense", dtype=dtype),
-        ]
+    def __init__(
+        self,
+        hidden: int = 256,
+        kernel_initializer: str = "glorot_uniform",
+        dtype: str = "float32",
+        name: str = "mlp_torso",
+    ):
+        dense = keras.layers.Dense(
+            hidden, activation="relu", kernel_initializer=kernel_initializer, name="dense", dtype=dtype
+        )
+        layers = [keras.layers.Flatten(name="flatten", dtype=dtype), dense]
         super().__init__(layers, dtype, name)
 
     def call(self, frames: Any) -> Any:

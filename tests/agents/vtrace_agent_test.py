@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.config import CannotAct
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
@@ -16,6 +17,15 @@ VARIANTS = [
     VTrace(torso="shallow", hidden=32, unroll_length=3, lstm_units=8, previous_step_inputs=True),
     VTrace(torso="deep", hidden=16, unroll_length=2, lstm_units=8, previous_step_inputs=True, frame_stack=1),
     VTrace(torso="deep", hidden=16, unroll_length=1, frame_stack=2, dtype="mixed_bfloat16"),
+    VTrace(
+        torso="shallow",
+        hidden=32,
+        unroll_length=3,
+        lstm_units=8,
+        previous_step_inputs=True,
+        dtype="mixed_bfloat16",
+        kernel_initializer="he_normal",
+    ),
 ]
 
 
@@ -106,11 +116,14 @@ def test_the_entropy_cost_moves_towards_the_target_entropy(target, direction):
     [
         (EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)), r"uint8 images .* got observation float32\[4\]"),
         (EnvSpec({"a": ArraySpec((36, 36, 1), "uint8")}, DiscreteSpec(2)), r"uint8 images .* got a uint8\[36, 36, 1\]"),
-        (EnvSpec(ArraySpec((20, 36, 1), "uint8"), DiscreteSpec(2)), "frames of 20 x 36 are too small"),
+        (
+            EnvSpec(ArraySpec((20, 36, 1), "uint8"), DiscreteSpec(2)),
+            "the shallow torso needs frames of at least 36 x 36, got observation uint8",
+        ),
     ],
 )
 def test_environments_it_cannot_act_in_are_named(spec, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(CannotAct, match=message):
         VTrace(torso="shallow").build(spec, seed=1)
 
 

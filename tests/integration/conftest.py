@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -107,9 +106,3 @@ def gone():
         return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
     return check
-
-
-@pytest.fixture
-def interrupt():
-    """Sends SIGINT."""
-    return lambda run: os.kill(run.pid, signal.SIGINT)

@@ -57,12 +57,16 @@ def test_killed_in_the_middle_of_a_save_the_previous_one_loads(tmp_path):
     assert not any(name.endswith(".partial") for name in os.listdir(tmp_path))
 
 
-def test_a_damaged_file_is_named(tmp_path):
-    checkpoints = Checkpoints(str(tmp_path), keep=1)
-    path = checkpoints.save(1, ARRAYS, {})
-    with open(path, "r+b") as file:
-        file.truncate(os.path.getsize(path) // 2)
-    with pytest.raises(CheckpointError, match="000001.npz is not a checkpoint that can be read"):
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_damaged_file_is_passed_over_and_named_if_it_is_the_only_one(tmp_path, share):
+    checkpoints = Checkpoints(str(tmp_path), keep=2)
+    good = checkpoints.save(1, ARRAYS, {})
+    damaged = checkpoints.save(2, ARRAYS, {})
+    with open(damaged, "r+b") as file:
+        file.truncate(int(share * os.path.getsize(damaged)))
+    assert checkpoints.load_latest()[0] == good
+    os.remove(good)
+    with pytest.raises(CheckpointError, match="000002.npz is not a checkpoint that can be read"):
         checkpoints.load_latest()
 
 

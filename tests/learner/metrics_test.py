@@ -15,7 +15,7 @@ def write(logdir, resume, *frames):
 
 
 def test_rows_are_json_lines_and_tensorboard_scalars(tmp_path):
-    write(tmp_path, 0, 10, 20)
+    write(tmp_path, None, 10, 20)
     assert read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}, {"env_frames": 20, "loss/total": 2.0}]
     events = EventAccumulator(str(tmp_path)).Reload()
     assert sorted(events.Tags()["scalars"]) == ["loss/total", "run/env_frames"]
@@ -23,7 +23,7 @@ def test_rows_are_json_lines_and_tensorboard_scalars(tmp_path):
 
 
 def test_a_resumed_run_continues_the_curves_from_its_checkpoint(tmp_path):
-    write(tmp_path, 0, 10, 20, 30)
+    write(tmp_path, None, 10, 20, 30)
     write(tmp_path, 20, 25, 35)
     assert [row["env_frames"] for row in read(str(tmp_path))] == [10, 20, 25, 35]
     events = EventAccumulator(str(tmp_path)).Reload()
@@ -31,7 +31,7 @@ def test_a_resumed_run_continues_the_curves_from_its_checkpoint(tmp_path):
 
 
 def test_a_line_cut_short_by_a_kill_is_dropped(tmp_path):
-    write(tmp_path, 0, 10)
+    write(tmp_path, None, 10)
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"env_frames": 2')
     assert [row["env_frames"] for row in read(str(tmp_path))] == [10]
@@ -54,3 +54,9 @@ def test_episode_window_round_trip():
     window.add(np.array([1.0, 2.0]), np.array([3, 4]))
     other.set_state(json.loads(json.dumps(window.get_state())))
     assert other.get_state() == window.get_state()
+
+
+def test_a_run_without_a_checkpoint_begins_its_curves_anew(tmp_path):
+    write(tmp_path, None, 0, 10)
+    write(tmp_path, None, 0, 15)
+    assert [row["env_frames"] for row in read(str(tmp_path))] == [0, 15]

@@ -1,0 +1,255 @@
+"""The loss of the V-trace agent against its formulas written out in numpy, value and gradient."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace.loss import vtrace_loss
+from seed_rl.types import EnvOutput
+
+NUM_ACTIONS = 5
+SETTINGS = {
+    "entropy_cost": 0.03,
+    "discount": 0.9,
+    "lambda_": 0.8,
+    "clip_rho": 1.6,
+    "clip_pg_rho": 0.7,
+    "max_abs_reward": 0.9,
+    "baseline_cost": 0.35,
+    "kl_cost": 0.2,
+}
+SHAPES = [(1, 1), (1, 3), (4, 1), (4, 3)]
+LOGITS_AND_VALUES = ("target_logits", "baseline")
+
+
+def random_unroll(length, batch, seed=0):
+    """T + 1 steps of B environments, by the names of the loss's arguments."""
+    rng = np.random.default_rng([length, batch, seed])
+    return {
+        "target_logits": rng.standard_normal((length + 1, batch, NUM_ACTIONS)),
+        "baseline": rng.standard_normal((length + 1, batch)),
+        "behaviour_logits": rng.standard_normal((length + 1, batch, NUM_ACTIONS)),
+        "action": rng.integers(0, NUM_ACTIONS, (length + 1, batch)),
+        "reward": rng.standard_normal((length + 1, batch)),
+        "done": rng.random((length + 1, batch)) < 0.3,
+    }
+
+
+def loss_of(unroll, **settings):
+    """`vtrace_loss` of numpy arrays or tensors by name."""
+    tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*LOGITS_AND_VALUES, "behaviour_logits", "reward")}
+    env_output = EnvOutput(tensors.pop("reward"), tf.constant(unroll["done"]), observation=())
+    action = tf.constant(unroll["action"], tf.int32)
+    return vtrace_loss(action=action, env_output=env_output, **tensors, **(SETTINGS | settings))
+
+
+def policy(logits, action):
+    """log pi(action) and the entropy of one distribution."""
+    pi = np.exp(logits - logits.max())
+    pi /= pi.sum()
+    return np.log(pi[action]), -np.sum(pi * np.log(pi))
+
+
+def ratios(unroll):
+    """pi(a_t) / mu(a_t) of steps 0 .. T - 1."""
+    length, batch = unroll["reward"][1:].shape
+    ratio = np.zeros((length, batch))
+    for t, b in np.ndindex(length, batch):
+        log_pi, _ = policy(unroll["target_logits"][t, b], unroll["action"][t, b])
+        log_mu, _ = policy(unroll["behaviour_logits"][t, b], unroll["action"][t, b])
+        ratio[t, b] = np.exp(log_pi - log_mu)
+    return ratio
+
+
+def targets(unroll, *, discount, lambda_, clip_rho, clip_pg_rho, max_abs_reward, **_):
+    """v_s and the advantages of steps 0 .. T - 1: one environment and one step at a time, float64."""
+    length, batch = unroll["reward"][1:].shape
+    value, ratio = unroll["baseline"], ratios(unroll)
+    vs, advantages = np.zeros((length, batch)), np.zeros((length, batch))
+    for b in range(batch):
+        acc, vs_tp1 = 0.0, value[length, b]
+        for t in reversed(range(length)):
+            # Action a_t leads to the reward of step t + 1, and to the end of the episode if step t + 1 is done.
+            r = unroll["reward"][t + 1, b]
+            if max_abs_reward:
+                r = min(max(r, -max_abs_reward), max_abs_reward)
+            gamma = 0.0 if unroll["done"][t + 1, b] else discount
+            delta = min(clip_rho, ratio[t, b]) * (r + gamma * value[t + 1, b] - value[t, b])
+            acc = delta + gamma * lambda_ * min(1.0, ratio[t, b]) * acc
+            advantages[t, b] = min(clip_pg_rho, ratio[t, b]) * (r + gamma * vs_tp1 - value[t, b])
+            vs[t, b] = vs_tp1 = value[t, b] + acc
+    return vs, advantages
+
+
+def reference(unroll, constants=None, **settings):
+    """The parts of the loss by name, float64; with the v_s and advantages of `constants` if given."""
+    settings = SETTINGS | settings
+    vs, advantages = targets(unroll, **settings) if constants is None else constants
+    assert vs.shape == advantages.shape == unroll["reward"][1:].shape
+    policy_terms, baseline_terms, entropies, kl_terms = [], [], [], []
+    for t, b in np.ndindex(vs.shape):
+        log_pi, entropy = policy(unroll["target_logits"][t, b], unroll["action"][t, b])
+        log_mu, _ = policy(unroll["behaviour_logits"][t, b], unroll["action"][t, b])
+        policy_terms.append(-log_pi * advantages[t, b])
+        baseline_terms.append(0.5 * (vs[t, b] - unroll["baseline"][t, b]) ** 2)
+        entropies.append(entropy)
+        kl_terms.append(log_mu - log_pi)
+    parts = {
+        "loss/policy": np.mean(policy_terms),
+        "loss/baseline": settings["baseline_cost"] * np.mean(baseline_terms),
+        "loss/entropy": -settings["entropy_cost"] * np.mean(entropies),
+        "loss/kl": settings["kl_cost"] * np.mean(kl_terms),
+    }
+    return {
+        **parts,
+        "loss/total": sum(parts.values()),
+        "policy/entropy": np.mean(entropies),
+        "policy/kl_behaviour_target": np.mean(kl_terms),
+        "policy/mean_abs_advantage": np.mean(np.abs(advantages)),
+        "policy/mean_value": np.mean(unroll["baseline"][: len(vs)]),
+    }
+
+
+def finite_differences(function, unroll, name, epsilon=1e-6):
+    """The gradient of `function(unroll)` with respect to one of its arrays."""
+    gradient = np.zeros_like(unroll[name])
+    for index in np.ndindex(gradient.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = unroll[name].copy()
+            moved[index] += sign * epsilon
+            ends.append(function(unroll | {name: moved}))
+        gradient[index] = (ends[0] - ends[1]) / (2 * epsilon)
+    return gradient
+
+
+def test_the_random_unrolls_reach_both_sides_of_every_threshold():
+    unroll = random_unroll(4, 3)
+    for clip in (1.0, SETTINGS["clip_rho"], SETTINGS["clip_pg_rho"]):
+        assert 0 < np.sum(ratios(unroll) > clip) < 12
+    assert 0 < np.sum(np.abs(unroll["reward"][1:]) > SETTINGS["max_abs_reward"]) < 12
+    assert 0 < np.sum(unroll["done"][2:-1]) < 6, "an episode ends in mid-sequence"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("length", "batch"), SHAPES)
+def test_total_and_parts_are_those_of_the_formulas(length, batch, seed):
+    unroll = random_unroll(length, batch, seed)
+    total, metrics = loss_of(unroll)
+    assert total.shape == ()
+    assert total.dtype == tf.float32
+    for name, expected in reference(unroll).items():
+        np.testing.assert_allclose(metrics[name], expected, rtol=2e-5, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(total, reference(unroll)["loss/total"], rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_takes_part_as_in_the_formulas(name):
+    unroll = random_unroll(4, 3)
+    default, other = reference(unroll)["loss/total"], reference(unroll, **{name: 0.0})["loss/total"]
+    assert abs(default - other) > 1e-3, "it matters"
+    np.testing.assert_allclose(loss_of(unroll, **{name: 0.0})[0], other, rtol=2e-5, atol=1e-6)
+
+
+def test_a_bound_of_zero_leaves_rewards_as_they_are():
+    unroll = random_unroll(4, 3)
+    assert np.abs(unroll["reward"][1:]).max() > 1.5
+    assert float(loss_of(unroll, max_abs_reward=0.0)[0]) == float(loss_of(unroll, max_abs_reward=1e6)[0])
+
+
+@pytest.mark.parametrize(("length", "batch"), SHAPES)
+def test_gradients_hold_targets_and_advantages_constant(length, batch):
+    unroll = random_unroll(length, batch) | {"done": np.zeros((length + 1, batch), bool)}
+    if length > 1:
+        unroll["done"][2, 0] = True
+    constants = targets(unroll, **SETTINGS)
+    tensors = {name: tf.constant(unroll[name], tf.float32) for name in LOGITS_AND_VALUES}
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        total, _ = loss_of(unroll | tensors)
+    for name, gradient in tape.gradient(total, tensors).items():
+        surrogate = finite_differences(lambda u: reference(u, constants)["loss/total"], unroll, name)
+        assert np.abs(surrogate[:-1]).min() > 1e-5, "every entry of steps 0 .. T - 1 has a gradient"
+        np.testing.assert_array_equal(gradient[-1], 0, err_msg=f"{name} of step T only bootstraps")
+        np.testing.assert_allclose(gradient, surrogate, rtol=1e-4, atol=1e-6, err_msg=name)
+        through = finite_differences(lambda u: reference(u)["loss/total"], unroll, name)
+        assert np.abs(through - surrogate).max() > 1e-2, "a gradient through the targets would be seen"
+
+
+def test_no_gradient_reaches_the_behaviour_policy_or_the_rewards():
+    unroll = random_unroll(4, 3)
+    tensors = {name: tf.constant(unroll[name], tf.float32) for name in ("behaviour_logits", "reward")}
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        total, _ = loss_of(unroll | tensors)
+    assert tape.gradient(total, tensors) == {"behaviour_logits": None, "reward": None}
+
+
+@pytest.mark.parametrize(
+    ("done", "vs"),
+    [
+        ((False, False, False), (12.0, 22.0)),  # v_1 = 2 + 40 / 2, v_0 = 1 + v_1 / 2
+        ((True, False, False), (12.0, 22.0)),  # step 0 is the first of its episode: nothing of it is cut
+        ((False, True, False), (1.0, 22.0)),  # a_0 ended the episode: v_0 = 1
+        ((False, False, True), (2.0, 2.0)),  # a_1 ended it: v_1 = 2, v_0 = 1 + v_1 / 2
+    ],
+)
+def test_two_steps_by_hand(done, vs):
+    """On policy, discount 1/2; a reward, a value or an action taken from a neighbouring step gives other numbers."""
+    logits = np.log([[[0.5, 0.2, 0.3]], [[0.1, 0.3, 0.6]], [[0.7, 0.2, 0.1]]])
+    unroll = {
+        "target_logits": logits,
+        "behaviour_logits": logits,
+        "baseline": np.array([[10.0], [21.0], [40.0]]),
+        "action": np.array([[1], [2], [0]]),
+        "reward": np.array([[99.0], [1.0], [2.0]]),
+        "done": np.array(done)[:, None],
+    }
+    _, metrics = loss_of(
+        unroll, discount=0.5, lambda_=1.0, clip_rho=1.0, clip_pg_rho=1.0, max_abs_reward=0.0, baseline_cost=1.0
+    )
+    # On policy the advantage is v_t - V(x_t); the actions taken had the probabilities 0.2 and 0.6.
+    advantage_0, advantage_1 = vs[0] - 10, vs[1] - 21
+    policy_loss = -(np.log(0.2) * advantage_0 + np.log(0.6) * advantage_1) / 2
+    np.testing.assert_allclose(metrics["loss/policy"], policy_loss, rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss/baseline"], (advantage_0**2 + advantage_1**2) / 4, rtol=1e-5)
+    np.testing.assert_allclose(metrics["policy/mean_value"], 15.5, rtol=1e-6)
+
+
+CHANGES = {
+    "reward": lambda x: x + 0.5,
+    "done": lambda x: ~x,
+    "action": lambda x: (x + 1) % NUM_ACTIONS,
+    "target_logits": lambda x: np.roll(x, 1, axis=-1),
+    "behaviour_logits": lambda x: np.roll(x, 1, axis=-1),
+    "baseline": lambda x: x + 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "used"),
+    [
+        ("reward", (1, 2, 3, 4)),
+        ("done", (1, 2, 3, 4)),
+        ("action", (0, 1, 2, 3)),
+        ("target_logits", (0, 1, 2, 3)),
+        ("behaviour_logits", (0, 1, 2, 3)),
+        ("baseline", (0, 1, 2, 3, 4)),
+    ],
+)
+def test_which_steps_of_each_field_the_loss_reads(field, used):
+    unroll = random_unroll(4, 1) | {"done": np.zeros((5, 1), bool)}
+    before, seen = float(loss_of(unroll, max_abs_reward=0.0)[0]), []
+    for t in range(5):
+        changed = unroll[field].copy()
+        changed[t] = CHANGES[field](changed[t])
+        if float(loss_of(unroll | {field: changed}, max_abs_reward=0.0)[0]) != before:
+            seen.append(t)
+    assert tuple(seen) == used
+
+
+def test_the_batch_is_a_mean_over_its_unrolls():
+    unroll = random_unroll(4, 3)
+    alone = [float(loss_of({name: x[:, b : b + 1] for name, x in unroll.items()})[0]) for b in range(3)]
+    assert np.ptp(alone) > 0.1
+    np.testing.assert_allclose(loss_of(unroll)[0], np.mean(alone), rtol=1e-5)
