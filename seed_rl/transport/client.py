@@ -125,7 +125,7 @@ class LearnerClient:
         request = messages.join_request(run_id, env_spec, group_sizes)
         reply = self._call(methods.JOIN, request, pb.JoinReply, timeout)
         try:
-            return messages.read_join_reply(reply, group_sizes)
+            return messages.read_join_reply(reply, env_spec, group_sizes)
         except WireError as error:
             raise Rejected(str(error)) from error
 

@@ -105,12 +105,11 @@ def read_describe_reply(reply: pb.DescribeReply) -> ActorSettings:
 
 def join_request(run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int]) -> pb.JoinRequest:
     """The request for room for groups of these sizes."""
-    observation = [
-        pb.TensorSpec(name=name, dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
-    ]
-    spec = pb.EnvSpec(observation=observation, discrete=pb.DiscreteAction(n=env_spec.action.n))
     return pb.JoinRequest(
-        protocol_version=PROTOCOL_VERSION, run_id=run_id, env_spec=spec, group_sizes=list(group_sizes)
+        protocol_version=PROTOCOL_VERSION,
+        run_id=run_id,
+        env_spec=_env_spec_message(env_spec),
+        group_sizes=list(group_sizes),
     )
 
 
@@ -129,21 +128,25 @@ def read_join_request(request: pb.JoinRequest) -> tuple[str, EnvSpec, tuple[int,
     return run_id, _env_spec_from(request.env_spec), sizes
 
 
-def join_reply(lease: Lease) -> pb.JoinReply:
+def join_reply(lease: Lease, env_spec: EnvSpec) -> pb.JoinReply:
     """What a successful join answers."""
     groups = [pb.GroupLease(env_ids=group.env_ids, seed=group.seed) for group in lease.groups]
-    return pb.JoinReply(session=lease.session, groups=groups)
+    return pb.JoinReply(session=lease.session, groups=groups, env_spec=_env_spec_message(env_spec))
 
 
-def read_join_reply(reply: pb.JoinReply, group_sizes: Sequence[int]) -> Lease:
+def read_join_reply(reply: pb.JoinReply, env_spec: EnvSpec, group_sizes: Sequence[int]) -> Lease:
     """
     Args:
       reply: the learner's.
+      env_spec: of the actor's environments.
       group_sizes: what was asked for.
 
     Raises:
-      WireError: something is missing, or the groups aren't those that were asked for.
+      WireError: something is missing, or the tensors or groups aren't those that were asked for.
     """
+    agreed = _env_spec_from(reply.env_spec)
+    if agreed != env_spec:
+        raise WireError(f"expected streams of {env_spec}, the learner's are of {agreed}")
     session = _text("the session", reply.session)
     sizes = [len(group.env_ids) for group in reply.groups]
     if sizes != list(group_sizes):
@@ -152,6 +155,13 @@ def read_join_reply(reply: pb.JoinReply, group_sizes: Sequence[int]) -> Lease:
     if len(set(ids)) < len(ids):
         raise WireError("expected every environment id once, got one twice")
     return Lease(session, tuple(GroupLease(tuple(group.env_ids), group.seed) for group in reply.groups))
+
+
+def _env_spec_message(env_spec: EnvSpec) -> pb.EnvSpec:
+    observation = [
+        pb.TensorSpec(name=name, dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
+    ]
+    return pb.EnvSpec(observation=observation, discrete=pb.DiscreteAction(n=env_spec.action.n))
 
 
 def _env_spec_from(message: pb.EnvSpec) -> EnvSpec:

@@ -98,12 +98,14 @@ class DiscreteAction(_message.Message):
     def __init__(self, n: _Optional[int] = ...) -> None: ...
 
 class JoinReply(_message.Message):
-    __slots__ = ("session", "groups")
+    __slots__ = ("session", "groups", "env_spec")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ENV_SPEC_FIELD_NUMBER: _ClassVar[int]
     session: str
     groups: _containers.RepeatedCompositeFieldContainer[GroupLease]
-    def __init__(self, session: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[GroupLease, _Mapping]]] = ...) -> None: ...
+    env_spec: EnvSpec
+    def __init__(self, session: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[GroupLease, _Mapping]]] = ..., env_spec: _Optional[_Union[EnvSpec, _Mapping]] = ...) -> None: ...
 
 class GroupLease(_message.Message):
     __slots__ = ("env_ids", "seed")

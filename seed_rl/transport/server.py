@@ -219,7 +219,7 @@ class ActorServer:
                 f"a step of {max(group_sizes)} environments is a message of {largest} bytes and the learner reads up "
                 f"to {self._max_message_bytes}: make the groups smaller",
             )
-        return messages.join_reply(self._service.join(run_id, env_spec, group_sizes, peer))
+        return messages.join_reply(self._service.join(run_id, env_spec, group_sizes, peer), env_spec)
 
     async def _act(self, _: object, context: grpc.aio.ServicerContext) -> None:
         try:

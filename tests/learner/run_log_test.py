@@ -91,11 +91,6 @@ def test_rates_and_shares_are_those_of_the_interval(run, log):
     assert row["time/inference_acting"] == 9 / 20
 
 
-def test_a_wait_that_ends_in_an_error_passes_the_error_on(run, log):
-    with pytest.raises(KeyError), log.waiting():
-        raise KeyError
-
-
 def test_batches_are_described_by_their_mean_size_and_the_share_of_padding(run, log):
     run.passes(10, agent_steps=300, batches=20, padded_steps=60)
     row = log.row_if_due()

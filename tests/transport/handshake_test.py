@@ -45,7 +45,7 @@ def test_the_generated_stub_can_do_what_an_actor_does(house):
         described = stub.Describe(messages.describe_request("generated"), timeout=5.0)
         assert messages.read_describe_reply(described) == house.settings
         joined = stub.Join(messages.join_request("run", house.spec, [2]), timeout=5.0)
-        lease = messages.read_join_reply(joined, [2])
+        lease = messages.read_join_reply(joined, house.spec, [2])
         steps = [house.output(2, value) for value in (5, 6, 7)]
         requests = (pb.StepRequest.FromString(codec.encode_step(step)) for step in steps)
         replies = list(stub.Act(requests, metadata=methods.membership_metadata(lease.session, 0), timeout=5.0))

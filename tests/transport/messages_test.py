@@ -45,8 +45,8 @@ def test_spaces_survive_the_round_trip(spec):
 
 
 def test_a_lease_survives_the_round_trip():
-    reply = pb.JoinReply.FromString(messages.join_reply(LEASE).SerializeToString())
-    assert messages.read_join_reply(reply, [3, 2]) == LEASE
+    reply = pb.JoinReply.FromString(messages.join_reply(LEASE, SPEC).SerializeToString())
+    assert messages.read_join_reply(reply, SPEC, [3, 2]) == LEASE
 
 
 @pytest.mark.parametrize(
@@ -144,13 +144,17 @@ def test_bad_join_requests_are_refused(break_it, sentence):
         (lambda reply: reply.ClearField("groups"), r"expected groups of \[3, 2\] environments, got \[\]"),
         (lambda reply: reply.groups[1].env_ids.append(9), r"expected groups of \[3, 2\] environments, got \[3, 3\]"),
         (lambda reply: reply.groups[1].env_ids.__setitem__(0, 2), "got one twice"),
+        (
+            lambda reply: setattr(reply.env_spec.discrete, "n", 17),
+            r"streams of .* Discrete\(18\), the learner's are of",
+        ),
     ],
 )
 def test_bad_leases_are_refused(break_it, sentence):
-    reply = messages.join_reply(LEASE)
+    reply = messages.join_reply(LEASE, SPEC)
     break_it(reply)
     with pytest.raises(WireError, match=sentence):
-        messages.read_join_reply(reply, [3, 2])
+        messages.read_join_reply(reply, SPEC, [3, 2])
 
 
 def test_a_version_mismatch_is_told_from_other_errors():
@@ -164,7 +168,7 @@ def test_garbage_raises_nothing_but_a_wire_error():
     handshake = [
         (pb.DescribeReply, messages.describe_reply(SETTINGS), messages.read_describe_reply),
         (pb.JoinRequest, messages.join_request("run", SPEC, [3, 2]), messages.read_join_request),
-        (pb.JoinReply, messages.join_reply(LEASE), lambda reply: messages.read_join_reply(reply, [3, 2])),
+        (pb.JoinReply, messages.join_reply(LEASE, SPEC), lambda reply: messages.read_join_reply(reply, SPEC, [3, 2])),
     ]
     refused = 0
     for kind, valid, read in handshake:
