@@ -13,7 +13,7 @@ from seed_rl.inference.acting import Acting
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.testing.counting import Counting
 from seed_rl.testing.counting_agent import CountingAgent, CountingAgentConfig, action_of
-from seed_rl.types import EnvOutput, Unroll
+from seed_rl.types import EnvOutput
 
 NUM_ENVS, MAX_BATCH, STRIDE = 8, 6, 4
 
@@ -219,29 +219,26 @@ def test_a_restarted_row_forgets_its_state_and_action_and_no_other_does():
     acting = make_acting()
     twins = Twins(acting)
     start(twins, steps=STRIDE)  # so that the next step begins an unroll in every row
-    before = {step: contents(acting) for step in ("all",)}["all"]
-    env_ids = np.array([2, 0, 1], np.int32)
-    observation = np.arange(12, dtype=np.int32).reshape(3, 4)
-    output = EnvOutput(np.zeros(3, np.float32), np.array([False, False, True]), observation)
-    _, plan = act(acting, env_ids, np.array([False, True, False]), [output])
-    after = contents(acting)
-
-    going, restarted, done = plan.opened
-    assert len({going, restarted, done, acting.store.num_slots}) == 4
-    assert after.initial_state[[going, restarted, done]].tolist() == [4, 0, 4], "before the reset that `done` demands"
-    assert after.behaviour[[going, restarted, done], 0].tolist() == [5, 1, 1]
-    assert after.env_output.done[[going, restarted, done], 0].tolist() == [False, True, True]
-    # The steps of the unrolls in progress stand in the slots that the first step opened, in the order of the ids.
-    last_actions = before.action[plan.slots[1, [0, 2]], STRIDE - 1]
-    assert 0 not in last_actions
-    assert after.prev_action[[going, done], 0].tolist() == last_actions.tolist()
-    assert after.prev_action[restarted, 0] == 0
+    discarded = acting.cursor.discarded_unrolls
+    going, restarted, ended = twins.act([2, 0, 1], restarted=[False, True, False], done=[False, False, True])
+    assert (going.state_before, going.done, going.behaviour) == (STRIDE, False, STRIDE + 1)
+    assert (restarted.state_before, restarted.done, restarted.behaviour) == (0, True, 1)
+    assert (ended.state_before, ended.done, ended.behaviour) == (STRIDE, True, 1), "not yet reset where `done`"
+    assert restarted.prev_action == 0
+    assert 0 not in (going.prev_action, ended.prev_action), "an episode's end keeps the action that led to it"
+    assert acting.cursor.discarded_unrolls == discarded + 1
+    assert [step.state_before for step in twins.act([0, 1, 2])] == [1, 1, STRIDE + 1], "the flag is gone"
 
 
 class NestedAgent(CountingAgent):
-    """Its state is a nest that grows by the environment's id and never looks at `done`; remembers what it was told."""
+    """Adds the environment's id to every part of a nested state at each step, whatever `done` says.
+
+    It remembers what it was told.
+    """
 
     behaviour_spec = {  # noqa: RUF012
+        "flat": tf.TensorSpec([], tf.int32),
+        "cells": tf.TensorSpec([2, 3], tf.float32),
         "env_id": tf.TensorSpec([], tf.int32),
         "seed": tf.TensorSpec([2], tf.int32),
         "image": tf.TensorSpec([2, 3], tf.uint8),
@@ -251,44 +248,66 @@ class NestedAgent(CountingAgent):
         return {"flat": tf.zeros([batch_size], tf.int32), "cells": tf.zeros([batch_size, 2, 3])}
 
     def act(self, prev_action, env_output, state, env_ids, seed):
-        cells = state["cells"] + tf.cast(env_ids, tf.float32)[:, None, None] * tf.ones([2, 3])
-        action = action_of(env_output.observation["counters"])
-        behaviour = {
-            "env_id": env_ids,
-            "seed": tf.tile(seed[None], [len(env_ids), 1]),
-            "image": env_output.observation["image"],
-        }
-        return ActOutput(action, behaviour, {"flat": state["flat"] + env_ids, "cells": cells})
+        seeds = tf.tile(seed[None], [len(env_ids), 1])
+        behaviour = {**state, "env_id": env_ids, "seed": seeds, "image": env_output.observation["image"]}
+        growth = tf.cast(env_ids, tf.float32)[:, None, None]
+        state = {"flat": state["flat"] + env_ids, "cells": state["cells"] + growth}
+        return ActOutput(action_of(env_output.observation["counters"]), behaviour, state)
 
 
-NESTED_SPEC = EnvSpec(
-    {"image": ArraySpec((2, 3), "uint8"), "counters": ArraySpec((4,), "int32")}, DiscreteSpec(Counting().spec().action.n)
-)
+class Nested:
+    """An act step of nested agents in environments with observations of two parts."""
 
+    SPEC = EnvSpec({"image": ArraySpec((2, 3), "uint8"), "counters": ArraySpec((4,), "int32")}, DiscreteSpec(1000))
 
-def nested_steps(seed, batches):
-    """What a nested agent stored at each of several batches, given as (env ids, restarted): `Unroll`s of [B, ...]."""
-    acting = make_acting(NestedAgent, NESTED_SPEC, overlap=STRIDE, seed=seed)
-    rng = np.random.default_rng(0)
-    for env_ids, restarted in batches:
+    def __init__(self, seed=0):
+        self._acting = make_acting(NestedAgent, self.SPEC, seed=seed)
+        self._rng = np.random.default_rng(0)
+
+    def act(self, env_ids, restarted):
+        """Acts for a batch of random observations.
+
+        Returns:
+          Those, and the rows of the store that the batch has written, fields [B, ...].
+        """
         batch = len(env_ids)
         observation = {
-            "counters": rng.integers(0, 100, (batch, 4)).astype(np.int32),
-            "image": rng.integers(0, 256, (batch, 2, 3)).astype(np.uint8),
+            "image": self._rng.integers(0, 256, (batch, 2, 3)).astype(np.uint8),
+            "counters": self._rng.integers(0, 100, (batch, 4)).astype(np.int32),
         }
         output = EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), observation)
-        _, plan = act(acting, np.array(env_ids, np.int32), np.array(restarted), [output])
-        yield (
-            observation,
-            plan,
-            tf.nest.map_structure(lambda x, p=plan: x[p.slots[0], p.positions[0]], _without_state(acting)),
-            tf.nest.map_structure(lambda x, p=plan: x[p.opened], _states(acting)),
-        )
+        _, plan = act(self._acting, np.array(env_ids, np.int32), np.array(restarted), [output])
+        rows = contents(self._acting)._replace(initial_state=())
+        return observation, tf.nest.map_structure(lambda x: x[plan.slots[0], plan.positions[0]], rows)
 
 
-def _without_state(acting):
-    return contents(acting)._replace(initial_state=())
+def test_every_part_of_a_nested_state_is_kept_and_reset_row_by_row():
+    nested = Nested()
+    nested.act([3, 5, 7, 2, 6], restarted=[True] * 5)
+    nested.act([7, 5, 3, 2], restarted=[False] * 4)
+    _, stored = nested.act([5, 6, 3, 7], restarted=[False, False, True, False])
+    assert stored.behaviour["flat"].tolist() == [10, 6, 0, 14]
+    np.testing.assert_array_equal(
+        stored.behaviour["cells"], np.array([10, 6, 0, 14])[:, None, None] * np.ones([1, 2, 3])
+    )
 
 
-def _states(acting):
-    return contents(acting).initial_state
+def test_agent_and_store_get_every_part_of_an_observation():
+    observation, stored = Nested().act([4, 0, 6], restarted=[True] * 3)
+    tf.nest.map_structure(np.testing.assert_array_equal, stored.env_output.observation, observation)
+    np.testing.assert_array_equal(stored.behaviour["image"], observation["image"])
+    np.testing.assert_array_equal(stored.action, action_of(observation["counters"]))
+
+
+def test_the_agent_is_told_who_acts_and_a_new_seed_each_time():
+    def seeds(seed):
+        nested = Nested(seed)
+        for env_ids in ([4, 0, 6], [6, 1], [4, 0, 6]):
+            behaviour = nested.act(env_ids, restarted=[True] * len(env_ids))[1].behaviour
+            assert behaviour["env_id"].tolist() == env_ids
+            assert len({*map(tuple, behaviour["seed"].tolist())}) == 1, "one for the batch"
+            yield tuple(behaviour["seed"][0].tolist())
+
+    first, again, other = list(seeds(1)), list(seeds(1)), list(seeds(2))
+    assert first == again
+    assert len({*first, *other}) == 6

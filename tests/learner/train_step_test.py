@@ -39,7 +39,12 @@ class Quadratic(Agent):
         pull = 0.5 * tf.reduce_sum(tf.square(self._vector - tf.reduce_mean(unroll.env_output.reward, axis=1)))
         shrink = tf.square(self._scalar.value)
         # Named against the order of the alphabet, and not all of one dtype.
-        metrics = {"loss/total": pull + shrink, "a/shrink": shrink, "loss/pull": pull, "a/steps": tf.size(unroll.action)}
+        metrics = {
+            "loss/total": pull + shrink,
+            "a/shrink": shrink,
+            "loss/pull": pull,
+            "a/steps": tf.size(unroll.action),
+        }
         return LossOutput(pull + shrink, metrics)
 
     def numpy(self):
