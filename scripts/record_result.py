@@ -14,6 +14,7 @@ import shutil
 import subprocess
 
 from seed_rl.launch.plot import plot_curves
+from seed_rl.learner import metrics
 
 COLUMNS = (
     "env_frames",
@@ -40,15 +41,15 @@ def main() -> None:
     arguments = parser.parse_args()
     os.makedirs(arguments.destination, exist_ok=True)
 
-    with open(os.path.join(arguments.logdir, "metrics.jsonl"), encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    with open(os.path.join(arguments.destination, "metrics.csv"), "w", encoding="utf-8", newline="") as file:
+    rows = metrics.read(arguments.logdir)
+    table = os.path.join(arguments.destination, "metrics.csv")
+    with open(table, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows({name: _rounded(row[name]) for name in COLUMNS if name in row} for row in rows)
     shutil.copy(os.path.join(arguments.logdir, "config.gin"), arguments.destination)
     for axis in ("frames", "hours"):
-        plot_curves([arguments.logdir], os.path.join(arguments.destination, f"by_{axis}.png"), axis)
+        plot_curves([table], os.path.join(arguments.destination, f"by_{axis}.png"), axis)
 
     commit = arguments.commit or subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
     about = {

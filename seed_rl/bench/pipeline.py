@@ -16,6 +16,7 @@ from typing import Any
 from seed_rl import experiment as experiments
 from seed_rl.bench import components
 from seed_rl.experiment import Experiment
+from seed_rl.learner import metrics
 
 
 def end_to_end_rate(experiment_arguments: list[str], experiment: Experiment, seconds: float) -> float:
@@ -38,16 +39,14 @@ def end_to_end_rate(experiment_arguments: list[str], experiment: Experiment, sec
 def _rows_after_settling(
     process: subprocess.Popen[bytes], logdir: str, settle: float, seconds: float
 ) -> list[dict[str, float]]:
-    path = os.path.join(logdir, "metrics.jsonl")
     deadline = time.monotonic() + 120 + settle + seconds
     while time.monotonic() < deadline:
         if process.poll() is not None:
             with open(os.path.join(logdir, "output"), encoding="utf-8", errors="replace") as output:
                 raise RuntimeError(f"the run ended with {process.returncode}:\n{output.read()[-2000:]}")
         time.sleep(0.5)
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                rows = [json.loads(line) for line in file if line.endswith("\n")]
+        if os.path.exists(os.path.join(logdir, metrics.FILE)):
+            rows = metrics.read(logdir)
             settled = [row for row in rows if row["agent_steps"] > 0 and row["seconds"] > rows[0]["seconds"] + settle]
             if settled and settled[-1]["seconds"] - settled[0]["seconds"] >= seconds:
                 return settled

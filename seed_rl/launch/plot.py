@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Sequence
 
@@ -11,6 +10,8 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+
+from seed_rl.learner import metrics
 
 AXES = {"frames": ("env_frames", 1e6, "million environment frames"), "hours": ("seconds", 3600.0, "hours")}
 
@@ -48,11 +49,10 @@ def plot_curves(places: Sequence[str], output: str, x_axis: str) -> None:
 
 
 def _rows(place: str) -> list[dict[str, float]]:
-    path = os.path.join(place, "metrics.jsonl") if os.path.isdir(place) else place
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            if path.endswith(".csv"):
-                return [{k: float(v) for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
-            return [json.loads(line) for line in file if line.endswith("\n")]
+        if os.path.isdir(place):
+            return metrics.read(place)
+        with open(place, encoding="utf-8", newline="") as file:
+            return [{k: float(v) for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
     except (OSError, ValueError) as error:
-        raise NoCurve(f"{path} can't be read as metrics: {error}") from error
+        raise NoCurve(f"{place} can't be read as metrics: {error}") from error

@@ -170,7 +170,7 @@ def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, 
 def start(twins, steps):
     """All environments begin and act so many steps."""
     for t in range(steps):
-        for env_ids in (range(0, 5), range(5, NUM_ENVS)):
+        for env_ids in (range(5), range(5, NUM_ENVS)):
             twins.act(env_ids, restarted=np.full(len(env_ids), t == 0))
 
 
@@ -196,8 +196,8 @@ def test_padding_holds_nothing_of_the_batch_before():
     acting = make_acting()
     twins = Twins(acting)
     twins.act(range(6), restarted=[True] * 6)
-    twins.act([5], restarted=[False])  # rows 1 .. 5 of a batch of this size were never used
-    twins.act([6, 7], restarted=[True, True])  # restarts in the rows that the next batches pad
+    twins.act([5], restarted=[False])
+    twins.act([6, 7], restarted=[True, True])  # the next batches pad a row that 7 has just begun in
     for env in range(NUM_ENVS):
         (step,) = twins.act([env])
         assert step.state_before == {5: 2}.get(env, 1)
