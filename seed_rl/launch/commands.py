@@ -88,6 +88,7 @@ def actor(values: flags.FlagValues) -> int:
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
     running = Actor(lambda: LearnerClient(values.server_address, security), sizes)
+    _log.info("looking for a learner at %s", values.server_address)
     with _signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
         if values.exit_with_parent:
             threading.Thread(target=_set_at_end_of_input, args=(stopped,), daemon=True).start()
