@@ -66,7 +66,7 @@ class Inference:
     max_batch_size: int = 64
     """Environments per act step at the most; a group of environments must fit."""
     max_wait_ms: float = 2.0
-    """How long the oldest observation may wait for others to fill its batch, milliseconds."""
+    """How long an observation may wait for others that usually come back within this time, milliseconds."""
     queue_batches: float = 1.0
     """Capacity of the queue of finished unrolls, learner batches."""
     stagger_unrolls: bool = True

@@ -102,6 +102,7 @@ ROOMS = {
             "seed_rl.transport",
             "seed_rl.buffers",
             "seed_rl.inference",
+            "seed_rl.launch.local_actors",
             "seed_rl.learner",
         ),
         ("numpy", "tensorflow"),

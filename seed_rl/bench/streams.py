@@ -17,15 +17,18 @@ from seed_rl import experiment as experiments
 from seed_rl.bench.components import send_load
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.inference.acting import Acting
+from seed_rl.launch.local_actors import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
 
-def busy_rate(experiment: Experiment, busy: int, group_size: int, idle: int, pause: float, seconds: float) -> float:
+def busy_rate(
+    experiment: Experiment, busy: int, group_size: int, idle: int, pause: float, saturate: bool, seconds: float
+) -> float:
     """Agent steps per second that `busy` actor processes get while `idle` streams of one environment step slowly.
 
-    Real server, real act step; the actors send random frames as fast as they get answers, and finished unrolls are
-    taken and given back without learning.
+    Real server, real act step, real actors (with `saturate`, load generators in their place, which step no games but
+    send random frames as fast as they get answers); finished unrolls are taken and given back without learning.
     """
     env_spec = experiment.env.spec()
     agent = experiment.agent.build(env_spec, experiment.seed)
@@ -37,7 +40,13 @@ def busy_rate(experiment: Experiment, busy: int, group_size: int, idle: int, pau
         address = server.start()
         threading.Thread(target=_drain, args=(acting,), daemon=True).start()
         spawn = multiprocessing.get_context("spawn")
-        loads = [spawn.Process(target=send_load, args=(address, env_spec, 1, group_size)) for _ in range(busy)]
+        loads = []
+        sizes = ["--num_groups=1", f"--envs_per_group={group_size}"]
+        actors = LocalActors([f"--server_address={address}", *sizes], busy, directory, on_failure=acting.queue.close)
+        if saturate:
+            loads = [spawn.Process(target=send_load, args=(address, env_spec, 1, group_size)) for _ in range(busy)]
+        else:
+            actors.start()
         if idle:
             loads.append(spawn.Process(target=send_load, args=(address, env_spec, idle, 1, pause)))
         for load in loads:
@@ -49,6 +58,7 @@ def busy_rate(experiment: Experiment, busy: int, group_size: int, idle: int, pau
             time.sleep(seconds)
             steps, elapsed = acting.service.stats.agent_steps - before, time.monotonic() - started
         finally:
+            actors.stop()
             acting.service.stop()
             server.stop(grace=1)
             for load in loads:
@@ -76,8 +86,10 @@ def main() -> int:
     parser.add_argument("--group_size", type=int, default=16, help="environments of each")
     parser.add_argument("--idle", type=int, default=256, help="slow streams of one environment")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds between the steps of a slow stream")
+    parser.add_argument("--max_wait_ms", type=float, default=Inference().max_wait_ms)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--saturate", action="store_true", help="load generators in place of real actors")
     parser.add_argument("--json", default="streams.json")
     arguments = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -85,12 +97,20 @@ def main() -> int:
     experiment = dataclasses.replace(
         experiments.load(["atari/vtrace_pong"]),
         actors=Actors(num_actors=busy_envs + arguments.idle, groups_per_actor=1, envs_per_group=1),
-        inference=Inference(max_batch_size=busy_envs),
+        inference=Inference(max_batch_size=busy_envs, max_wait_ms=arguments.max_wait_ms),
     )
     rates: dict[str, list[float]] = {"alone": [], "with_idle": []}
     for _ in range(arguments.repeats):
         for name, idle in (("alone", 0), ("with_idle", arguments.idle)):
-            rate = busy_rate(experiment, arguments.busy, arguments.group_size, idle, arguments.pause, arguments.seconds)
+            rate = busy_rate(
+                experiment,
+                arguments.busy,
+                arguments.group_size,
+                idle,
+                arguments.pause,
+                arguments.saturate,
+                arguments.seconds,
+            )
             rates[name].append(rate)
             print(f"{name:10} {rate:10,.0f} agent steps/s of the busy actors", flush=True)
     ratio = sorted(b / a for a, b in zip(rates["alone"], rates["with_idle"], strict=True))[arguments.repeats // 2]

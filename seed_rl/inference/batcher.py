@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import threading
 import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,48 +31,82 @@ class Request:
         self.env_ids = np.array(self.lease.env_ids, np.int32)
 
 
+class _Group:
+    """An open environment group."""
+
+    def __init__(self):
+        self.answered_at: float | None = None
+        self.turnaround = float("inf")  # seconds from an answer to the next request, smoothed; unknown at first
+        self.expected = False
+
+
 class Batcher:
     """A first-come first-served queue that hands out its requests in batches. Thread-safe, one consumer.
 
-    A batch is due as soon as it is full, or every open group waits in it (nobody else could join), or its oldest
-    request has waited for `max_wait` seconds: a group that died or sleeps delays the others by `max_wait` at most.
-    Requests are never split; the queue holds at most one per open group.
+    A batch is due as soon as it is full, or no group is expected that could still join it, or its oldest request has
+    waited for `max_wait` seconds. Expected are groups that have been answered and usually come back within `max_wait`;
+    groups that take longer to step, sleep or died delay nobody. Requests are never split; the queue holds at most one
+    per open group.
     """
 
-    def __init__(self, max_batch_size: int, max_wait: float):
+    def __init__(self, max_batch_size: int, max_wait: float, clock: Callable[[], float] = time.monotonic):
         """
         Args:
           max_batch_size: environments per batch; no request may hold more.
           max_wait: seconds.
+          clock: gives seconds.
         """
         self.max_batch_size = max_batch_size
         self.max_wait = max_wait
+        self._clock = clock
         self._requests: collections.deque[tuple[float, Request]] = collections.deque()
         self._size = 0
-        self._open: set[GroupLease] = set()
+        self._groups: dict[int, _Group] = {}  # by the identity of the lease
+        self._expected = 0
+        self._last_expectation = 0.0
         self._changed = threading.Condition()
         self._closed = False
 
     def group_opened(self, lease: GroupLease) -> None:
-        """Counts a group that will send requests, one at a time."""
+        """Announces a group that will send requests, one at a time."""
         with self._changed:
-            self._open.add(lease)
+            self._groups[id(lease)] = _Group()
 
     def group_closed(self, lease: GroupLease) -> None:
         """Forgets a group, and its request if one is waiting."""
         with self._changed:
-            self._open.discard(lease)
+            self._expected -= self._groups.pop(id(lease)).expected
             kept = [entry for entry in self._requests if entry[1].lease is not lease]
             self._requests = collections.deque(kept)
             self._size = sum(len(request.env_ids) for _, request in kept)
             self._changed.notify()
 
     def put(self, request: Request) -> None:
-        """Appends a request."""
+        """Appends a request of an open group."""
         with self._changed:
-            self._requests.append((time.monotonic(), request))
+            now = self._clock()
+            group = self._groups[id(request.lease)]
+            if group.answered_at is not None:
+                turnaround = now - group.answered_at
+                known = group.turnaround != float("inf")
+                group.turnaround = (group.turnaround + turnaround) / 2 if known else turnaround
+            self._expected -= group.expected
+            group.expected = False
+            self._requests.append((now, request))
             self._size += len(request.env_ids)
             self._changed.notify()
+
+    def answered(self, requests: Sequence[Request]) -> None:
+        """Says that these requests of the last batch have been answered: their groups may come back."""
+        with self._changed:
+            now = self._clock()
+            for request in requests:
+                group = self._groups.get(id(request.lease))
+                if group is not None:  # not closed meanwhile
+                    group.answered_at = now
+                    group.expected = group.turnaround < self.max_wait
+                    self._expected += group.expected
+            self._last_expectation = now
 
     def get(self) -> list[Request] | None:
         """Blocks until a batch is due: at least one request; None when the batcher was closed."""
@@ -79,13 +114,13 @@ class Batcher:
             while not self._closed:
                 if not self._requests:
                     self._changed.wait()
-                elif self._size >= self.max_batch_size or len(self._requests) >= len(self._open):
+                    continue
+                # Whoever is expected was answered a while ago, and is late if not back within `max_wait` of that.
+                since = min(self._requests[0][0], self._last_expectation)
+                remaining = since + self.max_wait - self._clock()
+                if self._size >= self.max_batch_size or not self._expected or remaining <= 0:
                     return self._pop()
-                else:
-                    remaining = self._requests[0][0] + self.max_wait - time.monotonic()
-                    if remaining <= 0:
-                        return self._pop()
-                    self._changed.wait(remaining)
+                self._changed.wait(remaining)
             return None
 
     def close(self) -> None:

@@ -173,6 +173,7 @@ class CentralInference:
         writes = StepWrites(plan.slots, plan.positions, plan.opened)
         actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
         self.stats.acting_seconds += time.monotonic() - started
+        self._batcher.answered(requests)
         requests[0].actions.get_loop().call_soon_threadsafe(_resolve, requests, actions)
         if len(plan.finished):
             self._queue.put(plan.finished)

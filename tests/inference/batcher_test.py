@@ -1,6 +1,5 @@
 import asyncio
 import threading
-import time
 
 import numpy as np
 
@@ -24,6 +23,37 @@ def opened(batcher, *requests):
     return requests
 
 
+def play_once(batcher, clock, turnaround, *requests):
+    """Lets groups send a request, get their answer and come back after `turnaround` seconds."""
+    for r in requests:
+        batcher.put(r)
+    assert batcher.get() == list(requests)
+    batcher.answered(requests)
+    clock.now += turnaround
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def due(batcher):
+    """The batch that `get` hands out, or None if it goes on waiting."""
+    got = []
+    thread = threading.Thread(target=lambda: got.append(batcher.get()))
+    thread.start()
+    thread.join(0.05)
+    if thread.is_alive():
+        batcher.close()
+        thread.join()
+        return None
+    return got[0]
+
+
 def test_a_full_batch_is_due_at_once():
     batcher = Batcher(4, max_wait=1000)
     a, b, _ = opened(batcher, request(0, 2), request(2, 2), request(4, 2))
@@ -32,21 +62,53 @@ def test_a_full_batch_is_due_at_once():
     assert batcher.get() == [a, b]
 
 
-def test_a_batch_of_all_open_groups_is_due_at_once():
+def test_groups_that_never_came_back_yet_are_not_waited_for():
     batcher = Batcher(100, max_wait=1000)
+    a, _ = opened(batcher, request(0, 2), request(2, 3))
+    batcher.put(a)
+    assert due(batcher) == [a]
+
+
+def test_groups_that_come_back_soon_are_waited_for():
+    clock = Clock()
+    batcher = Batcher(100, max_wait=1000, clock=clock)
     a, b = opened(batcher, request(0, 2), request(2, 3))
+    play_once(batcher, clock, 500, a, b)
+    play_once(batcher, clock, 500, a, b)
+    batcher.put(a)
+    assert due(batcher) is None, "b is expected"
+
+
+def test_a_batch_is_due_when_all_that_are_expected_are_there():
+    clock = Clock()
+    batcher = Batcher(100, max_wait=1000, clock=clock)
+    a, b, _sleeper = opened(batcher, request(0, 2), request(2, 3), request(5, 1))
+    play_once(batcher, clock, 500, a, b)
+    play_once(batcher, clock, 500, a, b)
     batcher.put(b)
     batcher.put(a)
-    assert batcher.get() == [b, a]
+    assert due(batcher) == [b, a]
 
 
-def test_a_silent_group_delays_the_others_by_the_wait_bound():
-    batcher = Batcher(100, max_wait=0.03)
-    a, _ = opened(batcher, request(0, 2), request(2, 2))
-    started = time.monotonic()
+def test_slow_groups_are_not_waited_for():
+    clock = Clock()
+    batcher = Batcher(100, max_wait=1000, clock=clock)
+    a, b = opened(batcher, request(0, 2), request(2, 3))
+    play_once(batcher, clock, 1500, a, b)
+    play_once(batcher, clock, 1500, a, b)
     batcher.put(a)
-    assert batcher.get() == [a]
-    assert time.monotonic() - started >= 0.03
+    assert due(batcher) == [a]
+
+
+def test_an_expected_group_that_is_late_delays_the_others_by_the_wait_bound_once():
+    clock = Clock()
+    batcher = Batcher(100, max_wait=1000, clock=clock)
+    a, b = opened(batcher, request(0, 2), request(2, 3))
+    play_once(batcher, clock, 100, a, b)
+    play_once(batcher, clock, 100, a, b)
+    clock.now += 900  # since the answer
+    batcher.put(a)
+    assert due(batcher) == [a], "b is late"
 
 
 def test_requests_are_not_split():
@@ -68,12 +130,17 @@ def test_a_closed_group_takes_its_request_along_and_is_not_waited_for():
 
 
 def test_a_group_that_leaves_releases_the_batch_that_waited_for_it():
-    batcher = Batcher(100, max_wait=1000)
+    clock = Clock()
+    batcher = Batcher(100, max_wait=1000, clock=clock)
     a, b = opened(batcher, request(0, 2), request(2, 2))
+    play_once(batcher, clock, 1, a, b)
+    play_once(batcher, clock, 1, a, b)
     got = []
     thread = threading.Thread(target=lambda: got.append(batcher.get()))
     thread.start()
     batcher.put(a)
+    thread.join(0.02)
+    assert got == []
     batcher.group_closed(b.lease)
     thread.join(10)
     assert got == [[a]]
@@ -109,6 +176,7 @@ def test_every_request_is_handed_out_once_among_many_producers():
         assert 0 < sum(len(r.env_ids) for r in batch) <= 8
         assert len({id(r) for r in batch}) == len(batch)
         seen += len(batch)
+        batcher.answered(batch)
         for r in batch:
             answered[groups.index(r)].release()
     for thread in threads:
