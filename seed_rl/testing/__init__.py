@@ -1,1 +1,1 @@
-"""Small real environments and strict fakes, for tests and quick runs."""
+"""Small real environments and agents, for tests and quick runs."""

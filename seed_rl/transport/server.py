@@ -205,8 +205,9 @@ class ActorServer:
 
     def _describe(self, request: bytes, peer: str) -> protobuf.Message:
         with _reading():
-            version = messages.parse(pb.DescribeRequest, request).protocol_version
-            messages.check_version(learner=messages.PROTOCOL_VERSION, actor=version)
+            asked = messages.parse(pb.DescribeRequest, request)
+            messages.check_version(learner=messages.PROTOCOL_VERSION, actor=asked.protocol_version)
+        _log.debug("an actor on %s (%s) asks what to build", asked.client[:100], peer)
         return messages.describe_reply(self._service.describe())
 
     def _join(self, request: bytes, peer: str) -> protobuf.Message:

@@ -6,6 +6,8 @@ import signal
 import psutil
 import pytest
 
+from seed_rl import experiment
+
 CATCH = ("--gin_file=catch/vtrace",)
 LOG_OFTEN = ("--gin_param=Logs.metrics_interval_s=0.5",)
 SAVE_OFTEN = ("--gin_param=Logs.checkpoint_interval_s=1",)
@@ -35,9 +37,11 @@ def test_pong_moves(runs, rows, tmp_path):
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
     assert last["env_frames"] >= 60_000
-    assert last["env_frames"] == 4 * last["agent_steps"] == 4 * 8 * 20 * last["learner_updates"]
+    loaded = experiment.load(["atari/vtrace_pong"])
+    assert last["env_frames"] == 4 * last["agent_steps"]
+    assert last["agent_steps"] == loaded.batch_size * loaded.agent.unroll_length * last["learner_updates"]
     assert last["discarded_unrolls"] == 0
-    assert last["environments"] == 64
+    assert last["environments"] == loaded.actors.num_envs
     for name in (
         "frames_per_second",
         "loss/total",
