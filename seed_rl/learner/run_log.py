@@ -92,8 +92,8 @@ class RunLog:
             "time/inference_blocked": (acted.blocked_seconds - before.blocked_seconds) / elapsed,
             "time/inference_acting": (acted.acting_seconds - before.acting_seconds) / elapsed,
         }
-        if batches:
-            steps = acted.agent_steps - before.agent_steps
+        steps = acted.agent_steps - before.agent_steps
+        if batches and steps:  # inference goes on while it is read: one may be ahead of the other
             row["inference_batch_size"] = steps / batches
             row["inference_padding"] = (acted.padded_steps - before.padded_steps) / steps
         if self._updates:

@@ -162,3 +162,8 @@ def test_close_writes_no_row_without_updates(run, log):
     log.close()
     assert len(run.rows) == 1
     assert run.closed == 1
+
+
+def test_a_snapshot_torn_between_two_numbers_of_inference_does_no_harm(run, log):
+    run.passes(10, batches=1, padded_steps=2)
+    assert "inference_padding" not in log.row_if_due()
