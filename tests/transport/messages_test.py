@@ -2,6 +2,8 @@
 
 import dataclasses
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -187,10 +189,11 @@ def test_garbage_raises_nothing_but_a_wire_error():
 
 
 def test_the_generated_modules_are_up_to_date(tmp_path):
-    protoc = pytest.importorskip("grpc_tools.protoc")
     root = pathlib.Path(__file__).resolve().parents[2]
     proto = "seed_rl/transport/seed_rl.proto"
-    assert protoc.main(["protoc", f"--proto_path={root}", f"--python_out={tmp_path}", proto]) == 0
+    # In a process of its own: the compiler's protobuf library and TensorFlow's in one process crash.
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root}", f"--python_out={tmp_path}", proto]
+    subprocess.run(command, check=True)
 
     def descriptor(directory):
         """The one line that doesn't depend on the version of the compiler."""
