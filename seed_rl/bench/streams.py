@@ -52,7 +52,7 @@ def busy_rate(
         for load in loads:
             load.start()
         try:
-            _wait_for_streams(acting, loads, busy + idle)
+            _wait_for_streams(server, loads, busy + idle)
             time.sleep(2.0)
             before, started = acting.service.stats.agent_steps, time.monotonic()
             time.sleep(seconds)
@@ -66,11 +66,11 @@ def busy_rate(
     return steps / elapsed - idle / pause
 
 
-def _wait_for_streams(acting: Acting, loads: Sequence[multiprocessing.process.BaseProcess], count: int) -> None:
+def _wait_for_streams(server: ActorServer, loads: Sequence[multiprocessing.process.BaseProcess], count: int) -> None:
     deadline = time.monotonic() + 60
-    while acting.service.streams < count:
+    while server.stats.streams < count:
         if time.monotonic() > deadline or not all(load.is_alive() for load in loads):
-            raise RuntimeError(f"only {acting.service.streams} of {count} streams came")
+            raise RuntimeError(f"only {server.stats.streams} of {count} streams came")
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""The compiled act step: everything that happens to a batch of observations on the device, as one program."""
+"""The compiled act step: everything that happens to a batch of observations on the device, in one call."""
 
 from __future__ import annotations
 

@@ -63,7 +63,6 @@ class CentralInference:
     ):
         self.stats = InferenceStats()
         self.failure: BaseException | None = None
-        self.streams = 0
         self._settings = settings
         self._env_spec = env_spec
         self._act_step = act_step
@@ -124,7 +123,6 @@ class CentralInference:
             raise Refused(grpc.StatusCode.NOT_FOUND, str(unknown)) from unknown
         except AlreadyStreaming as twice:
             raise Refused(grpc.StatusCode.FAILED_PRECONDITION, str(twice)) from twice
-        self.streams += 1
         self._batcher.group_opened(lease)
         return lease, self._env_spec
 
@@ -132,7 +130,6 @@ class CentralInference:
         """A group's stream has ended; its environment ids may be leased again."""
         self._batcher.group_closed(lease)
         self._membership.close(session, group)
-        self.streams -= 1
         _log.info("environments %d..%d left: %s", lease.env_ids[0], lease.env_ids[-1], reason)
 
     def step(self, lease: GroupLease, first: bool, output: EnvOutput) -> asyncio.Future[np.ndarray]:
