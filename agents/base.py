@@ -2,10 +2,11 @@
 
 The life of an agent, as its owner drives it:
 
-    agent = config.build(env_spec, seed)
+    agent = config.build(env_spec, num_training_envs, seed)
     state = agent.initial_state(batch)                        # per environment, kept on the device
     output = agent.act(prev_action, env_output, state, ...)   # in a compiled step, at every inference batch
-    loss = agent.loss(unroll)                                 # differentiated, at every learner update
+    output = agent.loss(unroll, importance_weights)           # differentiated, at every learner update
+    agent.after_update(learner_updates)                       # once the weights have changed
 
 An agent owns networks and a loss. It owns no loop, server, flag, optimizer or checkpoint.
 """
@@ -39,6 +40,8 @@ class LossOutput(NamedTuple):
     """float32 scalar, to be minimised."""
     metrics: Mapping[str, tf.Tensor]
     """float32 scalars for the logs."""
+    priorities: tf.Tensor | None = None
+    """float32 [B]: how much each sequence is still to be learned from; of a `ReplayAgent` only."""
 
 
 class Agent(abc.ABC):
@@ -75,15 +78,38 @@ class Agent(abc.ABC):
           prev_action: int32 [B].
           env_output: fields [B, ...]; the agent resets `state` where `done`.
           state: nest [B, ...].
-          env_ids: int32 [B], which environments these are.
+          env_ids: int32 [B], which environments these are; from `num_training_envs` on, the evaluation environments
+            and the padding of the batch.
           seed: int32 [2], different at each call; the only source of randomness.
         """
 
     @abc.abstractmethod
-    def loss(self, unroll: Unroll) -> LossOutput:
-        """The loss of time-major unrolls [L, B, ...], L = unroll_length + overlap."""
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
+        """The loss of time-major unrolls [L, B, ...], L = unroll_length + overlap.
+
+        Args:
+          unroll: what was experienced.
+          importance_weights: float32 [B], of sequences from a replay; None where unrolls come straight from acting.
+        """
+
+    def after_update(self, learner_updates: int) -> None:
+        """Called when update number `learner_updates` (from 1) has been applied. Does nothing unless overridden."""
 
     @property
     def length(self) -> int:
         """L: steps stored per unroll."""
         return self.unroll_length + self.overlap
+
+
+class ReplayAgent(Agent):
+    """An agent whose unrolls go through a prioritized replay; its loss returns the priorities to write back."""
+
+    @abc.abstractmethod
+    def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
+        """The priorities that unrolls enter the replay with: float32 [B].
+
+        Computed from what was stored while acting; the network does not run again.
+
+        Args:
+          unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` left out: ().
+        """

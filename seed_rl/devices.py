@@ -4,6 +4,9 @@ import functools
 
 import tensorflow as tf
 
+HOST = "CPU:0"
+"""TensorFlow's name for the host."""
+
 
 @functools.cache
 def has_accelerator() -> bool:

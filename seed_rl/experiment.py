@@ -9,13 +9,16 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import EnvConfig
 from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
+
+if TYPE_CHECKING:
+    from seed_rl.agents.base import Agent
 
 _SAVED = "config.json"
 
@@ -90,15 +93,61 @@ class Actors:
     groups_per_actor: int = 2
     """Environment groups per actor: one steps while another waits for its actions."""
     envs_per_group: int = 16
+    num_eval_envs: int = 0
+    """The environments with the highest ids are for evaluation: nothing is learned from them, and their returns are
+    reported apart, as `eval/episode_return`."""
 
     def __post_init__(self):
         check_types(self)
         check_at_least(self, 1, "num_actors", "groups_per_actor", "envs_per_group")
+        check_at_least(self, 0, "num_eval_envs")
+        if self.num_eval_envs >= self.num_envs:
+            raise ValueError(
+                f"Actors.num_eval_envs ({self.num_eval_envs}) must leave environments to learn from: there are "
+                f"{self.num_envs} in all"
+            )
 
     @property
     def num_envs(self) -> int:
         """Environments in all; the learner keeps room for so many."""
         return self.num_actors * self.groups_per_actor * self.envs_per_group
+
+    @property
+    def num_training_envs(self) -> int:
+        """Environments that are learned from: those with the lowest ids."""
+        return self.num_envs - self.num_eval_envs
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """The prioritized replay of an agent that learns from one. Defaults are those of the published Atari runs."""
+
+    capacity: int = 100_000
+    """Sequences (unrolls) kept; the oldest go first."""
+    min_size: int = 5_000
+    """Sequences there must be before anything is sampled."""
+    ratio: float = 0.75
+    """How often each sequence is sampled on average: each update inserts batch_size / ratio new ones. Kept exactly,
+    whether actors are faster or slower than the learner: one waits for the other."""
+    priority_exponent: float = 0.9
+    """alpha: sequences are sampled with probabilities proportional to priority^alpha."""
+    importance_exponent: float = 0.6
+    """beta: their losses are weighted with (size * probability)^-beta, divided by the batch's maximum."""
+    placement: str = "auto"
+    """Where it is kept: `device` (of the learner), `host`, or `auto`: on the device if it fits."""
+    snapshot: bool = False
+    """Save the replay with each checkpoint, so that a resumed run continues with its data. Takes the size of what is
+    stored on disk; without it a resumed run first fills an empty replay to `min_size` again."""
+
+    def __post_init__(self):
+        check_types(self)
+        check_at_least(self, 1, "capacity", "min_size")
+        check_range(self, 0, 1, "priority_exponent", "importance_exponent")
+        check_at_least(self, 1e-3, "ratio")
+        check_one_of(self, ("auto", "device", "host"), "placement")
+        if self.min_size > self.capacity:
+            raise ValueError(f"Replay.min_size ({self.min_size}) must not exceed Replay.capacity ({self.capacity})")
 
 
 @gin.configurable
@@ -131,6 +180,8 @@ class Experiment:
     actors: Actors = dataclasses.field(default_factory=lambda: Actors())  # called late, so that gin sees it
     inference: Inference = dataclasses.field(default_factory=lambda: Inference())  # called late, so that gin sees it
     logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
+    replay: Replay | None = None
+    """For agents that learn from one: `@Replay()`."""
     seed: int = 1
 
     def __post_init__(self):
@@ -140,11 +191,31 @@ class Experiment:
                 raise ValueError(f"Experiment.{name} must be a config such as {example}, got {getattr(self, name)!r}")
         check_at_least(self, 1, "batch_size", "total_frames")
         check_range(self, 0, 2**31 - 1, "seed")
+        if self.replay is not None and not isinstance(self.replay, Replay):
+            raise ValueError(f"Experiment.replay must be @Replay() or None, got {self.replay!r}")
+        kind = type(self.agent).__name__
+        if self.agent.learns_from_replay and self.replay is None:
+            raise ValueError(f"{kind} learns from a replay: Experiment.replay must be @Replay()")
+        if self.replay is not None and not self.agent.learns_from_replay:
+            raise ValueError(f"{kind} learns from each unroll once: Experiment.replay must be None")
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
                 f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "
                 f"({self.inference.max_batch_size}): a group acts in one batch"
             )
+
+    @property
+    def unrolls_per_update(self) -> float:
+        """New unrolls that each update takes on average: those of a batch, or fewer if they are replayed."""
+        return self.batch_size / (1.0 if self.replay is None else self.replay.ratio)
+
+    def build_agent(self) -> Agent:
+        """The agent for these environments; imports TensorFlow.
+
+        Raises:
+          CannotAct: not in such environments.
+        """
+        return self.agent.build(self.env.spec(), self.actors.num_training_envs, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Every setting by dotted name, as JSON values."""

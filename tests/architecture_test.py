@@ -61,7 +61,7 @@ ROOMS = {
     "seed_rl.configs": Room(),
     "seed_rl.experiment": Room((*DATA, SETTINGS, "seed_rl.agents.config", "seed_rl.envs.base"), ("gin",)),
     # The learner's side.
-    "seed_rl.buffers": Room(DATA, ("numpy", "tensorflow")),
+    "seed_rl.buffers": Room((*DATA, "seed_rl.devices"), ("numpy", "tensorflow")),
     "seed_rl.inference": Room(
         (*DATA, "seed_rl.devices", "seed_rl.experiment", "seed_rl.buffers", "seed_rl.transport", *AGENT_INTERFACE),
         (*TOOLS, "grpc", "tensorflow"),
@@ -117,6 +117,7 @@ ROOMS = {
             SETTINGS,
             "seed_rl.testing.catch",
             "seed_rl.testing.counting",
+            "seed_rl.testing.memory",
             "seed_rl.learner",
             *AGENT_INTERFACE,
             *ENV_INTERFACE,
@@ -125,6 +126,7 @@ ROOMS = {
     ),
     "seed_rl.testing.catch": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
     "seed_rl.testing.counting": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
+    "seed_rl.testing.memory": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
 }
 
 ACTOR_SIDE = ("seed_rl.actor", "seed_rl.envs", "seed_rl.transport", "seed_rl.experiment", "seed_rl.__main__")
@@ -242,7 +244,8 @@ def test_actor_side_loads_no_tensorflow():
     )
     assert {"seed_rl.actor.loop", "seed_rl.agents.config", "seed_rl.experiment", "seed_rl.envs.atari"} <= set(modules)
     assert first_with_tensorflow(["seed_rl.actor.loop"]) == ""
-    assert first_with_tensorflow([*modules, "seed_rl.testing.catch", "seed_rl.testing.counting"]) == ""
+    environments = [f"seed_rl.testing.{name}" for name in ("catch", "counting", "memory")]
+    assert first_with_tensorflow([*modules, *environments]) == ""
 
 
 def test_a_module_that_loads_tensorflow_is_found(tmp_path):

@@ -10,13 +10,13 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput, Agent, LossOutput
-from seed_rl.agents.config import CannotAct
+from seed_rl.agents.trunk import build_trunk, check_env_spec
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
-from seed_rl.agents.vtrace.networks import ActorCritic, NetworkState
-from seed_rl.networks.torsos import ShallowTorso
+from seed_rl.agents.vtrace.networks import ActorCritic
+from seed_rl.networks.trunk import TrunkState
 from seed_rl.rl import categorical
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
 
@@ -26,35 +26,19 @@ class VTraceAgent(Agent):
     overlap = 1
 
     def __init__(self, config: VTrace, env_spec: EnvSpec, seed: int):
-        observation, action = env_spec.observation, env_spec.action
-        if not isinstance(observation, ArraySpec) or observation.dtype != "uint8" or len(observation.shape) != 3:
-            raise CannotAct(f"V-trace's networks take uint8 images [height, width, channels], got {env_spec}")
-        if not isinstance(action, DiscreteSpec):
-            raise CannotAct(f"V-trace acts in discrete action spaces, got {env_spec}")
-        smallest = ShallowTorso.MIN_FRAME_SIZE
-        if config.torso == "shallow" and min(observation.shape[:2]) < smallest:
-            raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
+        frame_shape = check_env_spec(config, env_spec)
+        num_actions = env_spec.action.n
         self._config = config
         self.unroll_length = config.unroll_length
-        self.behaviour_spec = tf.TensorSpec([action.n], tf.float32)
+        self.behaviour_spec = tf.TensorSpec([num_actions], tf.float32)
         keras.utils.set_random_seed(seed)
-        self._network = ActorCritic(
-            action.n,
-            observation.shape,
-            torso=config.torso,
-            hidden=config.hidden,
-            lstm_units=config.lstm_units,
-            previous_step_inputs=config.previous_step_inputs,
-            frame_stack=config.frame_stack,
-            kernel_initializer=config.kernel_initializer,
-            dtype=config.dtype,
-        )
+        self._network = ActorCritic(build_trunk(config, env_spec, clip_reward_input=True), num_actions)
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             # Scaled by the speed, so that a step of the optimizer changes the cost by that factor more.
             initial = math.log(config.entropy_cost) / config.entropy_cost_adjustment_speed
             self._log_entropy_cost = keras.Variable(initial, dtype="float32", name="log_entropy_cost")
-        blank = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), tf.zeros([1, 1, *observation.shape], tf.uint8))
+        blank = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), tf.zeros([1, 1, *frame_shape], tf.uint8))
         self._network(tf.zeros([1, 1], tf.int32), blank, self.initial_state(1))  # creates the weights
 
     @property
@@ -66,7 +50,7 @@ class VTraceAgent(Agent):
     def variables(self) -> Sequence[Any]:
         return self.trainable_variables
 
-    def initial_state(self, batch_size: int) -> NetworkState:
+    def initial_state(self, batch_size: int) -> TrunkState:
         return self._network.initial_state(batch_size)
 
     def act(
@@ -77,7 +61,7 @@ class VTraceAgent(Agent):
         logits = output.policy_logits[0]
         return ActOutput(categorical.sample(logits, seed), logits, state)
 
-    def loss(self, unroll: Unroll) -> LossOutput:
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
         config = self._config
         output, _ = self._network(unroll.prev_action, unroll.env_output, unroll.initial_state)
         entropy_cost: Any = config.entropy_cost

@@ -7,15 +7,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from seed_rl.networks.core_inputs import previous_step_features
-from seed_rl.networks.frame_stack import initial_frames, stack_frames
-from seed_rl.networks.mlp import MLPTorso
-from seed_rl.networks.recurrent import ResetLSTM
-from seed_rl.networks.torsos import DeepTorso, ShallowTorso
+from seed_rl.networks.trunk import Trunk, TrunkState
 from seed_rl.types import EnvOutput
-
-# Moves bytes only, which XLA fuses also where the layers around it are not compiled: three times faster on a CPU.
-_stack_frames = tf.function(stack_frames, jit_compile=True)
 
 
 class NetworkOutput(NamedTuple):
@@ -27,88 +20,36 @@ class NetworkOutput(NamedTuple):
     """float32 [T, B]"""
 
 
-class NetworkState(NamedTuple):
-    """What the network remembers of an environment from step to step."""
-
-    frames: Any
-    """uint8 [B, H, W, C * (stack - 1)], the frames before the current one, or () without stacking."""
-    core: Any
-    """`LSTMState` [B, units], or () for a feed-forward network."""
-
-
 class ActorCritic(keras.Model):
-    """Frame stack, torso, optional LSTM, policy and baseline heads."""
+    """A trunk with a policy and a baseline head."""
 
-    def __init__(
-        self,
-        num_actions: int,
-        frame_shape: tuple[int, int, int],
-        *,
-        torso: str,
-        hidden: int,
-        lstm_units: int,
-        previous_step_inputs: bool,
-        frame_stack: int,
-        kernel_initializer: str,
-        dtype: str,
-    ):
+    def __init__(self, trunk: Trunk, num_actions: int):
         """
         Args:
+          trunk: below the heads.
           num_actions: A.
-          frame_shape: (height, width, channels) of one observation.
-          torso, hidden, lstm_units, previous_step_inputs, frame_stack, kernel_initializer, dtype: see
-            `VTrace`.
         """
-        super().__init__(name="actor_critic", dtype=dtype, autocast=False)  # each layer casts what it needs
-        self._num_actions = num_actions
-        self._frame_shape = frame_shape
-        self._frame_stack = frame_stack
-        self._previous_step_inputs = previous_step_inputs
-        if torso == "shallow":
-            self._torso = ShallowTorso(hidden or 512, kernel_initializer, dtype=dtype, name="torso")
-        elif torso == "deep":
-            self._torso = DeepTorso(
-                hidden=hidden or 256, kernel_initializer=kernel_initializer, dtype=dtype, name="torso"
-            )
-        else:
-            self._torso = MLPTorso(hidden or 256, kernel_initializer, dtype=dtype, name="torso")
-        self._lstm = ResetLSTM(lstm_units, dtype=dtype, name="lstm") if lstm_units else None
+        super().__init__(name="actor_critic", autocast=False)  # each layer casts what it needs
+        self._trunk = trunk
         # Nearly uniform at first: no action is preferred before anything is known.
         uniform = keras.initializers.VarianceScaling(1e-4)
         self._policy = keras.layers.Dense(num_actions, kernel_initializer=uniform, dtype="float32", name="policy")
         self._baseline = keras.layers.Dense(1, dtype="float32", name="baseline")
 
-    def initial_state(self, batch_size: int) -> NetworkState:
+    def initial_state(self, batch_size: int) -> TrunkState:
         """The state before the first step of an episode."""
-        frames = initial_frames(batch_size, self._frame_shape, self._frame_stack) if self._frame_stack > 1 else ()
-        return NetworkState(frames, self._lstm.initial_state(batch_size) if self._lstm else ())
+        return self._trunk.initial_state(batch_size)
 
     def build(self, *shapes: Any) -> None:
         """Nothing to do: each layer is built when `call` first reaches it, and says what is wrong with its input."""
 
     def call(
-        self, prev_action: tf.Tensor, env_output: EnvOutput, state: NetworkState
-    ) -> tuple[NetworkOutput, NetworkState]:
-        """Runs T steps of B environments.
-
-        Args:
-          prev_action: int32 [T, B].
-          env_output: fields [T, B, ...]; the state is reset before each step where `done`.
-          state: before step 0.
+        self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState
+    ) -> tuple[NetworkOutput, TrunkState]:
+        """Runs T steps of B environments: see `Trunk.call`.
 
         Returns:
           The outputs of all steps, and the state after the last one.
         """
-        frames, frame_state = env_output.observation, state.frames
-        if self._frame_stack > 1:
-            frames, frame_state = _stack_frames(frames, env_output.done, state.frames)
-        steps, batch = frames.shape[0], frames.shape[1]
-        features = self._torso(tf.reshape(frames, [steps * batch, *frames.shape[2:]]))
-        features = tf.reshape(features, [steps, batch, features.shape[-1]])
-        if self._previous_step_inputs:
-            features = previous_step_features(features, env_output.reward, prev_action, self._num_actions)
-        core_state: Any = ()
-        if self._lstm is not None:
-            features, core_state = self._lstm(features, env_output.done, state.core)
-        output = NetworkOutput(self._policy(features), tf.squeeze(self._baseline(features), axis=-1))
-        return output, NetworkState(frame_state, core_state)
+        features, state = self._trunk(prev_action, env_output, state)
+        return NetworkOutput(self._policy(features), tf.squeeze(self._baseline(features), axis=-1)), state

@@ -66,14 +66,24 @@ class UnrollQueue:
             self._slots.extend(slots.tolist())
             self._changed.notify_all()
 
-    def take(self, count: int, timeout: float) -> np.ndarray | None:
-        """Removes the `count` oldest unrolls, int32 [count]; None when so many don't arrive within `timeout` seconds
-        or the queue is closed."""
+    def take(self, count: int, timeout: float, at_least: int | None = None) -> np.ndarray | None:
+        """Removes the oldest unrolls.
+
+        Args:
+          count: the most to take.
+          timeout: seconds to wait for `at_least` of them.
+          at_least: the fewest to take; None: all `count`.
+
+        Returns:
+          int32 [at_least .. count]; None when so many don't arrive in time or the queue is closed.
+        """
+        needed = count if at_least is None else at_least
         with self._changed:
-            arrived = self._changed.wait_for(lambda: self._closed or len(self._slots) >= count, timeout)
+            arrived = self._changed.wait_for(lambda: self._closed or len(self._slots) >= needed, timeout)
             if self._closed or not arrived:
                 return None
-            slots = np.array([self._slots.popleft() for _ in range(count)], np.int32)
+            taken = min(count, len(self._slots))
+            slots = np.array([self._slots.popleft() for _ in range(taken)], np.int32)
             self._changed.notify_all()
             return slots
 

@@ -37,7 +37,7 @@ class UnrollStore:
     an unroll moves its slot's number, not its data. One more slot than asked for takes the writes that go nowhere.
     """
 
-    def __init__(self, step_spec: Unroll, length: int, num_slots: int):
+    def __init__(self, step_spec: Unroll, length: int, num_slots: int, device: str = ""):
         """Allocates the store.
 
         Args:
@@ -45,11 +45,14 @@ class UnrollStore:
             `initial_state` is that of one environment.
           length: L, steps per unroll.
           num_slots: unrolls it holds.
+          device: where, as TensorFlow names it; the default device if empty.
         """
         self.length = length
         self.num_slots = num_slots
-        self._states = _variables(step_spec.initial_state, (num_slots + 1,))
-        self._steps = _variables(step_spec._replace(initial_state=()), (num_slots + 1, length))
+        self.device = device
+        with tf.device(device):
+            self._states = _variables(step_spec.initial_state, (num_slots + 1,))
+            self._steps = _variables(step_spec._replace(initial_state=()), (num_slots + 1, length))
 
     @property
     def nbytes(self) -> int:
@@ -78,10 +81,18 @@ class UnrollStore:
     @tf.function
     def read(self, slots: tf.Tensor) -> Unroll:
         """The unrolls in `slots` int32 [B], copied: time-major [L, B, ...], `initial_state` [B, ...]."""
+        with tf.device(self.device):
+            unroll = tf.nest.map_structure(lambda v: _time_major(v, slots), self._steps)
+            return unroll._replace(initial_state=tf.nest.map_structure(lambda v: tf.gather(v, slots), self._states))
 
-        def time_major(variable: tf.Variable) -> tf.Tensor:
-            rows = tf.gather(variable, slots)
-            return tf.transpose(rows, [1, 0, *range(2, rows.shape.rank)])
+    @tf.function
+    def read_outcome(self, slots: tf.Tensor) -> Unroll:
+        """As `read`, without what is large: `initial_state` and `env_output.observation` are ()."""
+        with tf.device(self.device):
+            light = self._steps._replace(env_output=self._steps.env_output._replace(observation=()))
+            return tf.nest.map_structure(lambda v: _time_major(v, slots), light)
 
-        unroll = tf.nest.map_structure(time_major, self._steps)
-        return unroll._replace(initial_state=tf.nest.map_structure(lambda v: tf.gather(v, slots), self._states))
+
+def _time_major(variable: tf.Variable, slots: tf.Tensor) -> tf.Tensor:
+    rows = tf.gather(variable, slots)
+    return tf.transpose(rows, [1, 0, *range(2, rows.shape.rank)])

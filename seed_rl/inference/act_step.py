@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.devices import has_accelerator
+from seed_rl.devices import HOST, has_accelerator
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
@@ -84,8 +84,10 @@ class ActStep:
 
         self._state = tf.nest.map_structure(rows, self._step_spec.initial_state)
         self._prev_action = rows(self._step_spec.prev_action)
-        # Without an accelerator the network runs as a plain graph between two compiled parts.
-        self._compiled = tf.function(self._act, jit_compile=has_accelerator())
+        # Without an accelerator the network runs as a plain graph between two compiled parts. With one, all is one
+        # program, unless the store is on the host: then the unrolls are written by a second one there.
+        self._store_apart = has_accelerator() and store.device == HOST
+        self._compiled = tf.function(self._act, jit_compile=has_accelerator() and not self._store_apart)
         self._staging = {size: self._allocate(size) for size in self.batch_sizes}
 
     def __call__(
@@ -154,12 +156,38 @@ class ActStep:
         control[_CONTROL_ROWS + self._depth :, begin:] = 0
 
     def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
+        if self._store_apart:
+            return self._act_apart(control, env_output, seed)
+        step, state = self._decide(control, env_output, seed)
+        self._save(control, step, state)
+        return step.action
+
+    def _act_apart(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
+        """As `_act`, with the unroll store in the host's memory."""
+
+        @tf.function(jit_compile=True)
+        def on_device(control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> Unroll:
+            step, state = self._decide(control, env_output, seed)
+            self._remember(control, step, state)
+            return step
+
+        @tf.function(jit_compile=True)
+        def on_host(control: tf.Tensor, step: Unroll) -> None:
+            self._append(control, step)
+
+        step = on_device(control, env_output, seed)
+        with tf.device(self._store.device):
+            # The observations as they came: they need not come back from the device.
+            on_host(control, step._replace(env_output=step.env_output._replace(observation=env_output.observation)))
+        return step.action
+
+    def _decide(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tuple[Unroll, Any]:
+        """The step to be stored, with the state before it, and the state after it."""
         env_ids, restarted = control[0], tf.cast(control[1], tf.bool)
         env_output = env_output._replace(done=env_output.done | restarted)
         prev_action, state = self._load(env_ids, restarted)
         output = self._agent.act(prev_action, env_output, state, env_ids, seed)
-        self._save(control, Unroll(state, prev_action, env_output, output.action, output.behaviour), output.state)
-        return output.action
+        return Unroll(state, prev_action, env_output, output.action, output.behaviour), output.state
 
     @tf.function(jit_compile=True)
     def _load(self, env_ids: tf.Tensor, restarted: tf.Tensor) -> tuple[tf.Tensor, Any]:
@@ -174,9 +202,17 @@ class ActStep:
 
     @tf.function(jit_compile=True)
     def _save(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
-        """Appends the step to the unrolls and keeps the state and the action for the next step."""
+        """All that is written of a step, as one program."""
+        self._append(control, step)
+        self._remember(control, step, state)
+
+    def _append(self, control: tf.Tensor, step: Unroll) -> None:
+        """Appends the step to the unrolls that it belongs to."""
         slots, positions = tf.split(control[_CONTROL_ROWS:], 2)
         self._store.write(StepWrites(slots, positions, opened=control[2]), step)
+
+    def _remember(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
+        """Keeps the state and the action for the environments' next steps."""
 
         def scatter(variable: tf.Variable, values: tf.Tensor) -> None:
             variable.scatter_nd_update(control[0][:, None], values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +25,8 @@ class Acting:
 
     `service` goes to an `ActorServer`; what it acts ends up in `store`, and the slots of finished unrolls in `queue`.
     Whoever takes slots out of the queue gives them back to `pool` when done with them.
+
+    Environments from `num_training_envs` on act, but their steps are not kept.
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class Acting:
         agent: Agent,
         env_spec: EnvSpec,
         seed: int,
+        learner_slots: int,
+        store_device: str = "",
         on_episodes: Callable[[Episodes], None] = lambda episodes: None,
     ):
         """
@@ -40,21 +45,24 @@ class Acting:
           agent: chooses the actions.
           env_spec: of the environments it acts in.
           seed: of sampled actions and environments; another one for each start of a run.
+          learner_slots: the most finished unrolls that are out of the queue and not yet back in the pool.
+          store_device: where the unrolls are kept; empty: where the agent computes.
           on_episodes: called on the inference thread with episodes that ended.
         """
         actors, inference = experiment.actors, experiment.inference
-        num_envs = actors.num_envs
+        num_envs, num_training_envs = actors.num_envs, actors.num_training_envs
         max_batch = min(inference.max_batch_size, num_envs)
-        capacity = round(inference.queue_batches * experiment.batch_size)
-        in_progress = UnrollCursor.slots_in_progress(num_envs, agent.length, agent.unroll_length)
         step_spec = unroll_step_spec(agent, env_spec)
 
-        self.queue = UnrollQueue(capacity)
-        # Besides those in progress: a full queue, what one more inference batch finishes, and a batch being read.
-        self.pool = SlotPool(in_progress + capacity + max_batch + experiment.batch_size)
-        self.store = UnrollStore(step_spec, agent.length, self.pool.num_slots)
+        self.queue = UnrollQueue(queue_capacity(experiment))
+        self.pool = SlotPool(acting_slots(experiment, agent) + learner_slots)
+        self.store = UnrollStore(step_spec, agent.length, self.pool.num_slots, store_device)
         self.cursor = UnrollCursor(
-            np.ones(num_envs, bool), agent.length, agent.unroll_length, self.pool, inference.stagger_unrolls
+            np.arange(num_envs) < num_training_envs,
+            agent.length,
+            agent.unroll_length,
+            self.pool,
+            inference.stagger_unrolls,
         )
         self.act_step = ActStep(
             agent,
@@ -75,6 +83,18 @@ class Acting:
             membership=Membership(num_envs, seed, inference.lease_timeout_s),
             on_episodes=on_episodes,
         )
+
+
+def queue_capacity(experiment: Experiment) -> int:
+    """Finished unrolls that may wait for the learner before acting stops."""
+    return math.ceil(experiment.inference.queue_batches * experiment.unrolls_per_update)
+
+
+def acting_slots(experiment: Experiment, agent: Agent) -> int:
+    """The most unrolls that acting holds at a time: in progress, in a full queue, and finished by one more batch."""
+    actors = experiment.actors
+    in_progress = UnrollCursor.slots_in_progress(actors.num_training_envs, agent.length, agent.unroll_length)
+    return in_progress + queue_capacity(experiment) + min(experiment.inference.max_batch_size, actors.num_envs)
 
 
 def _batch_sizes(max_batch: int) -> list[int]:

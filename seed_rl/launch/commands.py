@@ -248,6 +248,7 @@ def _learn(
     started = time.monotonic()
     _log.info("run in %s; loading TensorFlow", logdir)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what matters of it comes as exceptions
+    from seed_rl.buffers.placement import DoesNotFit
     from seed_rl.learner.checkpoints import CheckpointError
     from seed_rl.learner.learner import Diverged, Learner
 
@@ -255,7 +256,7 @@ def _learn(
         try:
             running = Learner(experiment, logdir, address, security, progress.show)
             bound = running.listen()
-        except (CannotAct, CheckpointError) as error:
+        except (CannotAct, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
         except AddressError as error:
             raise UsageError(str(error)) from error

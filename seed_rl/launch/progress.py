@@ -46,6 +46,8 @@ def summary(row: dict[str, float], total_frames: int) -> str:
     parts = [f"{frames / total_frames:4.0%} {_short(frames)} frames", f"{_short(row['frames_per_second'])}/s"]
     if "episode_return" in row:
         parts.append(f"return {row['episode_return']:.2f}")
+    if "eval/episode_return" in row:
+        parts.append(f"eval {row['eval/episode_return']:.2f}")
     if "loss/total" in row:
         parts.append(f"loss {row['loss/total']:.3g}")
     parts.append(f"envs {row['environments']:.0f}")

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from seed_rl.experiment import Experiment
-from seed_rl.inference.acting import Acting
 from seed_rl.inference.episodes import Episodes
+from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import Checkpoints, assign, name_variables
-from seed_rl.learner.metrics import EpisodeWindow, MetricsWriter
+from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow, MetricsWriter
 from seed_rl.learner.run_log import RunLog, Snapshot
-from seed_rl.learner.sources import Batch, FifoSource
+from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
@@ -83,16 +83,18 @@ class Learner:
         Raises:
           CannotAct: the agent can't act in these environments.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
+          DoesNotFit: the replay needs more memory than there is.
         """
         self.counters = Counters()
-        self.episodes = EpisodeWindow()
+        self.episodes = EpisodeWindow(RECENT_EPISODES)
+        self.eval_episodes = EpisodeWindow(RECENT_EVAL_EPISODES)
         self._experiment = experiment
         self._logdir = logdir
         self._on_metrics = on_metrics
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
 
         env_spec = experiment.env.spec()
-        self._agent = experiment.agent.build(env_spec, experiment.seed)
+        self._agent = experiment.build_agent()
         self._train_step = TrainStep(self._agent, experiment.optimizer)
         self._variables = {
             **name_variables("agent", self._agent.variables),
@@ -104,13 +106,11 @@ class Learner:
 
         # A resumed run is not to play the episodes again that the run began with, nor to draw the same actions.
         seed = int(np.random.SeedSequence([experiment.seed, self.counters.learner_updates]).generate_state(1)[0] >> 1)
-        self._acting = Acting(experiment, self._agent, env_spec, seed, self._add_episodes)
+        self._acting, self._source = assemble(experiment, self._agent, env_spec, seed, self._add_episodes)
         self._acting.cursor.version = self.counters.learner_updates
-        store, cursor = self._acting.store, self._acting.cursor
+        store = self._acting.store
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
-        self._source = FifoSource(
-            store, self._acting.pool, self._acting.queue, experiment.batch_size, cursor.slot_versions
-        )
+        self._counted = self._source.taken
         self._server = ActorServer(address, self._acting.service, security=security)
 
     def _restore(self) -> str | None:
@@ -120,6 +120,7 @@ class Learner:
         path, arrays, counters = latest
         assign(self._variables, arrays, path)
         self.episodes.set_state(counters.pop("episodes"))
+        self.eval_episodes.set_state(counters.pop("eval_episodes"))
         self.counters = Counters(**counters)
         return path
 
@@ -152,6 +153,7 @@ class Learner:
                 failure = self._acting.service.failure
                 if failure is not None:
                     raise RuntimeError(f"inference failed: {failure}") from failure
+                self._count_taken()
                 if batch is not None:
                     log.add_update(self._update(batch), len(self._acting.queue) / self._acting.queue.capacity)
                 self.counters.seconds = seconds_before + time.monotonic() - began
@@ -179,20 +181,27 @@ class Learner:
             _log.error("no checkpoint could be written (%s); training goes on and tries again", error)
 
     def _update(self, batch: Batch) -> dict[str, float]:
-        counters, experiment = self.counters, self._experiment
-        metrics = self._train_step(batch.unroll, counters.env_frames / experiment.total_frames)
+        counters = self.counters
+        progress = counters.env_frames / self._experiment.total_frames
+        metrics, priorities = self._train_step(batch.unroll, progress, batch.importance_weights)
         if not np.isfinite(metrics["gradient_norm"]):
             raise Diverged(
                 f"the gradient is not finite at update {counters.learner_updates}: a smaller "
                 "Optimizer.learning_rate or Optimizer.clip_norm may help; the last checkpoint is from before"
             )
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
-        steps = experiment.batch_size * self._agent.unroll_length
+        self._source.write_back(priorities)
         counters.learner_updates += 1
-        counters.agent_steps += steps
-        counters.env_frames += steps * experiment.env.action_repeat
+        self._agent.after_update(counters.learner_updates)
         self._acting.cursor.version = counters.learner_updates
         return metrics
+
+    def _count_taken(self) -> None:
+        """Counts the unrolls that the source has taken since the last call; each counts once, however often replayed."""
+        steps = (self._source.taken - self._counted) * self._agent.unroll_length
+        self._counted = self._source.taken
+        self.counters.agent_steps += steps
+        self.counters.env_frames += steps * self._experiment.env.action_repeat
 
     def _snapshot(self) -> Snapshot:
         acting = self._acting
@@ -201,6 +210,8 @@ class Learner:
             gauges={
                 **self.episodes.means(),
                 "episodes": self.episodes.count,
+                **{f"eval/{name}": mean for name, mean in self.eval_episodes.means().items()},
+                **self._source.gauges(),
                 "environments": acting.service.leased_envs,
             },
             inference=dataclasses.replace(acting.service.stats),
@@ -209,11 +220,17 @@ class Learner:
     def save(self) -> None:
         """Writes a checkpoint."""
         arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
-        counters = {**self._all_counters(), "episodes": self.episodes.get_state()}
+        counters = {
+            **self._all_counters(),
+            "episodes": self.episodes.get_state(),
+            "eval_episodes": self.eval_episodes.get_state(),
+        }
         self._checkpoints.save(self.counters.learner_updates, arrays, counters)
 
     def _add_episodes(self, episodes: Episodes) -> None:
-        self.episodes.add(episodes.returns, episodes.lengths)
+        evaluated = episodes.env_ids >= self._experiment.actors.num_training_envs
+        for window, which in ((self.episodes, ~evaluated), (self.eval_episodes, evaluated)):
+            window.add(episodes.returns[which], episodes.lengths[which])
 
     def close(self) -> None:
         """Stops serving and acting. Always to be called after `listen`."""

@@ -15,15 +15,16 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
+RECENT_EVAL_EPISODES = 30
 
 
 class EpisodeWindow:
-    """The last 100 episodes. Written by the inference thread, read by the learner's."""
+    """The last `size` episodes. Written by the inference thread, read by the learner's."""
 
-    def __init__(self):
+    def __init__(self, size: int):
         self._lock = threading.Lock()
-        self._returns: collections.deque[float] = collections.deque(maxlen=RECENT_EPISODES)
-        self._lengths: collections.deque[int] = collections.deque(maxlen=RECENT_EPISODES)
+        self._returns: collections.deque[float] = collections.deque(maxlen=size)
+        self._lengths: collections.deque[int] = collections.deque(maxlen=size)
         self.count = 0
 
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:

@@ -1,14 +1,19 @@
-"""Where the learner's batches come from: finished unrolls in the order they came."""
+"""Where the learner's batches come from: finished unrolls in the order they came, or a prioritized replay of them."""
 
 from __future__ import annotations
 
+import abc
+import time
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.agents.base import ReplayAgent
+from seed_rl.buffers.prioritized_replay import PrioritizedReplay
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.experiment import Replay
 from seed_rl.types import Unroll
 
 
@@ -19,36 +24,148 @@ class Batch(NamedTuple):
     """Fields [L, B, ...]."""
     versions: np.ndarray
     """int64 [B]: learner updates at the time each unroll was begun."""
+    importance_weights: np.ndarray | None = None
+    """float32 [B], None where unrolls are not replayed."""
 
 
-class FifoSource:
-    """Batches of unrolls, each used once."""
+class Source(abc.ABC):
+    """Takes finished unrolls from acting and makes batches of them. Used by the learner's thread only."""
 
-    def __init__(
-        self, store: UnrollStore, pool: SlotPool, queue: UnrollQueue, batch_size: int, slot_versions: np.ndarray
-    ):
+    def __init__(self, store: UnrollStore, pool: SlotPool, queue: UnrollQueue, slot_versions: np.ndarray):
         """
         Args:
           store: where the unrolls are.
           pool: where their slots go.
           queue: where finished ones come from.
-          batch_size: B.
           slot_versions: int64 [number of slots], kept by whoever begins unrolls: learner updates at that time.
         """
+        self.taken = 0
+        """Finished unrolls taken from the queue so far."""
         self._store = store
         self._pool = pool
         self._queue = queue
-        self._batch_size = batch_size
         self._slot_versions = slot_versions
 
+    @abc.abstractmethod
     def next(self, timeout: float) -> Batch | None:
-        """The next batch, copied out of the store; None when none is complete within `timeout` seconds.
+        """The next batch, copied out of the store; None when none is complete within `timeout` seconds."""
 
-        The slots are free when this returns: inference fills them while the learner works on the copy.
-        """
+    @abc.abstractmethod
+    def write_back(self, priorities: np.ndarray) -> None:
+        """Takes the priorities float32 [B] that the update with the last batch gave (none where unused)."""
+
+    def gauges(self) -> dict[str, float]:
+        """Numbers about the source for the logs."""
+        return {}
+
+
+class FifoSource(Source):
+    """Batches of unrolls, each used once."""
+
+    def __init__(
+        self, store: UnrollStore, pool: SlotPool, queue: UnrollQueue, slot_versions: np.ndarray, batch_size: int
+    ):
+        """Args: see `Source`; batch_size: B."""
+        super().__init__(store, pool, queue, slot_versions)
+        self._batch_size = batch_size
+
+    def next(self, timeout: float) -> Batch | None:
+        """See `Source.next`. The slots are free when this returns: inference fills them while the learner works."""
         slots = self._queue.take(self._batch_size, timeout)
         if slots is None:
             return None
+        self.taken += len(slots)
         batch = Batch(self._store.read(tf.constant(slots)), self._slot_versions[slots])
         self._pool.release(slots)
         return batch
+
+    def write_back(self, priorities: np.ndarray) -> None:
+        """Nothing: what has been learned from is gone."""
+
+
+class ReplaySource(Source):
+    """Batches drawn from a prioritized replay, which takes a fixed number of new unrolls per batch.
+
+    Batch u (from 0) is drawn once min_size + floor(u * batch_size / ratio) unrolls have been taken, and no more than
+    that are taken before it: the ratio holds exactly whoever is faster. The learner waits for slow actors here, and
+    fast actors wait for room in the queue.
+    """
+
+    INSERT_AT_MOST = 32
+    """Unrolls inserted at a time, and so the slots that may be neither in the queue nor in the replay."""
+
+    def __init__(
+        self,
+        store: UnrollStore,
+        pool: SlotPool,
+        queue: UnrollQueue,
+        slot_versions: np.ndarray,
+        *,
+        batch_size: int,
+        replay: PrioritizedReplay,
+        agent: ReplayAgent,
+        config: Replay,
+    ):
+        """
+        Args:
+          store, pool, queue, slot_versions: see `Source`.
+          batch_size: B.
+          replay: over the store's slots.
+          agent: gives the priorities that unrolls start with.
+          config: of the replay.
+        """
+        super().__init__(store, pool, queue, slot_versions)
+        self._batch_size = batch_size
+        self._replay = replay
+        self._agent = agent
+        self._config = config
+        self._drawn = 0
+        """Batches drawn so far."""
+        self._last_slots = np.zeros(0, np.int32)
+
+    def next(self, timeout: float) -> Batch | None:
+        """See `Source.next`. What arrived meanwhile stays in the replay when there is no batch yet."""
+        deadline = time.monotonic() + timeout
+        while (missing := self._due() - self.taken) > 0:
+            remaining = max(0.0, deadline - time.monotonic())
+            slots = self._queue.take(min(missing, self.INSERT_AT_MOST), remaining, at_least=1)
+            if slots is None:
+                return None
+            self.insert(slots)
+        return self.draw()
+
+    def _due(self) -> int:
+        """Unrolls to be taken before the next batch is drawn."""
+        return self._config.min_size + int(self._drawn * self._batch_size / self._config.ratio)
+
+    def insert(self, slots: np.ndarray) -> None:
+        """Moves finished unrolls, int32 [n <= INSERT_AT_MOST], into the replay, and the oldest out of it."""
+        padded = np.full(self.INSERT_AT_MOST, self._store.num_slots, np.int32)
+        padded[: len(slots)] = slots
+        priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(slots)]
+        self._pool.release(self._replay.insert(slots, priorities))
+        self.taken += len(slots)
+
+    @tf.function
+    def _initial_priorities(self, slots: tf.Tensor) -> tf.Tensor:
+        return self._agent.initial_priorities(self._store.read_outcome(slots))
+
+    def draw(self) -> Batch:
+        """A batch from what is inside now."""
+        sample = self._replay.sample(self._batch_size)
+        self._drawn += 1
+        self._last_slots = sample.slots
+        unroll = self._store.read(tf.constant(sample.slots))
+        return Batch(unroll, self._slot_versions[sample.slots], sample.weights)
+
+    def write_back(self, priorities: np.ndarray) -> None:
+        """Gives the sequences of the last batch, all of which are still inside, their new priorities."""
+        self._replay.update(self._last_slots, priorities)
+
+    def gauges(self) -> dict[str, float]:
+        """How full the replay is, and how often each unroll has been replayed since it was filled."""
+        inserted = self.taken - self._config.min_size
+        row = {"replay/size": float(len(self._replay))}
+        if self._drawn and inserted > 0:
+            row["replay/ratio"] = self._drawn * self._batch_size / inserted
+        return row

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
@@ -12,6 +13,17 @@ from seed_rl.devices import has_accelerator
 from seed_rl.experiment import Optimizer
 from seed_rl.rl import schedules
 from seed_rl.types import Unroll
+
+
+
+class Update(NamedTuple):
+    """What an update of the weights brought."""
+
+    metrics: dict[str, float]
+    """The loss's metrics, `gradient_norm` (before clipping) and `learning_rate`."""
+    priorities: np.ndarray
+    """float32 [B] of the batch's sequences; empty if the agent gives none."""
+
 
 SCHEDULES = {"constant": schedules.constant, "linear": schedules.linear_decay}
 
@@ -38,23 +50,23 @@ class TrainStep:
         self.optimizer.build(list(agent.trainable_variables))
         self._compiled = tf.function(self._update, jit_compile=has_accelerator())
 
-    def __call__(self, unroll: Unroll, progress: float) -> dict[str, float]:
+    def __call__(self, unroll: Unroll, progress: float, importance_weights: np.ndarray | None = None) -> Update:
         """Updates the weights from a batch of unrolls.
 
         Args:
           unroll: fields [L, B, ...].
           progress: the share of the run that is behind, in [0, 1].
-
-        Returns:
-          The loss's metrics, `gradient_norm` (before clipping) and `learning_rate`.
+          importance_weights: float32 [B] of sequences from a replay, else None.
         """
-        values = self._compiled(unroll, tf.constant(progress, tf.float32)).numpy()
-        return dict(zip(self._names, values.tolist(), strict=True))
+        weights = None if importance_weights is None else tf.constant(importance_weights, tf.float32)
+        values = self._compiled(unroll, weights, tf.constant(progress, tf.float32)).numpy()
+        count = len(self._names)
+        return Update(dict(zip(self._names, values[:count].tolist(), strict=True)), values[count:])
 
-    def _update(self, unroll: Unroll, progress: tf.Tensor) -> tf.Tensor:
+    def _update(self, unroll: Unroll, importance_weights: tf.Tensor | None, progress: tf.Tensor) -> tf.Tensor:
         weights: list[Any] = list(self._agent.trainable_variables)
         with tf.GradientTape() as tape:
-            output = self._agent.loss(unroll)
+            output = self._agent.loss(unroll, importance_weights)
         gradients = tape.gradient(output.loss, [weight.value for weight in weights])
         norm = tf.linalg.global_norm(gradients)
         if self._config.clip_norm:
@@ -64,4 +76,6 @@ class TrainStep:
         self.optimizer.apply(gradients, weights)
         metrics = {**output.metrics, "gradient_norm": norm, "learning_rate": learning_rate}
         self._names = list(metrics)
-        return tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])
+        # One tensor, so that the host reads once.
+        values = tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])
+        return values if output.priorities is None else tf.concat([values, output.priorities], axis=0)

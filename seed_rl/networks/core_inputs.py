@@ -11,7 +11,7 @@ from seed_rl.rl import checks
 
 
 def previous_step_features(features: Any, reward: Any, prev_action: Any, num_actions: int) -> tf.Tensor:
-    """The features followed by the previous reward, clipped to [-1, 1], and the one-hot previous action.
+    """The features followed by the previous reward and the one-hot previous action.
 
     Args:
       features: float [T, B, F] of the observation of step t.
@@ -27,6 +27,6 @@ def previous_step_features(features: Any, reward: Any, prev_action: Any, num_act
     checks.check_shape("reward", reward, shape[:2])
     checks.check_shape("prev_action", prev_action, shape[:2])
     features = tf.convert_to_tensor(features)
-    reward = tf.cast(tf.clip_by_value(reward, -1.0, 1.0), features.dtype)
+    reward = tf.cast(reward, features.dtype)
     one_hot = tf.one_hot(prev_action, num_actions, dtype=features.dtype)
     return tf.concat([features, reward[..., tf.newaxis], one_hot], axis=-1)

@@ -30,7 +30,7 @@ class CountingAgentConfig(AgentConfig):
         check_types(self)
         check_at_least(self, 1, "unroll_length", "overlap")
 
-    def build(self, env_spec: EnvSpec, seed: int) -> CountingAgent:
+    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CountingAgent:
         return CountingAgent(self)
 
 
@@ -65,7 +65,7 @@ class CountingAgent(Agent):
         state = tf.where(env_output.done, 0, state) + 1
         return ActOutput(action_of(env_output.observation), state, state)
 
-    def loss(self, unroll: Unroll) -> LossOutput:
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
         return LossOutput(self._weight.value, {"loss/total": self._weight.value})
 
 

@@ -1,0 +1,67 @@
+"""Settings of the R2D2 agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+import gin
+
+from seed_rl.agents.config import ImageAgentConfig
+from seed_rl.settings import check_at_least, check_range
+from seed_rl.specs import EnvSpec
+
+if TYPE_CHECKING:
+    from seed_rl.agents.r2d2.agent import R2D2Agent
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class R2D2(ImageAgentConfig):
+    """Recurrent replay distributed DQN. Defaults are those of the published Atari runs."""
+
+    learns_from_replay: ClassVar[bool] = True
+
+    lstm_units: int = 512
+    previous_step_inputs: bool = True
+    head_hidden: int = 512
+    """Units of the hidden layer of each of the two heads."""
+
+    # Data
+    unroll_length: int = 80
+    """T, agent steps per sequence that are learned from."""
+    burn_in: int = 40
+    """Agent steps before them that only bring the recurrent state up to date, of both networks, without gradient."""
+
+    # Targets
+    discount: float = 0.997
+    n_steps: int = 5
+    """Rewards in a target before it bootstraps."""
+    value_rescaling: bool = True
+    """Learn h(Q) instead of Q, h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, so that rewards need no clipping."""
+    max_abs_reward: float = 0.0
+    """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
+    target_update_period: int = 2500
+    """Updates between two copies of the weights to the target network."""
+    max_priority_weight: float = 0.9
+    """eta: a sequence's priority is eta max|TD| + (1 - eta) mean|TD|."""
+
+    # Exploration: training environment i of N acts at random with probability base^x, x linear in i.
+    epsilon_base: float = 0.4
+    epsilon_low: float = 1.0
+    """x of the first environment."""
+    epsilon_high: float = 8.0
+    """x of the last training environment."""
+    eval_epsilon: float = 1e-3
+    """Probability of a random action in evaluation environments."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(self, 1, "unroll_length", "n_steps", "target_update_period", "head_hidden")
+        check_at_least(self, 0, "burn_in", "max_abs_reward", "epsilon_low", "epsilon_high")
+        check_range(self, 0, 1, "discount", "max_priority_weight", "epsilon_base", "eval_epsilon")
+
+    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> R2D2Agent:
+        from seed_rl.agents.r2d2.agent import R2D2Agent
+
+        return R2D2Agent(self, env_spec, num_training_envs, seed)

@@ -1,0 +1,79 @@
+"""The loss of the R2D2 agent, from tensors only.
+
+Shapes: T learner steps, so T + 1 steps with the one that bootstraps, B sequences, A actions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.rl import q_learning
+from seed_rl.rl.value_rescaling import ValueTransform
+from seed_rl.types import EnvOutput
+
+
+class TDSettings(NamedTuple):
+    """What TD errors depend on besides experience: see `R2D2`."""
+
+    discount: float
+    n_steps: int
+    max_abs_reward: float
+    transform: ValueTransform
+
+
+def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, settings: TDSettings) -> tf.Tensor:
+    """n-step TD errors float32 [T, B]; gradient flows through `q_of_action` only.
+
+    Q(x_t, a_t) goes with the reward, the end and the state of step t + 1: action a_t leads to them.
+
+    Args:
+      q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
+      bootstrap: float32 [T + 1, B]: the value of x_t that targets bootstrap from.
+      env_output: `reward` and `done` [T + 1, B].
+      settings: of the targets.
+    """
+    r_t = env_output.reward[1:]
+    if settings.max_abs_reward:
+        r_t = tf.clip_by_value(r_t, -settings.max_abs_reward, settings.max_abs_reward)
+    discount_t = settings.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
+    return q_learning.n_step_td_errors(
+        q_of_action[:-1], r_t, discount_t, bootstrap[1:], settings.n_steps, settings.transform
+    )
+
+
+class R2D2Loss(NamedTuple):
+    """The loss of B sequences and what it was made of."""
+
+    total: tf.Tensor
+    """float32 scalar."""
+    td_errors: tf.Tensor
+    """float32 [T, B], in the rescaled space."""
+    q_of_action: tf.Tensor
+    """float32 [T, B], Q(x_t, a_t) in the rescaled space."""
+
+
+def r2d2_loss(
+    *,
+    online_q: tf.Tensor,
+    target_q: tf.Tensor,
+    action: tf.Tensor,
+    env_output: EnvOutput,
+    importance_weights: tf.Tensor,
+    settings: TDSettings,
+) -> R2D2Loss:
+    """Double Q-learning with n-step targets, summed over time, weighted and averaged over sequences.
+
+    Args:
+      online_q: float32 [T + 1, B, A], of the network that is learned.
+      target_q: float32 [T + 1, B, A], of the target network.
+      action: int32 [T + 1, B].
+      env_output: `reward` and `done` [T + 1, B].
+      importance_weights: float32 [B].
+      settings: of the targets.
+    """
+    q_of_action = q_learning.q_of_actions(online_q, action)
+    bootstrap = q_learning.double_q_values(online_q, target_q)
+    errors = td_errors(q_of_action, bootstrap, env_output, settings)
+    return R2D2Loss(q_learning.sequence_loss(errors, importance_weights), errors, q_of_action[:-1])

@@ -1,0 +1,68 @@
+"""The Q-network of the R2D2 agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from seed_rl.networks.trunk import Trunk, TrunkState
+from seed_rl.types import EnvOutput
+
+
+class DuelingQNetwork(keras.Model):
+    """A trunk with dueling heads (arXiv:1511.06581): Q(x, a) = V(x) + A(x, a) - mean over b of A(x, b).
+
+    Each head has a hidden layer; the advantages have no bias, which would cancel out.
+    """
+
+    def __init__(self, trunk: Trunk, num_actions: int, head_hidden: int, kernel_initializer: str, dtype: str):
+        """
+        Args:
+          trunk: below the heads.
+          num_actions: A.
+          head_hidden: units of the hidden layer of each head.
+          kernel_initializer: of the hidden layers.
+          dtype: Keras policy of the hidden layers; Q is computed in float32.
+        """
+        super().__init__(name="q_network", autocast=False)  # each layer casts what it needs
+        self._trunk = trunk
+
+        def hidden(name: str) -> Any:
+            return keras.layers.Dense(
+                head_hidden, activation="relu", kernel_initializer=kernel_initializer, dtype=dtype, name=name
+            )
+
+        self._value_hidden = hidden("value_hidden")
+        self._value = keras.layers.Dense(1, dtype="float32", name="value")
+        self._advantage_hidden = hidden("advantage_hidden")
+        self._advantage = keras.layers.Dense(num_actions, use_bias=False, dtype="float32", name="advantage")
+
+    def initial_state(self, batch_size: int) -> TrunkState:
+        """The state before the first step of an episode."""
+        return self._trunk.initial_state(batch_size)
+
+    def build(self, *shapes: Any) -> None:
+        """Nothing to do: each layer is built when `call` first reaches it, and says what is wrong with its input."""
+
+    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
+        """Runs T steps of B environments: see `Trunk.call`.
+
+        Returns:
+          Q-values float32 [T, B, A], in the rescaled space if the agent rescales values, and the state after the last
+          step.
+        """
+        features, state = self._trunk(prev_action, env_output, state)
+        return self.q_values(features), state
+
+    def q_values(self, features: tf.Tensor) -> tf.Tensor:
+        """Q-values float32 [T, B, A] of features [T, B, F]."""
+        value = self._value(self._value_hidden(features))
+        advantage = self._advantage(self._advantage_hidden(features))
+        return value + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
+
+    def burn_in(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> TrunkState:
+        """The state after T steps, from the state before them; no gradient flows through it, no Q is computed."""
+        _, state = self._trunk(prev_action, env_output, state)
+        return tf.nest.map_structure(tf.stop_gradient, state)

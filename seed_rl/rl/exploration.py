@@ -1,0 +1,61 @@
+"""Exploration by action values: a policy's own epsilon for each environment.
+
+Shapes: B environments, A actions.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.rl import checks
+
+_STEPS = 2**24
+"""How finely probabilities are told apart: the integers below it are exact in float32."""
+
+
+def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: float = 8.0) -> np.ndarray:
+    """float32 [num_envs]: epsilon_i = base^x_i with x_i linear from `low` to `high` (Ape-X, arXiv:1803.00933).
+
+    With the defaults the first environment explores in 40 % of its steps and the last in 0.07 %. A single environment
+    has x = `low`.
+
+    Raises:
+      ValueError: if `num_envs` is negative.
+    """
+    if num_envs < 0:
+        raise ValueError(f"num_envs must be at least 0, got {num_envs}")
+    return np.power(base, np.linspace(low, high, num_envs)).astype(np.float32)
+
+
+def epsilon_greedy(q: Any, epsilon: Any, seed: Any) -> tf.Tensor:
+    """int32 [B]: any of all A actions with probability epsilon, else the first of those with the largest value.
+
+    Args:
+      q: float [B, A]: the action values.
+      epsilon: float [B]: the probability of a uniformly random action, the greedy one included.
+      seed: int32 [2]: the only source of randomness; the same seed gives the same actions, compiled by XLA or not.
+
+    Raises:
+      ValueError: for an argument of another shape, or if A is zero or unknown.
+    """
+    checks.check_rank("q", q, 2)
+    shape = checks.static_shape(q)
+    checks.check_shape("epsilon", epsilon, shape[:1])
+    checks.check_shape("seed", seed, [2])
+    if not shape[1]:
+        raise ValueError(f"q must have a last axis of known length, at least 1, got shape {shape}")
+
+    q, epsilon = tf.cast(q, tf.float32), tf.cast(epsilon, tf.float32)
+    whether_seed, which_seed = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+    explores = tf.cast(_integers(tf.shape(epsilon), whether_seed, _STEPS), tf.float32) < epsilon * _STEPS
+    any_action = _integers(tf.shape(epsilon), which_seed, shape[1])
+    return tf.where(explores, any_action, tf.argmax(q, axis=-1, output_type=tf.int32))
+
+
+def _integers(shape: Any, seed: Any, below: int) -> tf.Tensor:
+    """Uniform int32 of `shape` in 0 .. `below` - 1.
+
+    Of one algorithm and as integers: left to itself XLA would choose another one, and it makes floats in its own way.
+    """
+    return tf.random.stateless_uniform(shape, seed, maxval=below, dtype=tf.int32, alg="philox")

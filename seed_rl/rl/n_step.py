@@ -1,0 +1,49 @@
+"""n-step returns: n rewards and the bootstrap value of the state that follows them.
+
+Shapes: T steps, B sequences. Index t of every argument belongs to what the action a_t of row t led to: its reward, the
+discount of the same transition, and the value of the state reached. In terms of a sequence of steps these three are of
+step t + 1.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.rl import checks
+
+
+def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int) -> tf.Tensor:
+    """float32 [T, B]: the n-step return of each a_t, shorter where fewer than n steps are left.
+
+        G_t = sum_{k < m} (prod_{i < k} d_{t+i}) r_{t+k} + (prod_{i < m} d_{t+i}) v_{t+m-1},  m = min(n, T - t)
+
+    So the last n - 1 rows all bootstrap from the last value. A discount of zero cuts off the rewards and the value
+    behind it.
+
+    Args:
+      r_t: float [T, B]: the reward of a_t.
+      discount_t: float [T, B]: d_t = gamma (1 - done), zero where a_t ended the episode.
+      v_t: float [T, B]: the value of the state that a_t led to.
+      n: the number of rewards, at least 1; it may be larger than T.
+
+    Raises:
+      ValueError: for an argument of another shape, if n is less than 1, or if T is zero or unknown.
+    """
+    if n < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    checks.check_rank("r_t", r_t, 2)
+    shape = checks.static_shape(r_t)
+    for name, tensor in (("discount_t", discount_t), ("v_t", v_t)):
+        checks.check_shape(name, tensor, shape)
+    length = checks.static_length("r_t", r_t)
+
+    r_t, discount_t, v_t = (tf.cast(x, tf.float32) for x in (r_t, discount_t, v_t))
+    n = min(n, length)
+    # Steps behind the end that hand on what they are given: no reward, no discount, the last value.
+    end = [[0, n - 1], [0, 0]]
+    r_t = tf.pad(r_t, end)
+    discount_t = tf.pad(discount_t, end, constant_values=1.0)
+    returns = tf.concat([v_t[n - 1 :], *[v_t[-1:]] * (n - 1)], axis=0)
+    for i in reversed(range(n)):
+        returns = r_t[i : i + length] + discount_t[i : i + length] * returns
+    return returns

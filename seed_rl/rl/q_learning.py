@@ -1,0 +1,93 @@
+"""Q-learning from sequences: double Q-learning, n-step errors in rescaled values, loss and priorities of a sequence.
+
+Shapes: T steps, B sequences, A actions. Everything is computed in float32.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.rl import checks
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.value_rescaling import ValueTransform
+
+
+def q_of_actions(q: Any, actions: Any) -> tf.Tensor:
+    """float32 [T, B]: the values of `actions`, integer [T, B], among all values `q`, float [T, B, A].
+
+    The value of an action outside 0 .. A - 1 is zero.
+    """
+    checks.check_rank("q", q, 3)
+    checks.check_shape("actions", actions, checks.static_shape(q)[:2])
+    q = tf.cast(q, tf.float32)
+    # A product instead of a gather, whose gradient would be a scatter.
+    return tf.reduce_sum(q * tf.one_hot(actions, tf.shape(q)[-1]), axis=-1)
+
+
+def double_q_values(online_q: Any, target_q: Any) -> tf.Tensor:
+    """float32 [T, B]: the value by the target network of the action that the online network prefers.
+
+    Of equals it is the first (van Hasselt et al. 2016, arXiv:1509.06461).
+
+    Args:
+      online_q: float [T, B, A]: chooses the action; no gradient flows through it.
+      target_q: float [T, B, A]: values the action, in the state that `online_q` is about.
+    """
+    checks.check_rank("online_q", online_q, 3)
+    checks.check_shape("target_q", target_q, checks.static_shape(online_q))
+    return q_of_actions(target_q, tf.argmax(tf.cast(online_q, tf.float32), axis=-1, output_type=tf.int32))
+
+
+def n_step_td_errors(q_tm1: Any, r_t: Any, discount_t: Any, v_t: Any, n: int, transform: ValueTransform) -> tf.Tensor:
+    """float32 [T, B]: the distances of the values of the actions taken from their n-step targets.
+
+        td_t = h(G_t(h^-1(v))) - q_tm1_t,  with h, h^-1 = transform.apply, transform.inverse
+
+    The action of row t, taken in the state that `q_tm1` is about, leads to the reward, the discount and the state of
+    row t of the other arguments; see `n_step_returns`.
+
+    Args:
+      q_tm1: float [T, B]: Q of the actions taken, as the online network gives it (transformed); only through it does
+        gradient flow.
+      r_t: float [T, B]: the rewards in their own units.
+      discount_t: float [T, B]: gamma, zero where the action ended the episode.
+      v_t: float [T, B]: values of the states reached, as the target network gives them (transformed).
+      n: the number of rewards in a target, at least 1.
+      transform: the scale in which networks give values.
+
+    Raises:
+      ValueError: for an argument of another shape, if n is less than 1, or if T is zero or unknown.
+    """
+    checks.check_rank("q_tm1", q_tm1, 2)
+    shape = checks.static_shape(q_tm1)
+    for name, tensor in (("r_t", r_t), ("discount_t", discount_t), ("v_t", v_t)):
+        checks.check_shape(name, tensor, shape)
+    target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n))
+    return tf.stop_gradient(target_tm1) - tf.cast(q_tm1, tf.float32)
+
+
+def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
+    """mean_b(weight_b sum_t td_tb^2 / 2), a float32 scalar: a sum over the steps, a mean over the sequences.
+
+    Args:
+      td_errors: float [T, B].
+      importance_weights: float [B], one for all without prioritised replay; no gradient flows through them.
+    """
+    checks.check_rank("td_errors", td_errors, 2)
+    checks.check_shape("importance_weights", importance_weights, checks.static_shape(td_errors)[1:])
+    td_errors, importance_weights = tf.cast(td_errors, tf.float32), tf.cast(importance_weights, tf.float32)
+    return 0.5 * tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(tf.square(td_errors), axis=0))
+
+
+def sequence_priorities(td_errors: Any, eta: float = 0.9) -> tf.Tensor:
+    """eta max_t |td_t| + (1 - eta) mean_t |td_t|, float32 [B], of `td_errors` [T, B]; no gradient flows through it.
+
+    The mean alone would hide the one surprising step of a long sequence (R2D2, ICLR 2019, section 2.3).
+
+    Raises:
+      ValueError: for an argument of another shape, or if T is zero or unknown.
+    """
+    checks.check_rank("td_errors", td_errors, 2)
+    checks.static_length("td_errors", td_errors)
+    magnitudes = tf.abs(tf.stop_gradient(tf.cast(td_errors, tf.float32)))
+    return eta * tf.reduce_max(magnitudes, axis=0) + (1.0 - eta) * tf.reduce_mean(magnitudes, axis=0)

@@ -1,0 +1,132 @@
+"""n-step returns against the sum they are defined by, and the estimators that they reduce to."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.vtrace import vtrace
+
+FIELDS = ("r_t", "discount_t", "v_t")
+
+
+def random_inputs(length=7, batch=5, seed=0):
+    """Arguments by name, with an episode ending at about one step in five."""
+    rng = np.random.default_rng(seed)
+    discount = np.where(rng.random((length, batch)) < 0.2, 0.0, rng.uniform(0.8, 1.0, (length, batch)))
+    return {
+        "r_t": rng.standard_normal((length, batch)),
+        "discount_t": discount,
+        "v_t": rng.standard_normal((length, batch)),
+    }
+
+
+def ground_truth(r_t, discount_t, v_t, n):
+    """The sum and the products of the definition, written out; float64."""
+    length, batch = r_t.shape
+    returns = np.zeros((length, batch))
+    for t in range(length):
+        m = min(n, length - t)
+        for b in range(batch):
+            for k in range(m):
+                returns[t, b] += np.prod(discount_t[t : t + k, b]) * r_t[t + k, b]
+            returns[t, b] += np.prod(discount_t[t : t + m, b]) * v_t[t + m - 1, b]
+    return returns
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 7, 8, 50])
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_the_formula_with_episodes_ending_in_mid_sequence(n, seed):
+    inputs = random_inputs(seed=seed)
+    assert 0 < np.sum(inputs["discount_t"][1:-1] == 0) < inputs["discount_t"][1:-1].size
+    np.testing.assert_allclose(n_step_returns(**inputs, n=n), ground_truth(**inputs, n=n), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("length", "batch", "n"), [(1, 1, 1), (1, 4, 3), (2, 1, 1), (2, 1, 2), (5, 1, 3), (80, 2, 5)])
+def test_equals_the_formula_at_any_length(length, batch, n):
+    inputs = random_inputs(length, batch, seed=length)
+    returns = n_step_returns(**inputs, n=n)
+    assert returns.shape == (length, batch)
+    np.testing.assert_allclose(returns, ground_truth(**inputs, n=n), rtol=1e-5, atol=1e-5)
+
+
+def test_by_hand():
+    # Rewards 1, 2, 4; the discount is one half; the second action ends an episode.
+    inputs = {"r_t": [[1.0], [2.0], [4.0]], "discount_t": [[0.5], [0.0], [0.5]], "v_t": [[10.0], [20.0], [40.0]]}
+    np.testing.assert_array_equal(n_step_returns(**inputs, n=1)[:, 0], [1 + 5, 2, 4 + 20])
+    np.testing.assert_array_equal(n_step_returns(**inputs, n=2)[:, 0], [1 + 1, 2, 4 + 20])
+
+
+def test_one_step_is_reward_and_discounted_value():
+    inputs = random_inputs()
+    expected = inputs["r_t"] + inputs["discount_t"] * inputs["v_t"]
+    np.testing.assert_allclose(n_step_returns(**inputs, n=1), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [7, 8, 1000])
+def test_as_many_steps_as_there_are_is_on_policy_v_trace(n):
+    inputs = random_inputs()
+    zeros = np.zeros((7, 5))  # log_rhos, and the values of the states before: on-policy with lambda one they cancel
+    expected = vtrace(zeros, inputs["discount_t"], inputs["r_t"], zeros, inputs["v_t"][-1]).vs
+    np.testing.assert_allclose(n_step_returns(**inputs, n=n), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_last_rows_bootstrap_from_the_last_value():
+    inputs = random_inputs() | {"discount_t": np.full((7, 5), 0.9)}
+    changed = inputs | {"v_t": inputs["v_t"] + np.eye(7)[-1][:, None]}  # the last value is larger by one
+    difference = np.asarray(n_step_returns(**changed, n=3) - n_step_returns(**inputs, n=3))
+    assert difference.shape == (7, 5)
+    np.testing.assert_allclose(difference[:, 0], [0, 0, 0, 0, 0.9**3, 0.9**2, 0.9], atol=1e-6)
+
+
+def test_nothing_behind_the_end_of_an_episode_matters():
+    inputs = random_inputs()
+    inputs["discount_t"][3] = 0.0
+    changed = {name: np.array(x) for name, x in inputs.items()}
+    changed["r_t"][4:] += 1.0
+    changed["v_t"][3:] += 1.0
+    returns, changed_returns = n_step_returns(**inputs, n=3), n_step_returns(**changed, n=3)
+    np.testing.assert_array_equal(returns[1:4], changed_returns[1:4])
+    assert np.all(returns[4:] != changed_returns[4:])
+
+
+def test_compiled_by_xla_it_is_the_same():
+    inputs = {name: tf.constant(x, tf.float32) for name, x in random_inputs(20, 4).items()}
+    expected = n_step_returns(**inputs, n=5)
+    for jit_compile in (False, True):
+        returns = tf.function(lambda **x: n_step_returns(**x, n=5), jit_compile=jit_compile)(**inputs)
+        np.testing.assert_allclose(returns, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_batch_size_may_be_unknown_while_tracing():
+    inputs = random_inputs(4, 3)
+    traced = tf.function(lambda *args: n_step_returns(*args, n=2), input_signature=[tf.TensorSpec([4, None])] * 3)
+    returns = traced(*(tf.constant(inputs[name], tf.float32) for name in FIELDS))
+    np.testing.assert_allclose(returns, ground_truth(**inputs, n=2), rtol=1e-5, atol=1e-5)
+
+
+def test_results_are_float32_whatever_the_arguments():
+    inputs = random_inputs()
+    assert n_step_returns(**inputs, n=2).dtype == tf.float32
+    assert n_step_returns(**{name: tf.cast(x, tf.bfloat16) for name, x in inputs.items()}, n=2).dtype == tf.float32
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_wrong_shape_is_named(field):
+    inputs = random_inputs()
+    for wrong in ((7,), (7, 5, 1), (7, 1)):
+        if field == "r_t" and wrong == (7, 1):
+            continue  # a shape that is right by itself: then all others are wrong
+        with pytest.raises(ValueError, match=f"{field} must have"):
+            n_step_returns(**(inputs | {field: np.zeros(wrong)}), n=2)
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_less_than_one_step_is_refused(n):
+    with pytest.raises(ValueError, match=f"n must be at least 1, got {n}"):
+        n_step_returns(**random_inputs(), n=n)
+
+
+def test_an_empty_sequence_is_refused():
+    with pytest.raises(ValueError, match="r_t must have a first axis of known length"):
+        n_step_returns(*[np.zeros((0, 3))] * 3, n=1)

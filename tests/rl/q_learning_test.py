@@ -1,0 +1,229 @@
+"""Q-learning's terms against their formulas, gradients against finite differences."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.rl import q_learning
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
+
+T, B, A = 6, 3, 4
+FIELDS = ("q_tm1", "r_t", "discount_t", "v_t")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def td_inputs(rng, length=T, batch=B):
+    """Arguments of `n_step_td_errors` by name, with some episodes ending in mid-sequence."""
+    inputs = {name: rng.standard_normal((length, batch)) for name in FIELDS}
+    inputs["discount_t"] = np.where(rng.random((length, batch)) < 0.4, 0.0, 0.9)
+    return inputs
+
+
+def gradient(function, x):
+    x = tf.constant(x, tf.float32)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x, unconnected_gradients="zero").numpy()
+
+
+def finite_differences(function, x, epsilon=1e-2):
+    """Central differences of a scalar function, element by element."""
+    result = np.zeros(x.shape)
+    for index in np.ndindex(x.shape):
+        step = np.zeros(x.shape)
+        step[index] = epsilon
+        result[index] = (float(function(x + step)) - float(function(x - step))) / (2 * epsilon)
+    return result
+
+
+def test_q_of_actions_picks_one_value_per_step(rng):
+    q, actions = rng.standard_normal((T, B, A)).astype(np.float32), rng.integers(0, A, (T, B))
+    picked = q_learning.q_of_actions(q, actions)
+    assert picked.shape == (T, B)
+    for t, b in np.ndindex(T, B):
+        assert picked[t, b] == q[t, b, actions[t, b]]
+
+
+def test_the_gradient_of_q_of_actions_is_one_hot(rng):
+    q, actions = rng.standard_normal((T, B, A)), rng.integers(0, A, (T, B))
+    weights = rng.standard_normal((T, B)).astype(np.float32)
+    by_q = gradient(lambda x: tf.reduce_sum(weights * q_learning.q_of_actions(x, actions)), q)
+    np.testing.assert_array_equal(by_q, np.eye(A, dtype=np.float32)[actions] * weights[..., None])
+
+
+def test_double_q_picks_by_the_online_network_and_values_by_the_target_network():
+    online = [[[1.0, 5.0, 2.0], [9.0, 3.0, 3.0]]]
+    target = [[[7.0, -1.0, 8.0], [0.5, 6.0, 4.0]]]
+    np.testing.assert_array_equal(q_learning.double_q_values(online, target), [[-1.0, 0.5]])
+    np.testing.assert_array_equal(q_learning.double_q_values(target, online), [[2.0, 3.0]])
+
+
+def test_double_q_with_one_network_is_the_maximum(rng):
+    q = rng.standard_normal((T, B, A)).astype(np.float32)
+    np.testing.assert_array_equal(q_learning.double_q_values(q, q), q.max(-1))
+
+
+def test_double_q_takes_the_first_of_equals():
+    np.testing.assert_array_equal(q_learning.double_q_values([[[0.0, 2.0, 2.0]]], [[[5.0, 6.0, 7.0]]]), [[6.0]])
+
+
+def test_no_gradient_flows_through_the_choice_of_the_action(rng):
+    online, target = rng.standard_normal((2, T, B, A))
+    assert not np.any(gradient(lambda x: tf.reduce_sum(q_learning.double_q_values(x, target)), online))
+
+
+@pytest.mark.parametrize("n", [1, 3, T, 2 * T])
+def test_without_a_transform_errors_are_those_of_the_returns(rng, n):
+    inputs = td_inputs(rng)
+    assert np.any(inputs["discount_t"][1:-1] == 0)
+    returns = n_step_returns(inputs["r_t"], inputs["discount_t"], inputs["v_t"], n)
+    errors = q_learning.n_step_td_errors(**inputs, n=n, transform=IDENTITY)
+    np.testing.assert_allclose(errors, returns - inputs["q_tm1"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(T, B), (1, 1), (1, B), (T, 1)])
+def test_returns_are_in_units_of_reward_and_errors_in_those_of_the_network(rng, shape):
+    inputs = td_inputs(rng, *shape)
+    inputs["r_t"] *= 100.0
+    returns = n_step_returns(inputs["r_t"], inputs["discount_t"], SIGNED_HYPERBOLIC.inverse(inputs["v_t"]), 3)
+    errors = q_learning.n_step_td_errors(**inputs, n=3, transform=SIGNED_HYPERBOLIC)
+    assert errors.shape == shape
+    returns = np.asarray(returns, np.float64)
+    targets = np.sign(returns) * (np.sqrt(np.abs(returns) + 1) - 1) + 1e-3 * returns
+    np.testing.assert_allclose(errors, targets - inputs["q_tm1"], rtol=1e-4, atol=1e-5)
+
+
+def test_without_reward_and_discounting_the_target_is_the_bootstrap_value(rng):
+    inputs = td_inputs(rng) | {"r_t": np.zeros((T, B)), "discount_t": np.ones((T, B)), "q_tm1": np.zeros((T, B))}
+    errors = q_learning.n_step_td_errors(**inputs, n=2, transform=SIGNED_HYPERBOLIC)
+    np.testing.assert_allclose(errors, np.concatenate([inputs["v_t"][1:], inputs["v_t"][-1:]]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_gradient_flows_through_the_values_of_the_actions_taken_only(rng, field):
+    inputs = td_inputs(rng)
+
+    def total(x):
+        return tf.reduce_sum(q_learning.n_step_td_errors(**(inputs | {field: x}), n=2, transform=SIGNED_HYPERBOLIC))
+
+    expected = -1.0 if field == "q_tm1" else 0.0
+    np.testing.assert_array_equal(gradient(total, inputs[field]), np.full((T, B), expected))
+
+
+def test_sequence_loss_sums_over_steps_and_averages_over_sequences(rng):
+    errors, weights = rng.standard_normal((T, B)), rng.uniform(0, 1, B)
+    expected = np.mean([weights[b] * 0.5 * sum(errors[t, b] ** 2 for t in range(T)) for b in range(B)])
+    loss = q_learning.sequence_loss(errors, weights)
+    assert loss.shape == ()
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    assert not np.any(gradient(lambda x: q_learning.sequence_loss(errors, x), weights))
+
+
+def full_loss(online_q, target_q, data, targets_by=None):
+    """The loss of an agent, online_q and target_q [T + 1, B, A]; targets are computed from `targets_by` if given."""
+    by = online_q if targets_by is None else targets_by
+    errors = q_learning.n_step_td_errors(
+        q_learning.q_of_actions(online_q[:-1], data["actions"]),
+        data["r_t"],
+        data["discount_t"],
+        q_learning.double_q_values(by[1:], target_q[1:]),
+        n=3,
+        transform=SIGNED_HYPERBOLIC,
+    )
+    return q_learning.sequence_loss(errors, data["weights"])
+
+
+def test_gradient_of_the_whole_loss_is_that_with_targets_held_fixed(rng):
+    online_q, target_q = rng.standard_normal((2, T + 1, B, A))
+    data = td_inputs(rng) | {"actions": rng.integers(0, A, (T, B)), "weights": rng.uniform(0.2, 1, B)}
+    by_online = gradient(lambda x: full_loss(x, target_q, data), online_q)
+    assert np.count_nonzero(by_online) == T * B
+    np.testing.assert_allclose(
+        by_online, finite_differences(lambda x: full_loss(x, target_q, data, targets_by=online_q), online_q), atol=2e-4
+    )
+    assert not np.any(gradient(lambda x: full_loss(online_q, x, data), target_q))
+
+
+def test_priorities_mix_the_largest_and_the_mean_error(rng):
+    errors = rng.standard_normal((T, B))
+    expected = 0.9 * np.abs(errors).max(axis=0) + 0.1 * np.abs(errors).mean(axis=0)
+    priorities = q_learning.sequence_priorities(errors)
+    assert priorities.shape == (B,)
+    np.testing.assert_allclose(priorities, expected, rtol=1e-5)
+    np.testing.assert_allclose(q_learning.sequence_priorities(errors, eta=0.0), np.abs(errors).mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(q_learning.sequence_priorities(errors, eta=1.0), np.abs(errors).max(axis=0), rtol=1e-5)
+    assert not np.any(gradient(lambda x: tf.reduce_sum(q_learning.sequence_priorities(x)), errors))
+
+
+def test_one_step_of_one_sequence():
+    errors = q_learning.n_step_td_errors([[1.0]], [[2.0]], [[0.5]], [[4.0]], n=5, transform=IDENTITY)
+    np.testing.assert_array_equal(errors, [[3.0]])
+    assert float(q_learning.sequence_loss(errors, [2.0])) == 9.0
+    np.testing.assert_allclose(q_learning.sequence_priorities(errors), [3.0])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_compiled_it_is_the_same(rng, jit_compile):
+    online_q, target_q = (tf.constant(x, tf.float32) for x in rng.standard_normal((2, T + 1, B, A)))
+    data = {name: tf.constant(x, tf.float32) for name, x in td_inputs(rng).items()}
+    data |= {"actions": tf.constant(rng.integers(0, A, (T, B)), tf.int32), "weights": tf.ones([B])}
+
+    def loss_and_gradient():
+        with tf.GradientTape() as tape:
+            tape.watch(online_q)
+            loss = full_loss(online_q, target_q, data)
+        return loss, tape.gradient(loss, online_q), q_learning.sequence_priorities(online_q[..., 0])
+
+    for actual, expected in zip(
+        tf.function(loss_and_gradient, jit_compile=jit_compile)(), loss_and_gradient(), strict=True
+    ):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_results_are_float32_even_of_bfloat16():
+    q, x = tf.ones([T, B, A], tf.bfloat16), tf.ones([T, B], tf.bfloat16)
+    assert q_learning.q_of_actions(q, tf.zeros([T, B], tf.int32)).dtype == tf.float32
+    assert q_learning.double_q_values(q, q).dtype == tf.float32
+    assert q_learning.n_step_td_errors(x, x, x, x, 2, SIGNED_HYPERBOLIC).dtype == tf.float32
+    assert q_learning.sequence_loss(x, x[0]).dtype == tf.float32
+    assert q_learning.sequence_priorities(x).dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "right", "wrong"),
+    [
+        (q_learning.q_of_actions, "q", {"actions": (T, B)}, [(T, B), (T, B, A, 1)]),
+        (q_learning.q_of_actions, "actions", {"q": (T, B, A)}, [(T,), (T, 1), (T, B, 1)]),
+        (q_learning.double_q_values, "online_q", {"target_q": (T, B, A)}, [(B, A)]),
+        (q_learning.double_q_values, "target_q", {"online_q": (T, B, A)}, [(B, A), (T, 1, A), (T, B, 1)]),
+        (q_learning.sequence_loss, "td_errors", {"importance_weights": (B,)}, [(T,), (T, B, 1)]),
+        (q_learning.sequence_loss, "importance_weights", {"td_errors": (T, B)}, [(), (1,), (T, B)]),
+        (q_learning.sequence_priorities, "td_errors", {}, [(T,), (T, B, 1), (0, B)]),
+    ],
+)
+def test_a_wrong_shape_is_named(function, name, right, wrong):
+    for shape in wrong:
+        arguments = {other: np.zeros(value, np.int32) for other, value in right.items()}
+        with pytest.raises(ValueError, match=f"{name} must have"):
+            function(**arguments, **{name: np.zeros(shape, np.int32)})
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_wrong_shape_of_the_errors_arguments_is_named(rng, field):
+    inputs = td_inputs(rng)
+    for wrong in ((T,), (T, B, 1), (T, 1)):
+        if field == "q_tm1" and wrong == (T, 1):
+            continue  # a shape that is right by itself: then all others are wrong
+        with pytest.raises(ValueError, match=f"{field} must have"):
+            q_learning.n_step_td_errors(**(inputs | {field: np.zeros(wrong)}), n=2, transform=IDENTITY)
+
+
+def test_less_than_one_step_is_refused(rng):
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        q_learning.n_step_td_errors(**td_inputs(rng), n=0, transform=IDENTITY)
