@@ -34,10 +34,15 @@ class DuelingQNetwork(keras.Model):
                 head_hidden, activation="relu", kernel_initializer=kernel_initializer, dtype=dtype, name=name
             )
 
+        # Nearly zero at first: targets bootstrap from it, so that a random start would take many of the target
+        # network's periods to fade.
+        small = keras.initializers.VarianceScaling(1e-4)
         self._value_hidden = hidden("value_hidden")
-        self._value = keras.layers.Dense(1, dtype="float32", name="value")
+        self._value = keras.layers.Dense(1, kernel_initializer=small, dtype="float32", name="value")
         self._advantage_hidden = hidden("advantage_hidden")
-        self._advantage = keras.layers.Dense(num_actions, use_bias=False, dtype="float32", name="advantage")
+        self._advantage = keras.layers.Dense(
+            num_actions, use_bias=False, kernel_initializer=small, dtype="float32", name="advantage"
+        )
 
     def initial_state(self, batch_size: int) -> TrunkState:
         """The state before the first step of an episode."""

@@ -54,9 +54,9 @@ def measure(sequences: int, steps: int, rounds: int) -> dict[str, Any]:
     replay.insert(pool.acquire(sequences), rng.exponential(size=sequences))
     seconds: dict[str, list[float]] = {name: [] for name in ("insert", "sample", "read", "update", "round")}
 
-    def timed(name: str, work: Callable[[], Any]) -> Any:
+    def timed(name: str, work: Callable[..., Any], *arguments: Any) -> Any:
         started = time.perf_counter()
-        result = work()
+        result = work(*arguments)
         seconds[name].append(time.perf_counter() - started)
         return result
 
@@ -66,10 +66,10 @@ def measure(sequences: int, steps: int, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         inserted, priorities = pool.acquire(BATCH), rng.exponential(size=(2, BATCH))
         started = time.perf_counter()
-        pool.release(timed("insert", lambda: replay.insert(inserted, priorities[0])))  # noqa: B023
-        slots = timed("sample", lambda: replay.sample(BATCH)).slots
-        timed("read", lambda: read(slots))  # noqa: B023
-        timed("update", lambda: replay.update(slots, priorities[1]))  # noqa: B023
+        pool.release(timed("insert", replay.insert, inserted, priorities[0]))
+        slots = timed("sample", replay.sample, BATCH).slots
+        timed("read", read, slots)
+        timed("update", replay.update, slots, priorities[1])
         seconds["round"].append(time.perf_counter() - started)
 
     held = store.num_slots + 1
@@ -87,18 +87,17 @@ def measure(sequences: int, steps: int, rounds: int) -> dict[str, Any]:
 
 def _fill(store: UnrollStore) -> None:
     """Writes every byte: memory that was never written is neither resident nor slow to read."""
+    at_a_time = 1024  # few enough for their temporary tensors not to be seen beside the store
     write = tf.function(store.write)
-    slots = tf.range(store.num_slots)
-    step = tf.nest.map_structure(
-        lambda spec: tf.ones([store.num_slots, *spec.shape], spec.dtype),
-        STEP_SPEC,
-    )
-    for position in range(store.length):
-        write(StepWrites(slots[None], tf.fill([1, store.num_slots], position), slots), step)
+    step = tf.nest.map_structure(lambda spec: tf.ones([at_a_time, *spec.shape], spec.dtype), STEP_SPEC)
+    for start in range(0, store.num_slots, at_a_time):
+        slots = tf.minimum(tf.range(start, start + at_a_time), store.num_slots)
+        for position in range(store.length):
+            write(StepWrites(slots[None], tf.fill([1, at_a_time], position), slots), step)
 
 
 def _resident_bytes(field: str) -> int:
-    """"VmRSS" (now) or "VmHWM" (the most since `_reset_peak`)."""
+    """Resident memory of this process: now ("VmRSS") or the most since `_reset_peak` ("VmHWM")."""
     with open("/proc/self/status", encoding="utf-8") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{field}:"))
 
@@ -122,12 +121,15 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def main() -> int:
     """Measures, prints a table and, if asked to, writes JSON."""
-    parser = argparse.ArgumentParser(description="Cost of a prioritized replay at a tenth of its size and at all of it.")
+    parser = argparse.ArgumentParser(
+        description="Cost of a prioritized replay at a tenth of its size and at all of it."
+    )
     parser.add_argument("--sequences", type=int, default=100_000, help="in the replay")
     parser.add_argument("--steps", type=int, default=120, help="per sequence")
     parser.add_argument("--rounds", type=int, default=1000, help="measured, of 64 sequences each")
     parser.add_argument("--json", help="where the results go")
     arguments = parser.parse_args()
+    measure(BATCH, arguments.steps, rounds=1)  # what TensorFlow allocates once is not the replay's
     results = [
         measure(sequences, arguments.steps, arguments.rounds)
         for sequences in (arguments.sequences // 10, arguments.sequences)
@@ -135,7 +137,9 @@ def main() -> int:
     if arguments.json:
         hardware = f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}"
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"batch": BATCH, "steps": arguments.steps, "sizes": results, "hardware": hardware}, file, indent=2)
+            json.dump(
+                {"batch": BATCH, "steps": arguments.steps, "sizes": results, "hardware": hardware}, file, indent=2
+            )
             file.write("\n")
     print(table(results))
     return 0

@@ -99,7 +99,8 @@ def choose_device(wanted: str, size: StoreSize, free: Mapping[str, int]) -> str:
     raise DoesNotFit(
         f"a replay of {size.capacity:,} sequences, with {size.in_progress:,} more in progress, needs "
         f"{_in_bytes(size.nbytes)} ({_in_bytes(size.nbytes_each)} each), and {_in_bytes(usable[largest])} of "
-        f"{_memory_of(largest)} memory are free ({100 - USABLE_PERCENT}% are kept for the rest of the learner): {remedy}"
+        f"{_memory_of(largest)} memory are free ({100 - USABLE_PERCENT}% are kept for the rest of the learner): "
+        f"{remedy}"
     )
 
 

@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     probabilities: np.ndarray
     """float64 [B]: P(i), with which each draw returns that slot."""
     weights: np.ndarray
-    """float32 [B], in (0, 1]: importance weights of the losses; the largest is 1."""
+    """float32 [B]: importance weights of the losses; the largest is 1."""
 
 
 class PrioritizedReplay:

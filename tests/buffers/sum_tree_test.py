@@ -1,0 +1,102 @@
+import math
+
+import numpy as np
+import pytest
+
+from seed_rl.buffers.sum_tree import SumTree
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
+def test_finds_what_a_running_sum_finds(size):
+    rng = np.random.default_rng(size)
+    tree, twin = SumTree(size), [0.0] * size
+    for _ in range(200):
+        indices = rng.integers(size, size=4)
+        values = rng.integers(0, 4, size=4) / 4  # exact sums, and many zeros
+        tree.set(indices, values)
+        for index, value in zip(indices, values, strict=True):
+            twin[index] = value
+        np.testing.assert_array_equal(tree.get(np.arange(size)), twin)
+        assert tree.total == sum(twin)
+        if tree.total:
+            targets = np.arange(0, tree.total, 0.125)
+            assert len(targets) == 8 * tree.total
+            want = [next(i for i in range(size) if t < sum(twin[: i + 1])) for t in targets]
+            np.testing.assert_array_equal(tree.find(targets), want)
+
+
+def test_of_an_index_given_twice_the_last_value_counts():
+    tree = SumTree(5)
+    tree.set(np.array([4, 1, 4, 4]), np.array([1.0, 2.0, 3.0, 0.5]))
+    np.testing.assert_array_equal(tree.get(np.array([0, 1, 2, 3, 4])), [0, 2, 0, 0, 0.5])
+    assert tree.total == 2.5
+
+
+def test_sums_do_not_depend_on_the_past():
+    rng = np.random.default_rng(0)
+    size = 1000
+    worn, values = SumTree(size), np.zeros(size)
+    for _ in range(1000):
+        indices = rng.integers(size, size=100)
+        new = 10.0 ** rng.uniform(-12, 12, size=100)  # differences of such numbers would leave large errors behind
+        worn.set(indices, new)
+        values[indices] = new
+    # 100,000 changes later:
+    assert worn.total == pytest.approx(math.fsum(values), rel=1e-14)
+    fresh = SumTree(size)
+    fresh.set(np.arange(size), values)
+    assert worn.total == fresh.total
+    targets = rng.random(10_000) * worn.total
+    np.testing.assert_array_equal(worn.find(targets), fresh.find(targets))
+    worn.set(np.arange(size), np.zeros(size))
+    assert worn.total == 0
+
+
+@pytest.mark.parametrize("size", [3, 8, 100])
+def test_never_finds_a_zero_whatever_the_rounding(size):
+    rng = np.random.default_rng(0)
+    tree = SumTree(size)
+    for _ in range(300):
+        values = 10.0 ** rng.uniform(-20, 20, size=size) * (rng.random(size) < 0.3)
+        values[rng.integers(size)] = 5e-324  # the smallest positive number
+        tree.set(np.arange(size), values)
+        edges = np.cumsum(values)
+        targets = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, np.inf), [0, -1, 2 * tree.total]])
+        found = tree.find(targets)
+        assert found.dtype == np.int64
+        assert len(found) == 3 * size + 3
+        assert np.all((found >= 0) & (found < size))
+        assert np.all(values[found] > 0)
+
+
+def test_targets_outside_count_as_the_nearest_inside():
+    tree = SumTree(6)
+    tree.set(np.array([1, 3]), np.array([2.0, 1.0]))
+    np.testing.assert_array_equal(tree.find(np.array([-1.0, 0.0, 1.9, 2.0, 2.9, 3.0, 100.0])), [1, 1, 1, 3, 3, 3, 3])
+
+
+def test_nothing_changes_nothing():
+    tree = SumTree(3)
+    tree.set(np.array([], np.int64), np.array([]))
+    assert tree.total == 0
+    assert tree.get(np.array([], np.int64)).shape == (0,)
+
+
+def test_what_it_refuses():
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+        SumTree(0)
+    tree = SumTree(3)
+    with pytest.raises(ValueError, match="all numbers are zero"):
+        tree.find(np.array([0.0]))
+    for index in (-1, 3):
+        with pytest.raises(IndexError, match=f"index {index} is not in 0 .. 2"):
+            tree.set(np.array([0, index]), np.ones(2))
+        with pytest.raises(IndexError, match=f"index {index} is not in 0 .. 2"):
+            tree.get(np.array([index]))
+    for value in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="finite and not negative"):
+            tree.set(np.array([0, 1]), np.array([1.0, value]))
+    assert tree.total == 0
+    tree.set(np.array([0]), np.array([1.0]))
+    with pytest.raises(ValueError, match="not a number"):
+        tree.find(np.array([0.5, np.nan]))
