@@ -92,8 +92,8 @@ class Agent(abc.ABC):
           importance_weights: float32 [B], of sequences from a replay; None where unrolls come straight from acting.
         """
 
-    def after_update(self, learner_updates: int) -> None:
-        """Called when update number `learner_updates` (from 1) has been applied. Does nothing unless overridden."""
+    def after_update(self, learner_updates: int) -> None:  # noqa: B027 (most agents have nothing to do)
+        """Called when update number `learner_updates` (from 1) has been applied."""
 
     @property
     def length(self) -> int:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the parts and the whole: scripts/bench.sh [--gin_file=NAME] [--seconds=N] [--json=FILE].
+# Measures the parts and the whole: scripts/bench.sh [vtrace|r2d2] [--gin_file=NAME] [--seconds=N] [--json=FILE].
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"

@@ -193,11 +193,11 @@ class Experiment:
         check_range(self, 0, 2**31 - 1, "seed")
         if self.replay is not None and not isinstance(self.replay, Replay):
             raise ValueError(f"Experiment.replay must be @Replay() or None, got {self.replay!r}")
-        kind = type(self.agent).__name__
+        agent = type(self.agent).__name__
         if self.agent.learns_from_replay and self.replay is None:
-            raise ValueError(f"{kind} learns from a replay: Experiment.replay must be @Replay()")
+            raise ValueError(f"{agent} learns from a replay: Experiment.replay must be @Replay()")
         if self.replay is not None and not self.agent.learns_from_replay:
-            raise ValueError(f"{kind} learns from each unroll once: Experiment.replay must be None")
+            raise ValueError(f"{agent} learns from each unroll once: Experiment.replay must be None")
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
                 f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "

@@ -29,6 +29,7 @@ class Room(NamedTuple):
 DATA = ("seed_rl.types", "seed_rl.specs")
 SETTINGS = "seed_rl.settings"
 AGENT_INTERFACE = ("seed_rl.agents.base", "seed_rl.agents.config")
+AGENT_PARTS = (*AGENT_INTERFACE, "seed_rl.agents.trunk")
 ENV_INTERFACE = ("seed_rl.envs.base", "seed_rl.envs.registry")
 
 TENSORS = ("keras", "numpy", "tensorflow")
@@ -56,10 +57,11 @@ ROOMS = {
     # Agents: only through their interface does anything else know them. The gin files choose one.
     "seed_rl.agents": Room(),
     "seed_rl.agents.base": Room((*DATA, "seed_rl.agents.config"), TENSORS),
-    "seed_rl.agents.config": Room((*DATA, "seed_rl.agents.base")),
-    "seed_rl.agents.*": Room((*DATA, SETTINGS, "seed_rl.rl", "seed_rl.networks", *AGENT_INTERFACE), (*TENSORS, "gin")),
+    "seed_rl.agents.config": Room((*DATA, SETTINGS, "seed_rl.agents.base")),
+    "seed_rl.agents.trunk": Room((*DATA, "seed_rl.agents.config", "seed_rl.networks")),
+    "seed_rl.agents.*": Room((*DATA, SETTINGS, "seed_rl.rl", "seed_rl.networks", *AGENT_PARTS), (*TENSORS, "gin")),
     "seed_rl.configs": Room(),
-    "seed_rl.experiment": Room((*DATA, SETTINGS, "seed_rl.agents.config", "seed_rl.envs.base"), ("gin",)),
+    "seed_rl.experiment": Room((*DATA, SETTINGS, *AGENT_INTERFACE, "seed_rl.envs.base"), ("gin",)),
     # The learner's side.
     "seed_rl.buffers": Room((*DATA, "seed_rl.devices"), ("numpy", "tensorflow")),
     "seed_rl.inference": Room(
@@ -89,6 +91,7 @@ ROOMS = {
             "seed_rl.envs.registry",
             "seed_rl.transport",
             "seed_rl.actor",
+            "seed_rl.buffers.placement",
             "seed_rl.learner",
         ),
         (*TOOLS, "matplotlib"),

@@ -6,7 +6,7 @@ from seed_rl import experiment
 @pytest.mark.parametrize("name", experiment.shipped_configs())
 def test_every_shipped_config_builds_its_agent(name):
     loaded = experiment.load([name])
-    agent = loaded.agent.build(loaded.env.spec(), loaded.seed)
+    agent = loaded.build_agent()
     assert agent.length == agent.unroll_length + agent.overlap
     assert len(agent.trainable_variables) > 0
 
@@ -15,6 +15,7 @@ def test_the_expected_configs_are_shipped():
     assert {"atari/vtrace", "atari/vtrace_pong", "atari/vtrace_deep", "catch/vtrace"} <= set(
         experiment.shipped_configs()
     )
+    assert {"atari/r2d2", "atari/r2d2_pong", "catch/r2d2", "memory/r2d2"} <= set(experiment.shipped_configs())
 
 
 def test_parameters_win_over_files_and_a_later_load_forgets_them():

@@ -130,7 +130,12 @@ def test_entry_points(wheel):
     lines = metadata(wheel, "entry_points.txt").split("\n")
     assert "seed_rl = seed_rl.__main__:main" in lines
     assert "[seed_rl.envs]" in lines
-    for suite in ("atari = seed_rl.envs.atari:", "catch = seed_rl.testing.catch:", "counting = seed_rl.testing."):
+    for suite in (
+        "atari = seed_rl.envs.atari:",
+        "catch = seed_rl.testing.catch:",
+        "counting = seed_rl.testing.",
+        "memory = seed_rl.testing.",
+    ):
         assert [line for line in lines if line.startswith(suite)]
 
 

@@ -42,7 +42,9 @@ class R2D2Agent(ReplayAgent):
         self.unroll_length = config.unroll_length
         self.overlap = config.burn_in + 1
         ladder = epsilon_ladder(num_training_envs, config.epsilon_base, config.epsilon_low, config.epsilon_high)
-        self._epsilons = np.append(ladder, np.float32(config.eval_epsilon))  # the last for all that are not learned from
+        self._epsilons = np.append(
+            ladder, np.float32(config.eval_epsilon)
+        )  # the last for all that are not learned from
         self._td_settings = TDSettings(
             config.discount,
             config.n_steps,

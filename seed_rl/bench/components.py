@@ -140,34 +140,50 @@ def transport_rate(env_spec: EnvSpec, groups: int, group_size: int, seconds: flo
 
 
 def act_and_train_rates(experiment: Experiment, seconds: float) -> dict[str, float]:
-    """The compiled act step at its largest batch, and the learner's update with reading its batch from the store."""
+    """The compiled act step at its largest batch, and the learner's update with all that belongs to it.
+
+    `train` counts new agent steps too: with a replay, an update trains on `ratio` times as many. Inserting into the
+    replay is part of `act`; sampling, reading out of the store and writing priorities back are part of `train`.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
     from seed_rl.buffers.unroll_store import StepWrites
-    from seed_rl.inference.acting import Acting
+    from seed_rl.learner.assembly import assemble
+    from seed_rl.learner.sources import ReplaySource
     from seed_rl.learner.train_step import TrainStep
 
     env_spec = experiment.env.spec()
-    agent = experiment.agent.build(env_spec, experiment.seed)
-    acting = Acting(experiment, agent, env_spec, experiment.seed)
+    agent = experiment.build_agent()
+    acting, source = assemble(experiment, agent, env_spec, experiment.seed)
     acting.act_step.warm_up()
-    batch = acting.act_step.batch_sizes[-1]
+    batch = min(acting.act_step.batch_sizes[-1], experiment.actors.num_training_envs)
     env_ids, restarted = np.arange(batch, dtype=np.int32), np.zeros(batch, bool)
     acting.cursor.restart(env_ids)
     output = random_output(env_spec, batch)
 
+    replay = source if isinstance(source, ReplaySource) else None
+
     def act() -> int:
         plan = acting.cursor.advance(env_ids)
         acting.act_step(env_ids, restarted, StepWrites(plan.slots, plan.positions, plan.opened), [output])
-        acting.pool.release(plan.finished)
+        if replay is None:
+            acting.pool.release(plan.finished)
+        elif len(plan.finished):
+            replay.insert(plan.finished)
         return batch
 
     train_step = TrainStep(agent, experiment.optimizer)
-    slots = tf.zeros([experiment.batch_size], tf.int32)
+    any_slots = tf.zeros([experiment.batch_size], tf.int32)
 
     def train() -> int:
-        train_step(acting.store.read(slots), progress=0.0)
-        return experiment.batch_size * agent.unroll_length
+        if replay is None:
+            train_step(acting.store.read(any_slots), 0.0)
+        else:
+            drawn = replay.draw()
+            replay.write_back(train_step(drawn.unroll, 0.0, drawn.importance_weights).priorities)
+        return round(experiment.unrolls_per_update * agent.unroll_length)
 
+    while replay is not None and len(replay) < experiment.batch_size:
+        act()
     return {"act": rate(act, seconds), "train": rate(train, seconds)}

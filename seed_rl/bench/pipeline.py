@@ -18,6 +18,9 @@ from seed_rl.bench import components
 from seed_rl.experiment import Experiment
 from seed_rl.learner import metrics
 
+SHORT = {"vtrace": "atari/vtrace_pong", "r2d2": "atari/r2d2_pong"}
+"""What is measured, by agent."""
+
 
 def end_to_end_rate(experiment_arguments: list[str], experiment: Experiment, seconds: float) -> float:
     """Agent steps per second of `seed_rl train`, over `seconds` after it has settled."""
@@ -84,12 +87,13 @@ def table(result: dict[str, Any]) -> str:
 def main() -> int:
     """Measures, prints a table and writes JSON."""
     parser = argparse.ArgumentParser(description="Rates of the parts and of the whole.")
-    parser.add_argument("--gin_file", action="append", help="experiment (default: atari/vtrace_pong)")
+    parser.add_argument("agent", nargs="?", choices=sorted(SHORT), default="vtrace", help="Pong with this agent")
+    parser.add_argument("--gin_file", action="append", help="another experiment")
     parser.add_argument("--gin_param", action="append", default=[], help="gin binding")
     parser.add_argument("--seconds", type=float, default=10.0, help="per part")
     parser.add_argument("--json", default="bench.json", help="where the results go")
     arguments = parser.parse_args()
-    gin_files = arguments.gin_file or ["atari/vtrace_pong"]
+    gin_files = arguments.gin_file or [SHORT[arguments.agent]]
     experiment = experiments.load(gin_files, arguments.gin_param)
     passed_on = [f"--gin_file={name}" for name in gin_files] + [f"--gin_param={b}" for b in arguments.gin_param]
     result = measure(passed_on, experiment, arguments.seconds)

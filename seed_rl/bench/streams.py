@@ -31,8 +31,7 @@ def busy_rate(
     send random frames as fast as they get answers); finished unrolls are taken and given back without learning.
     """
     env_spec = experiment.env.spec()
-    agent = experiment.agent.build(env_spec, experiment.seed)
-    acting = Acting(experiment, agent, env_spec, experiment.seed)
+    acting = Acting(experiment, experiment.build_agent(), env_spec, experiment.seed, experiment.batch_size)
     acting.act_step.warm_up()
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         server = ActorServer(f"unix:{directory}/bench.sock", acting.service, security=ServerSecurity())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.types import Unroll
@@ -58,6 +60,38 @@ class UnrollStore:
     def nbytes(self) -> int:
         """Bytes of device memory, the spare slot included."""
         return sum(v.dtype.size * v.shape.num_elements() for v in tf.nest.flatten((self._states, self._steps)))
+
+    @property
+    def nbytes_each(self) -> int:
+        """Bytes of one slot."""
+        return self.nbytes // (self.num_slots + 1)
+
+    @property
+    def num_leaves(self) -> int:
+        """Tensors that an unroll consists of."""
+        return len(self._leaves())
+
+    def _leaves(self) -> list[tf.Variable]:
+        return tf.nest.flatten((self._states, self._steps))
+
+    def get_rows(self, slots: np.ndarray) -> list[np.ndarray]:
+        """The unrolls in `slots` int32 [n] as they are stored: an array [n, ...] for each tensor, in a fixed order."""
+        return [tf.gather(variable, slots).numpy() for variable in self._leaves()]
+
+    def set_rows(self, slots: np.ndarray, rows: Sequence[np.ndarray]) -> None:
+        """Puts back what `get_rows` gave.
+
+        Raises:
+          ValueError: an array has another shape or dtype.
+        """
+        leaves = self._leaves()
+        for variable, array in zip(leaves, rows, strict=True):
+            expected = (len(slots), *variable.shape[1:])
+            if array.shape != expected or array.dtype != variable.dtype.as_numpy_dtype:
+                wanted = f"{variable.dtype.name}{list(expected)}"
+                raise ValueError(f"{array.dtype}{list(array.shape)} does not go where {wanted} belongs")
+        for variable, array in zip(leaves, rows, strict=True):
+            variable.scatter_nd_update(slots[:, None], array)
 
     def write(self, writes: StepWrites, step: Unroll) -> None:
         """Stores one step of each of B environments. To be traced inside the compiled act step.

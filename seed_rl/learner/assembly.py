@@ -55,6 +55,4 @@ def assemble(
         seed=seed,
     )
     shared = (acting.store, acting.pool, acting.queue, acting.cursor.slot_versions)
-    return acting, ReplaySource(
-        *shared, batch_size=experiment.batch_size, replay=replay, agent=agent, config=config
-    )
+    return acting, ReplaySource(*shared, batch_size=experiment.batch_size, replay=replay, agent=agent, config=config)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
 
 import numpy as np
 
@@ -47,13 +48,8 @@ class Checkpoints:
         """
         path = os.path.join(self.directory, f"checkpoint-{step:012d}.npz")
         text = np.frombuffer(json.dumps(dict(counters)).encode(), np.uint8)
-        partial = f"{path}.partial"
-        with open(partial, "wb") as file:
+        with complete_or_absent(path) as file:
             np.savez(file, allow_pickle=False, **{_COUNTERS: text, **arrays})  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-        _sync_directory(self.directory)
         for old in self.paths()[: -self._keep]:
             os.remove(old)
         return path
@@ -89,9 +85,16 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         raise CheckpointError(f"{path} is not a checkpoint that can be read: {error}") from error
 
 
-def _sync_directory(path: str) -> None:
-    """Makes a rename in a directory survive a power failure."""
-    descriptor = os.open(path, os.O_RDONLY)
+@contextlib.contextmanager
+def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file for writing that appears under its name once it is complete and on the disk."""
+    partial = f"{path}.partial"
+    with open(partial, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    descriptor = os.open(os.path.dirname(path), os.O_RDONLY)  # makes the new name survive a power failure
     try:
         os.fsync(descriptor)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import logging
 import os
 import time
@@ -11,10 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.experiment import Experiment
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
-from seed_rl.learner.checkpoints import Checkpoints, assign, name_variables
+from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, complete_or_absent, name_variables
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow, MetricsWriter
 from seed_rl.learner.run_log import RunLog, Snapshot
 from seed_rl.learner.sources import Batch
@@ -110,6 +112,8 @@ class Learner:
         self._acting.cursor.version = self.counters.learner_updates
         store = self._acting.store
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
+        if self.restored_from and self._source.has_snapshot:
+            self._restore_source()
         self._counted = self._source.taken
         self._server = ActorServer(address, self._acting.service, security=security)
 
@@ -123,6 +127,22 @@ class Learner:
         self.eval_episodes.set_state(counters.pop("eval_episodes"))
         self.counters = Counters(**counters)
         return path
+
+    def _restore_source(self) -> None:
+        path = self._snapshot_path()
+        try:
+            with open(path, "rb") as file:
+                self._source.restore(file)
+        except FileNotFoundError:
+            _log.warning("%s is not there: the replay is filled anew", path)
+        except BadSnapshot as error:
+            raise CheckpointError(
+                f"{path} can't be continued from: {error}; without it, the replay is filled anew"
+            ) from error
+
+    def _snapshot_path(self) -> str:
+        """Of what the source holds at this update; lies beside the checkpoint."""
+        return os.path.join(self._checkpoints.directory, f"replay-{self.counters.learner_updates:012d}.npz")
 
     def listen(self) -> str:
         """Serves actors from now on; returns the address. They get their first actions when `run` has compiled.
@@ -197,7 +217,7 @@ class Learner:
         return metrics
 
     def _count_taken(self) -> None:
-        """Counts the unrolls that the source has taken since the last call; each counts once, however often replayed."""
+        """Counts the unrolls taken by the source since the last call: each once, however often it is replayed."""
         steps = (self._source.taken - self._counted) * self._agent.unroll_length
         self._counted = self._source.taken
         self.counters.agent_steps += steps
@@ -225,7 +245,13 @@ class Learner:
             "episodes": self.episodes.get_state(),
             "eval_episodes": self.eval_episodes.get_state(),
         }
+        if self._source.has_snapshot:  # before the checkpoint, so that a checkpoint never lacks it
+            with complete_or_absent(self._snapshot_path()) as file:
+                self._source.save(file)
         self._checkpoints.save(self.counters.learner_updates, arrays, counters)
+        for old in glob.glob(os.path.join(glob.escape(self._checkpoints.directory), "replay-*.npz")):
+            if old != self._snapshot_path():
+                os.remove(old)
 
     def _add_episodes(self, episodes: Episodes) -> None:
         evaluated = episodes.env_ids >= self._experiment.actors.num_training_envs

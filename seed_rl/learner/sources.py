@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import time
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,7 @@ import tensorflow as tf
 from seed_rl.agents.base import ReplayAgent
 from seed_rl.buffers.prioritized_replay import PrioritizedReplay
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from seed_rl.buffers.snapshot import BadSnapshot, read_arrays, read_unrolls, write_snapshot
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Replay
 from seed_rl.types import Unroll
@@ -57,6 +58,23 @@ class Source(abc.ABC):
     def gauges(self) -> dict[str, float]:
         """Numbers about the source for the logs."""
         return {}
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether what the source holds is to be saved with checkpoints."""
+        return False
+
+    def save(self, file: IO[bytes]) -> None:
+        """Writes what the source holds."""
+        raise NotImplementedError(f"{type(self).__name__} holds nothing")
+
+    def restore(self, file: IO[bytes]) -> None:
+        """Takes over, before the first batch, what `save` wrote.
+
+        Raises:
+          BadSnapshot: the file is not one of this kind of source.
+        """
+        raise NotImplementedError(f"{type(self).__name__} holds nothing")
 
 
 class FifoSource(Source):
@@ -123,12 +141,17 @@ class ReplaySource(Source):
         """Batches drawn so far."""
         self._last_slots = np.zeros(0, np.int32)
 
+    def __len__(self) -> int:
+        """Unrolls in the replay."""
+        return len(self._replay)
+
     def next(self, timeout: float) -> Batch | None:
         """See `Source.next`. What arrived meanwhile stays in the replay when there is no batch yet."""
         deadline = time.monotonic() + timeout
         while (missing := self._due() - self.taken) > 0:
             remaining = max(0.0, deadline - time.monotonic())
-            slots = self._queue.take(min(missing, self.INSERT_AT_MOST), remaining, at_least=1)
+            at_most = min(missing, self.INSERT_AT_MOST, self._config.capacity)
+            slots = self._queue.take(at_most, remaining, at_least=1)
             if slots is None:
                 return None
             self.insert(slots)
@@ -139,7 +162,7 @@ class ReplaySource(Source):
         return self._config.min_size + int(self._drawn * self._batch_size / self._config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
-        """Moves finished unrolls, int32 [n <= INSERT_AT_MOST], into the replay, and the oldest out of it."""
+        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it, n <= `INSERT_AT_MOST`."""
         padded = np.full(self.INSERT_AT_MOST, self._store.num_slots, np.int32)
         padded[: len(slots)] = slots
         priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(slots)]
@@ -161,6 +184,32 @@ class ReplaySource(Source):
     def write_back(self, priorities: np.ndarray) -> None:
         """Gives the sequences of the last batch, all of which are still inside, their new priorities."""
         self._replay.update(self._last_slots, priorities)
+
+    @property
+    def has_snapshot(self) -> bool:
+        """As `Replay.snapshot` says."""
+        return self._config.snapshot
+
+    def save(self, file: IO[bytes]) -> None:
+        """Writes the sequences, their priorities and the count of what was taken and drawn."""
+        state = self._replay.get_state()
+        counts = np.array([self.taken, self._drawn], np.int64)
+        extra = {"versions": self._slot_versions[state["slots"]], "counts": counts}
+        write_snapshot(file, self._store, state["slots"], {**state, **extra})
+
+    def restore(self, file: IO[bytes]) -> None:
+        """See `Source.restore`. The ratio is kept as if the run had not been interrupted."""
+        arrays = read_arrays(file)
+        try:
+            counts, versions = arrays.pop("counts"), arrays.pop("versions")
+            slots = self._pool.acquire(len(arrays["slots"]))
+            self._replay.set_state({**arrays, "slots": slots})
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise BadSnapshot(f"it is not of such a replay: {error}") from error
+        file.seek(0)
+        read_unrolls(file, self._store, slots)
+        self._slot_versions[slots] = versions
+        self.taken, self._drawn = counts.tolist()
 
     def gauges(self) -> dict[str, float]:
         """How full the replay is, and how often each unroll has been replayed since it was filled."""

@@ -14,6 +14,7 @@ from seed_rl.experiment import Optimizer
 from seed_rl.rl import schedules
 from seed_rl.types import Unroll
 
+SCHEDULES = {"constant": schedules.constant, "linear": schedules.linear_decay}
 
 
 class Update(NamedTuple):
@@ -23,9 +24,6 @@ class Update(NamedTuple):
     """The loss's metrics, `gradient_norm` (before clipping) and `learning_rate`."""
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
-
-
-SCHEDULES = {"constant": schedules.constant, "linear": schedules.linear_decay}
 
 
 def build_optimizer(config: Optimizer) -> keras.optimizers.Optimizer:

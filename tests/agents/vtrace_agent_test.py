@@ -50,7 +50,7 @@ def act_unroll(agent, batch, seed=0, length=None):
 
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
 def test_acts_and_learns(config):
-    agent = config.build(SPEC, seed=1)
+    agent = config.build(SPEC, num_training_envs=2, seed=1)
     unroll = act_unroll(agent, batch=2)
     assert unroll.action.dtype == tf.int32
     assert unroll.action.shape == (config.unroll_length + 1, 2)
@@ -69,7 +69,7 @@ def test_acts_and_learns(config):
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
 def test_learner_and_actor_see_the_same_policy(config):
     """The unrolled network equals step-by-step acting, so on unchanged weights the policy has not moved."""
-    agent = config.build(SPEC, seed=1)
+    agent = config.build(SPEC, num_training_envs=2, seed=1)
     unroll = act_unroll(agent, batch=3, length=agent.length)
     tolerance = 2e-2 if config.dtype == "mixed_bfloat16" else 1e-5
     assert float(agent.loss(unroll).metrics["policy/kl_behaviour_target"]) == pytest.approx(0, abs=tolerance)
@@ -79,19 +79,19 @@ def test_learner_and_actor_see_the_same_policy(config):
 
 def test_the_seed_draws_weights_and_actions():
     def logits(seed):
-        return act_unroll(SMALL.build(SPEC, seed), batch=2).behaviour.numpy()
+        return act_unroll(SMALL.build(SPEC, 2, seed), batch=2).behaviour.numpy()
 
     np.testing.assert_array_equal(logits(1), logits(1))
     assert not np.array_equal(logits(1), logits(2))
 
 
 def test_rewards_are_clipped_if_asked():
-    unroll = act_unroll(SMALL.build(SPEC, 1), batch=2)
+    unroll = act_unroll(SMALL.build(SPEC, 2, 1), batch=2)
     large = unroll._replace(env_output=unroll.env_output._replace(reward=tf.fill([5, 2], 100.0)))
     ones = unroll._replace(env_output=unroll.env_output._replace(reward=tf.ones([5, 2])))
 
     def loss(config, batch):
-        return float(config.build(SPEC, 1).loss(batch).loss)
+        return float(config.build(SPEC, 2, 1).loss(batch).loss)
 
     clipped = dataclasses.replace(SMALL, max_abs_reward=1.0)
     assert loss(clipped, large) == loss(clipped, ones) == loss(SMALL, ones)
@@ -101,7 +101,7 @@ def test_rewards_are_clipped_if_asked():
 @pytest.mark.parametrize(("target", "direction"), [(0.1, -1), (1.7, 1)])
 def test_the_entropy_cost_moves_towards_the_target_entropy(target, direction):
     config = dataclasses.replace(SMALL, target_entropy=target, entropy_cost=0.01)
-    agent = config.build(SPEC, seed=1)
+    agent = config.build(SPEC, num_training_envs=2, seed=1)
     unroll = act_unroll(agent, batch=2)
     variable = agent.trainable_variables[-1]
     with tf.GradientTape() as tape:
@@ -124,7 +124,7 @@ def test_the_entropy_cost_moves_towards_the_target_entropy(target, direction):
 )
 def test_environments_it_cannot_act_in_are_named(spec, message):
     with pytest.raises(CannotAct, match=message):
-        VTrace(torso="shallow").build(spec, seed=1)
+        VTrace(torso="shallow").build(spec, num_training_envs=2, seed=1)
 
 
 @pytest.mark.parametrize(

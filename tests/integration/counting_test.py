@@ -8,29 +8,51 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.experiment import Actors, Experiment, Inference
-from seed_rl.inference.acting import Acting
+from seed_rl.agents.base import ReplayAgent
+from seed_rl.experiment import Actors, Experiment, Inference, Replay
 from seed_rl.launch.local_actors import LocalActors
+from seed_rl.learner.assembly import assemble
 from seed_rl.testing.counting import Counting
-from seed_rl.testing.counting_agent import CountingAgentConfig, action_of
+from seed_rl.testing.counting_agent import CountingAgent, CountingAgentConfig, action_of
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
 
-class Pipeline:
-    """Everything between two actor processes and finished unrolls."""
+class ReplayedCountingAgent(CountingAgent, ReplayAgent):
+    """The counting agent behind a replay that draws all alike."""
 
-    def __init__(self, directory, overlap, stagger):
+    def initial_priorities(self, unroll):
+        return tf.ones([unroll.action.shape[1]])
+
+
+class ReplayedCountingAgentConfig(CountingAgentConfig):
+    """Of the agent above."""
+
+    learns_from_replay = True
+
+    def build(self, env_spec, num_training_envs, seed):
+        return ReplayedCountingAgent(self)
+
+
+class Pipeline:
+    """Everything between two actor processes and batches."""
+
+    def __init__(self, directory, agent, stagger, num_eval_envs=0, replay=None):
         self.experiment = Experiment(
             env=Counting(shortest_episode=3),
-            agent=CountingAgentConfig(unroll_length=4, overlap=overlap),
-            actors=Actors(num_actors=2, groups_per_actor=2, envs_per_group=3),
+            agent=agent,
+            actors=Actors(num_actors=2, groups_per_actor=2, envs_per_group=3, num_eval_envs=num_eval_envs),
             inference=Inference(max_batch_size=6, max_wait_ms=1.0, stagger_unrolls=stagger),
             batch_size=4,
+            replay=replay,
         )
         spec = self.experiment.env.spec()
-        self.agent = self.experiment.agent.build(spec, 0)
-        self.acting = Acting(self.experiment, self.agent, spec, seed=0)
+        self.agent = self.experiment.build_agent()
+        self.ended_in = set()
+        """Environments in which episodes ended."""
+        self.acting, self.source = assemble(
+            self.experiment, self.agent, spec, 0, lambda episodes: self.ended_in.update(episodes.env_ids.tolist())
+        )
         address = f"unix:{directory}/learner.sock"
         self.server = ActorServer(address, self.acting.service, security=ServerSecurity())
         self.actors = LocalActors(
@@ -51,11 +73,9 @@ class Pipeline:
 
     def next_unrolls(self):
         """The next four unrolls, as numpy arrays without the batch axis."""
-        slots = self.acting.queue.take(4, timeout=60)
-        assert slots is not None, self.actors.failed
-        batch = self.acting.store.read(tf.constant(slots))
-        self.acting.pool.release(slots)
-        steps = tf.nest.map_structure(lambda t: t.numpy(), batch)
+        batch = self.source.next(timeout=60)
+        assert batch is not None, self.actors.failed
+        steps = tf.nest.map_structure(lambda t: t.numpy(), batch.unroll)
         for b in range(4):
             yield tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))._replace(
                 initial_state=steps.initial_state[b]
@@ -96,7 +116,7 @@ def check_against_previous(unroll, previous, stride):
 @pytest.mark.parametrize(("overlap", "stagger"), [(1, False), (3, True), (6, True)])
 def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, stagger):
     last, counts = {}, collections.Counter()
-    with Pipeline(tmp_path, overlap, stagger) as pipeline:
+    with Pipeline(tmp_path, CountingAgentConfig(unroll_length=4, overlap=overlap), stagger) as pipeline:
         stride, num_envs = pipeline.agent.unroll_length, pipeline.experiment.actors.num_envs
 
         def collect(until):
@@ -127,3 +147,39 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, 
         assert pipeline.actors.restarts == 1
         assert pipeline.acting.cursor.discarded_unrolls > 0, "what the killed actor had begun"
         assert len(counts) == num_envs + num_envs // 2
+
+
+def state_before_first_step(unroll):
+    """What the counting agent's state must have been, from the environment's own counters."""
+    _, episode, step, steps = unroll.env_output.observation[0]
+    if step:
+        return step  # actions in this episode so far
+    return steps // episode if episode else 0  # those of the episode that has just ended: all have one length
+
+
+@pytest.mark.parametrize("burn_in", [2, 5])
+def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_an_evaluation_environment(
+    tmp_path, burn_in
+):
+    agent = ReplayedCountingAgentConfig(unroll_length=4, overlap=burn_in + 1)
+    replay = Replay(capacity=40, min_size=20, ratio=2.0)
+    with Pipeline(tmp_path, agent, stagger=True, num_eval_envs=4, replay=replay) as pipeline:
+        actors, counts, beginnings = pipeline.experiment.actors, collections.Counter(), set()
+        assert (actors.num_envs, actors.num_training_envs) == (12, 8)
+
+        def collect(until):
+            while not until():
+                for unroll in pipeline.next_unrolls():
+                    check_inside(unroll)
+                    assert unroll.initial_state == state_before_first_step(unroll)
+                    beginnings.add(bool(unroll.env_output.done[0]))
+                    counts[int(unroll.env_output.observation[0, 0])] += 1
+
+        collect(lambda: len(counts) == 8 and min(counts.values()) >= 20)
+        os.kill(pipeline.actors.pids[0], signal.SIGKILL)
+        before = set(counts)
+        collect(lambda: len(set(counts) - before) >= 2 and min(counts[s] for s in set(counts) - before) >= 10)
+        assert beginnings == {True, False}, "at an episode's beginning, and in the midst of one"
+        assert pipeline.ended_in == set(range(12)), "evaluation environments play, too"
+        assert len(before) == actors.num_training_envs
+        assert len(counts) <= 2 * actors.num_training_envs

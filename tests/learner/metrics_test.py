@@ -40,8 +40,8 @@ def test_a_line_cut_short_by_a_kill_is_dropped(tmp_path):
     assert [json.loads(line)["env_frames"] for line in lines] == [10, 20]
 
 
-def test_episode_window_means_the_last_hundred():
-    window = EpisodeWindow()
+def test_episode_window_means_the_last_episodes():
+    window = EpisodeWindow(100)
     assert window.means() == {}
     window.add(np.full(50, -100.0), np.full(50, 1))
     window.add(np.arange(100.0), np.full(100, 4))
@@ -50,7 +50,7 @@ def test_episode_window_means_the_last_hundred():
 
 
 def test_episode_window_round_trip():
-    window, other = EpisodeWindow(), EpisodeWindow()
+    window, other = EpisodeWindow(5), EpisodeWindow(5)
     window.add(np.array([1.0, 2.0]), np.array([3, 4]))
     other.set_state(json.loads(json.dumps(window.get_state())))
     assert other.get_state() == window.get_state()

@@ -35,7 +35,7 @@ class Quadratic(Agent):
     def act(self, prev_action, env_output, state, env_ids, seed):
         raise NotImplementedError
 
-    def loss(self, unroll):
+    def loss(self, unroll, importance_weights=None):
         pull = 0.5 * tf.reduce_sum(tf.square(self._vector - tf.reduce_mean(unroll.env_output.reward, axis=1)))
         shrink = tf.square(self._scalar.value)
         # Named against the order of the alphabet, and not all of one dtype.
@@ -128,7 +128,7 @@ def test_updates_follow_the_rule_with_clipped_gradients_and_a_falling_rate(rule,
         assert 1.5 < norm < 100, "the smaller bound clips, the larger does not"
         scale = min(1.0, clip_norm / norm) if clip_norm else 1.0
         weights = weights + twin.step(scale * gradient, 0.05 * (1 - progress))
-        metrics = train_step(unroll_of(reward), progress)
+        metrics = train_step(unroll_of(reward), progress).metrics
         np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
         assert metrics["gradient_norm"] == pytest.approx(norm, rel=1e-5), "the norm before clipping"
 
@@ -141,7 +141,7 @@ def test_the_schedule_sets_the_learning_rate(rule, schedule, rates):
     train_step = TrainStep(agent, Optimizer(**(rule[0] | {"momentum": 0.0}), schedule=schedule))
     for progress, rate in zip((0.0, 0.5, 1.0, 1.2), rates, strict=True):
         before = agent.numpy()
-        assert train_step(unroll_of(), progress)["learning_rate"] == pytest.approx(rate, abs=1e-9)
+        assert train_step(unroll_of(), progress).metrics["learning_rate"] == pytest.approx(rate, abs=1e-9)
         assert np.array_equal(agent.numpy(), before) == (rate == 0)
 
 
@@ -151,7 +151,7 @@ def test_metrics_come_back_as_floats_under_their_names():
     for width in (2, 5):  # the second batch is of another shape, for which the update is traced anew
         weights, reward = agent.numpy(), np.repeat(TARGET[:, :1], width, axis=1)
         pull, shrink = 0.5 * np.sum((weights[:3] - reward[:, 0]) ** 2), weights[3] ** 2
-        metrics = train_step(unroll_of(reward), 0.0)
+        metrics = train_step(unroll_of(reward), 0.0).metrics
         expected = {
             "loss/total": pull + shrink,
             "a/shrink": shrink,

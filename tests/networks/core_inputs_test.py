@@ -5,12 +5,12 @@ import tensorflow as tf
 from seed_rl.networks.core_inputs import previous_step_features
 
 
-def test_features_clipped_reward_and_one_hot_action_in_that_order():
+def test_features_reward_and_one_hot_action_in_that_order():
     features = np.array([[[0.5, -2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]]], np.float32)
     result = previous_step_features(features, np.array([[2.5, -0.5], [-7.0, 1.0]]), np.array([[0, 2], [1, 1]]), 3)
     expected = [
-        [[0.5, -2.0, 1.0, 1.0, 0.0, 0.0], [3.0, 4.0, -0.5, 0.0, 0.0, 1.0]],
-        [[5.0, 6.0, -1.0, 0.0, 1.0, 0.0], [7.0, 8.0, 1.0, 0.0, 1.0, 0.0]],
+        [[0.5, -2.0, 2.5, 1.0, 0.0, 0.0], [3.0, 4.0, -0.5, 0.0, 0.0, 1.0]],
+        [[5.0, 6.0, -7.0, 0.0, 1.0, 0.0], [7.0, 8.0, 1.0, 0.0, 1.0, 0.0]],
     ]
     np.testing.assert_array_equal(result, np.array(expected, np.float32))
 

@@ -1,0 +1,79 @@
+"""The unrolls of a store on disk: piece by piece, so that no second copy of them is ever in memory."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from typing import IO
+
+import numpy as np
+
+from seed_rl.buffers.unroll_store import UnrollStore
+
+_PIECE_BYTES = 64_000_000
+
+
+class BadSnapshot(ValueError):
+    """A file that is not a snapshot of such a store; the message says why."""
+
+
+def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes unrolls and named arrays as an .npz file.
+
+    Args:
+      file: open for writing.
+      store: where the unrolls are; other slots may be written to meanwhile.
+      slots: int32 [n], whose unrolls are written, in this order.
+      arrays: what else is to be in the file.
+    """
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            _write(archive, name, array)
+        for piece, part in enumerate(_pieces(slots, store.nbytes_each)):
+            for leaf, rows in enumerate(store.get_rows(part)):
+                _write(archive, f"unrolls/{piece:06d}/{leaf:03d}", rows)
+
+
+def read_arrays(file: IO[bytes]) -> dict[str, np.ndarray]:
+    """The named arrays of a snapshot, without its unrolls.
+
+    Raises:
+      BadSnapshot: it can't be read.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files if not name.startswith("unrolls/")}
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BadSnapshot(f"it can't be read: {error}") from error
+
+
+def read_unrolls(file: IO[bytes], store: UnrollStore, slots: np.ndarray) -> None:
+    """Puts the unrolls of a snapshot into `slots` of a store, int32 [n], in the order in which they were written.
+
+    Raises:
+      BadSnapshot: it can't be read, or holds unrolls of other shapes or of another number.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            pieces = _pieces(slots, store.nbytes_each)
+            expected = len(pieces) * store.num_leaves
+            found = sum(name.startswith("unrolls/") for name in archive.files)
+            if found != expected:
+                raise BadSnapshot(f"it holds {found} pieces of unrolls, not {expected}")
+            for piece, part in enumerate(pieces):
+                store.set_rows(part, [archive[f"unrolls/{piece:06d}/{leaf:03d}"] for leaf in range(store.num_leaves)])
+    except BadSnapshot:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BadSnapshot(f"it can't be read: {error}") from error
+
+
+def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:
+    """The slots in groups whose unrolls take at most `_PIECE_BYTES`."""
+    step = max(1, _PIECE_BYTES // nbytes_each)
+    return [slots[begin : begin + step] for begin in range(0, len(slots), step)]
+
+
+def _write(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)

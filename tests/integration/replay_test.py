@@ -1,0 +1,91 @@
+"""Whole runs of the agent that learns from a replay, in real processes."""
+
+import glob
+import os
+
+import pytest
+
+CHANCE = 0.25  # of the four cues of the memory task
+LOG_OFTEN = ("--gin_param=Logs.metrics_interval_s=0.5",)
+SAVE_OFTEN = ("--gin_param=Logs.checkpoint_interval_s=1",)
+
+
+def train(runs, rows, logdir, *arguments):
+    run = runs.run("train", f"--logdir={logdir}", *arguments)
+    assert run.returncode == 0, run.text()
+    return rows(logdir)[-1]
+
+
+def test_catch_is_learned(runs, rows, tmp_path):
+    last = train(runs, rows, str(tmp_path / "catch"), "--gin_file=catch/r2d2")
+    assert last["eval/episode_return"] > 0.95, "at random it is about -0.6"
+    assert last["replay/ratio"] == pytest.approx(4.0, rel=0.01)
+    assert last["agent_steps"] == last["env_frames"] >= 100_000
+    assert {"eval/episode_length", "replay/size", "q/abs_td_error", "policy_lag", "gradient_norm"} <= set(last)
+
+
+def test_the_memory_task_is_learned_with_stored_states_and_burn_in(runs, rows, tmp_path):
+    last = train(runs, rows, str(tmp_path / "memory"), "--gin_file=memory/r2d2", "--total_frames=120000")
+    assert last["eval/episode_return"] >= 0.95
+
+
+def test_the_memory_task_is_not_learned_without_recurrence(runs, rows, tmp_path):
+    arguments = ("--gin_file=memory/r2d2", "--total_frames=120000", "--gin_param=R2D2.lstm_units=0", *LOG_OFTEN)
+    logdir = str(tmp_path / "cut")
+    train(runs, rows, logdir, *arguments)
+    later = [row["eval/episode_return"] for row in rows(logdir) if row["env_frames"] > 40_000]
+    assert len(later) >= 5
+    assert sum(later) / len(later) < CHANCE + 0.15, "means of 30 episodes each"
+
+
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_a_killed_run_goes_on_with_or_without_its_replay(runs, rows, wait_for, tmp_path, snapshot):
+    logdir = str(tmp_path / "catch")
+    arguments = (
+        "train",
+        "--gin_file=catch/r2d2",
+        f"--gin_param=Replay.snapshot={snapshot}",
+        "--gin_param=Replay.min_size=2000",
+        f"--logdir={logdir}",
+        "--total_frames=1000000000",
+        *LOG_OFTEN,
+        *SAVE_OFTEN,
+    )
+
+    def trained():
+        return [row for row in rows(logdir) if row.get("learner_updates", 0) >= 30]
+
+    def checkpoints():
+        return sorted(glob.glob(f"{logdir}/checkpoints/checkpoint-*.npz"))
+
+    run = runs.start(*arguments)
+    wait_for(trained, run)
+    seen = len(checkpoints())
+    wait_for(lambda: len(checkpoints()) > seen or len(checkpoints()) == 5, run)
+    run.process.kill()
+    run.wait()
+    # The snapshot of the newest complete checkpoint; a newer one may have been cut off.
+    kept = glob.glob(f"{logdir}/checkpoints/replay-*.npz")
+    assert bool(kept) == snapshot
+    before = rows(logdir)[-1]["learner_updates"]
+
+    run = runs.start(*arguments)
+    wait_for(lambda: "continuing from" in run.text(), run)
+    resumed_from = int(os.path.basename(checkpoints()[-1])[len("checkpoint-") : -len(".npz")])
+    wait_for(lambda: rows(logdir) and rows(logdir)[-1]["learner_updates"] > before + 30, run)
+    after = [row for row in rows(logdir) if row["learner_updates"] >= resumed_from]
+    assert ("replay is filled anew" in run.text()) is False
+    assert min(row["learner_updates"] for row in after) >= 30, "updates are counted on"
+    updates = [row["learner_updates"] for row in rows(logdir)]
+    assert updates == sorted(updates)
+    assert rows(logdir)[-1]["eval/episode_return"] > -0.9
+
+
+def test_a_replay_that_does_not_fit_is_refused_in_a_sentence(runs, tmp_path):
+    run = runs.run(
+        "train", "--gin_file=atari/r2d2", "--gin_param=Replay.capacity=100_000_000", f"--logdir={tmp_path}/run"
+    )
+    assert run.returncode == 2
+    assert "a replay of 100,000,000 sequences" in run.text()
+    assert "a Replay.capacity of at most" in run.text()
+    assert "Traceback" not in run.text()
