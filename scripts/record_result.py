@@ -22,10 +22,16 @@ COLUMNS = (
     "episode_return",
     "episode_length",
     "episodes",
+    "eval/episode_return",
+    "eval/episode_length",
     "frames_per_second",
     "learner_updates",
     "policy/entropy",
     "policy_lag",
+    "replay/size",
+    "replay/ratio",
+    "q/abs_td_error",
+    "q/value",
     "loss/total",
     "gradient_norm",
     "learning_rate",
@@ -44,9 +50,10 @@ def main() -> None:
     rows = metrics.read(arguments.logdir)
     table = os.path.join(arguments.destination, "metrics.csv")
     with open(table, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        columns = [name for name in COLUMNS if any(name in row for row in rows)]
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows({name: _rounded(row[name]) for name in COLUMNS if name in row} for row in rows)
+        writer.writerows({name: _rounded(row[name]) for name in columns if name in row} for row in rows)
     shutil.copy(os.path.join(arguments.logdir, "config.gin"), arguments.destination)
     for axis in ("frames", "hours"):
         plot_curves([table], os.path.join(arguments.destination, f"by_{axis}.png"), axis)
@@ -56,8 +63,12 @@ def main() -> None:
         "command": arguments.command,
         "commit": commit,
         "hardware": f"{os.cpu_count()} cores, {_processor()}, no accelerator",
-        "last": {name: rows[-1].get(name) for name in COLUMNS},
-        "best_episode_return": max(row.get("episode_return", float("-inf")) for row in rows),
+        "last": {name: rows[-1][name] for name in columns if name in rows[-1]},
+        "best": {
+            name: max(row[name] for row in rows if name in row)
+            for name in ("episode_return", "eval/episode_return")
+            if name in columns
+        },
     }
     with open(os.path.join(arguments.destination, "about.json"), "w", encoding="utf-8") as file:
         json.dump(about, file, indent=2)

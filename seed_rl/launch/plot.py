@@ -21,7 +21,7 @@ class NoCurve(ValueError):
 
 
 def plot_curves(places: Sequence[str], output: str, x_axis: str) -> None:
-    """Draws `episode_return` of runs.
+    """Draws `episode_return` of runs, and `eval/episode_return` of those that evaluate.
 
     Args:
       places: log directories, or CSV files with the columns of their metrics.
@@ -38,9 +38,20 @@ def plot_curves(places: Sequence[str], output: str, x_axis: str) -> None:
         if not rows:
             raise NoCurve(f"{place} has no episode returns yet")
         name = os.path.basename(os.path.normpath(place if os.path.isdir(place) else os.path.dirname(place) or place))
-        axes.plot([row[column] / scale for row in rows], [row["episode_return"] for row in rows], label=name)
+        (line,) = axes.plot([row[column] / scale for row in rows], [row["episode_return"] for row in rows], label=name)
+        evaluated = [row for row in rows if row.get("eval/episode_return") is not None]
+        if evaluated:
+            axes.plot(
+                [row[column] / scale for row in evaluated],
+                [row["eval/episode_return"] for row in evaluated],
+                label=f"{name}, evaluation",
+                color=line.get_color(),
+                linestyle="--",
+            )
     axes.set_xlabel(label)
-    axes.set_ylabel("return, mean of the last 100 episodes")
+    axes.set_ylabel(
+        f"return, mean of the last {metrics.RECENT_EPISODES} episodes (evaluation: {metrics.RECENT_EVAL_EPISODES})"
+    )
     axes.grid(alpha=0.3)
     axes.legend(loc="best", frameon=False)
     figure.tight_layout()

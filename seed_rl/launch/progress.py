@@ -48,8 +48,10 @@ def summary(row: dict[str, float], total_frames: int) -> str:
         parts.append(f"return {row['episode_return']:.2f}")
     if "eval/episode_return" in row:
         parts.append(f"eval {row['eval/episode_return']:.2f}")
-    if "loss/total" in row:
+    elif "loss/total" in row:
         parts.append(f"loss {row['loss/total']:.3g}")
+    elif "replay/size" in row:
+        parts.append(f"replay {_short(row['replay/size'])}")
     parts.append(f"envs {row['environments']:.0f}")
     if row["frames_per_second"] > 0:
         parts.append(f"left {_duration((total_frames - frames) / row['frames_per_second'])}")

@@ -79,7 +79,7 @@ def random_output(rng, batch, done=0.35):
     )
 
 
-def act_unroll(agent, seed=0, batch=B):
+def act_unroll(agent, seed=3, batch=B):
     """An unroll in mid-run that the agent acted itself, step by step."""
     rng = np.random.default_rng(seed)
     state, prev_action, steps = agent.initial_state(batch), tf.zeros([batch], tf.int32), []

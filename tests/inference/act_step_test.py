@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput
 from seed_rl.buffers.unroll_store import StepWrites
+from seed_rl.devices import HOST
 from seed_rl.experiment import Actors, Experiment, Inference
+from seed_rl.inference import act_step
 from seed_rl.inference.acting import Acting
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.testing.counting import Counting
@@ -18,7 +20,7 @@ from seed_rl.types import EnvOutput
 NUM_ENVS, MAX_BATCH, STRIDE = 8, 6, 4
 
 
-def make_acting(agent_class=CountingAgent, env_spec=None, *, overlap=1, stagger=False, seed=0):
+def make_acting(agent_class=CountingAgent, env_spec=None, *, overlap=1, stagger=False, seed=0, store_device=""):
     experiment = Experiment(
         env=Counting(),
         agent=CountingAgentConfig(unroll_length=STRIDE, overlap=overlap),
@@ -27,7 +29,7 @@ def make_acting(agent_class=CountingAgent, env_spec=None, *, overlap=1, stagger=
         batch_size=4,
     )
     assert experiment.actors.num_envs == NUM_ENVS
-    acting = Acting(experiment, agent_class(experiment.agent), env_spec or experiment.env.spec(), seed, learner_slots=4)
+    acting = Acting(experiment, agent_class(experiment.agent), env_spec or experiment.env.spec(), seed, 4, store_device)
     assert acting.act_step.batch_sizes == (2, 3, 6)
     return acting
 
@@ -150,9 +152,21 @@ class Twins:
         self.unrolls += 1
 
 
-@pytest.mark.parametrize(("overlap", "stagger"), [(1, False), (3, True), (6, False)])
-def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, stagger):
-    acting = make_acting(overlap=overlap, stagger=stagger)
+@pytest.mark.parametrize(
+    ("overlap", "stagger", "how"),
+    [
+        (1, False, "cpu"),
+        (3, True, "cpu"),
+        (6, False, "cpu"),
+        (3, True, "accelerator"),
+        (3, True, "accelerator with the store on the host"),
+    ],
+)
+def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, stagger, how, monkeypatch):
+    if how != "cpu":  # traced and compiled as for an accelerator, with the CPU in its place
+        monkeypatch.setattr(act_step, "has_accelerator", lambda: True)
+    acting = make_acting(overlap=overlap, stagger=stagger, store_device=HOST if "host" in how else "")
+    assert acting.act_step._store_apart == ("host" in how)
     twins, rng = Twins(acting), np.random.default_rng(1)
     running, sizes = set(), set()
     for _ in range(150):
