@@ -19,14 +19,25 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
+
+
+def blank_step(env_spec: EnvSpec) -> tuple[tf.Tensor, EnvOutput]:
+    """A previous action and an output [T = 1, B = 1, ...] of zeros, to create a network's weights with."""
+    action = env_spec.action.tensor
+    tensors = {name: tf.zeros([1, 1, *spec.shape], spec.dtype) for name, spec in env_spec.observation_tensors()}
+    observation: Any = tensors.get("", tensors)
+    return tf.zeros([1, 1, *action.shape], action.dtype), EnvOutput(
+        tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), observation
+    )
 
 
 class ActOutput(NamedTuple):
     """An agent's answer to B observations."""
 
     action: tf.Tensor
-    """int32 [B]"""
+    """[B, ...], as the environments' spec says"""
     behaviour: Any
     """Nest of tensors [B, ...] to be stored with the step; matches `Agent.behaviour_spec`."""
     state: Any
@@ -75,7 +86,7 @@ class Agent(abc.ABC):
         """Chooses actions; pure but for reading the weights, and compilable with static shapes.
 
         Args:
-          prev_action: int32 [B].
+          prev_action: [B, ...].
           env_output: fields [B, ...]; the agent resets `state` where `done`.
           state: nest [B, ...].
           env_ids: int32 [B], which environments these are; from `num_training_envs` on, the evaluation environments

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "mixed_bfloat16")
 INITIALIZERS = ("glorot_uniform", "he_normal", "lecun_normal")
-TORSOS = ("shallow", "deep", "mlp")
+TORSOS = ("auto", "shallow", "deep", "mlp")
 
 
 class CannotAct(ValueError):
@@ -46,20 +46,27 @@ class AgentConfig(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageAgentConfig(AgentConfig):
-    """Settings of the trunk that agents share which see images and act in discrete action spaces."""
+class TrunkConfig(AgentConfig):
+    """Settings of the trunk that agents share."""
 
-    torso: str = "shallow"
-    """`shallow`: three convolutions (Nature DQN); `deep`: the ResNet of IMPALA;
-    `mlp`: one dense layer, for small boards."""
+    torso: str = "auto"
+    """What pictures (uint8 [H, W, C]) and bit planes (uint16 [H, W]) go through. `shallow`: three convolutions (Nature
+    DQN); `deep`: the ResNet of IMPALA; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp if they are too
+    small for it. All other observations go through dense layers in any case."""
     hidden: int = 0
-    """Units of the dense layer behind the convolutions; 0: 512 (shallow) or 256."""
+    """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
+    mlp_layers: int = 1
+    """Dense layers where there are no convolutions."""
+    channels: tuple = (16, 32, 32)
+    """Of the stages of the ResNet."""
+    residual_blocks: int = 2
+    """In each stage of the ResNet."""
     lstm_units: int = 0
     """Units of the LSTM; 0: feed-forward."""
     previous_step_inputs: bool = False
     """Feed the last reward and the last action (one-hot) to the layers after the torso."""
     frame_stack: int = 4
-    """Frames the torso sees, stacked on the learner's device; 1: none but the current one."""
+    """Pictures the torso sees, stacked on the learner's device; 1: none but the current one."""
     kernel_initializer: str = "glorot_uniform"
     """Of the convolutions and the layer behind them, by its Keras name; `he_normal` keeps the scale of activations
     through ReLUs, and learns faster in the shallow network."""
@@ -71,5 +78,7 @@ class ImageAgentConfig(AgentConfig):
         check_one_of(self, TORSOS, "torso")
         check_one_of(self, DTYPES, "dtype")
         check_one_of(self, INITIALIZERS, "kernel_initializer")
-        check_at_least(self, 1, "frame_stack")
+        check_at_least(self, 1, "frame_stack", "mlp_layers", "residual_blocks")
+        if not self.channels or not all(type(n) is int and n >= 1 for n in self.channels):
+            raise ValueError(f"{type(self).__name__}.channels must be positive integers, got {self.channels!r}")
         check_at_least(self, 0, "hidden", "lstm_units")

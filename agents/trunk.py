@@ -1,44 +1,42 @@
-"""The trunk of agents that see images, from their settings and the environments."""
+"""The trunk of an agent, from its settings and the environments."""
 
 from __future__ import annotations
 
-from seed_rl.agents.config import CannotAct, ImageAgentConfig
+from seed_rl.agents.config import CannotAct, TrunkConfig
 from seed_rl.networks.torsos import ShallowTorso
-from seed_rl.networks.trunk import Trunk
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.networks.trunk import Trunk, is_frame, is_planes, torso_of
+from seed_rl.specs import EnvSpec
 
 
-def check_env_spec(config: ImageAgentConfig, env_spec: EnvSpec) -> tuple[int, int, int]:
-    """The (height, width, channels) of one observation.
-
-    Raises:
-      CannotAct: observations are no images, too small for the torso, or actions are not discrete.
-    """
-    observation, action, name = env_spec.observation, env_spec.action, type(config).__name__
-    if not isinstance(observation, ArraySpec) or observation.dtype != "uint8" or len(observation.shape) != 3:
-        raise CannotAct(f"{name} takes uint8 images [height, width, channels], got {env_spec}")
-    if not isinstance(action, DiscreteSpec):
-        raise CannotAct(f"{name} acts in discrete action spaces, got {env_spec}")
-    smallest = ShallowTorso.MIN_FRAME_SIZE
-    if config.torso == "shallow" and min(observation.shape[:2]) < smallest:
-        raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
-    height, width, channels = observation.shape
-    return height, width, channels
-
-
-def build_trunk(config: ImageAgentConfig, env_spec: EnvSpec, clip_reward_input: bool) -> Trunk:
+def build_trunk(config: TrunkConfig, env_spec: EnvSpec, clip_reward_input: bool) -> Trunk:
     """The trunk for these environments.
 
     Args:
       config: its sizes.
-      env_spec: passed by `check_env_spec`.
+      env_spec: of the environments.
       clip_reward_input: see `Trunk`.
+
+    Raises:
+      CannotAct: the torso that is asked for does not fit the observations.
     """
+    specs = [spec for _, spec in env_spec.observation_tensors()]
+    pictures = [spec for spec in specs if is_frame(spec) or is_planes(spec)]
+    if config.torso in ("shallow", "deep") and not pictures:
+        raise CannotAct(
+            f"the {config.torso} torso takes pictures, uint8 [height, width, channels] or uint16 [height, width] of "
+            f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
+        )
+    smallest = ShallowTorso.MIN_FRAME_SIZE
+    for spec in pictures:
+        if torso_of(spec, config.torso) == "shallow" and min(spec.shape[:2]) < smallest:
+            raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
     return Trunk(
-        check_env_spec(config, env_spec),
-        env_spec.action.n,
+        env_spec,
         torso=config.torso,
         hidden=config.hidden,
+        mlp_layers=config.mlp_layers,
+        channels=config.channels,
+        residual_blocks=config.residual_blocks,
         lstm_units=config.lstm_units,
         previous_step_inputs=config.previous_step_inputs,
         clip_reward_input=clip_reward_input,

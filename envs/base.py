@@ -10,7 +10,15 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvDescription, EnvSpec
+from seed_rl.specs import (
+    ActionSpec,
+    ArraySpec,
+    ContinuousSpec,
+    DiscreteSpec,
+    EnvDescription,
+    EnvSpec,
+    MultiDiscreteSpec,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +59,32 @@ def spec_of(env: gymnasium.vector.VectorEnv) -> EnvSpec:
     return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))
 
 
+def random_actions(spec: ActionSpec, rng: np.random.Generator, num_envs: int) -> np.ndarray:
+    """Uniformly random actions [num_envs, ...]."""
+    shape = (num_envs, *spec.tensor.shape)
+    if isinstance(spec, ContinuousSpec):
+        return rng.uniform(spec.low, spec.high, shape).astype(np.float32)
+    return rng.integers(spec.n, size=shape).astype(np.int32)
+
+
 def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:
     if isinstance(space, spaces.Box):
         return ArraySpec(tuple(int(n) for n in space.shape), np.dtype(space.dtype).name)
-    raise ValueError(f"observations must be a Box, got {space}")
+    if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
+        return {name: _observation_spec(part) for name, part in space.items()}
+    raise ValueError(f"observations must be a Box or a Dict of them, got {space}")
 
 
-def _action_spec(space: gymnasium.Space[Any]) -> DiscreteSpec:
+def _action_spec(space: gymnasium.Space[Any]) -> ActionSpec:
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return DiscreteSpec(int(space.n))
-    raise ValueError(f"actions must be Discrete and start at 0, got {space}")
+    if isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1 and not np.any(space.start):
+        return MultiDiscreteSpec(tuple(int(n) for n in space.nvec))
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32:
+        try:
+            return ContinuousSpec(tuple(space.low.tolist()), tuple(space.high.tolist()))
+        except ValueError as error:
+            raise ValueError(f"actions can't be those of {space}: {error}") from error
+    raise ValueError(
+        f"actions must be Discrete or MultiDiscrete [K] and start at 0, or a bounded float32 Box [K], got {space}"
+    )

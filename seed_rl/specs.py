@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -42,7 +43,7 @@ ObservationSpec = ArraySpec | Mapping[str, ArraySpec]
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteSpec:
-    """Actions 0 .. n-1, int32."""
+    """Actions 0 .. n-1: a scalar, int32."""
 
     n: int
 
@@ -50,8 +51,58 @@ class DiscreteSpec:
         if self.n < 1:
             raise ValueError(f"a discrete action space needs at least one action, got n={self.n}")
 
+    @property
+    def tensor(self) -> ArraySpec:
+        """One action."""
+        return ArraySpec((), "int32")
+
     def __str__(self) -> str:
         return f"Discrete({self.n})"
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiDiscreteSpec:
+    """K choices at once, choice k of 0 .. n[k]-1: int32 [K]."""
+
+    n: tuple[int, ...]
+
+    def __post_init__(self):
+        if not self.n or min(self.n) < 1:
+            raise ValueError(f"every choice of a multi-discrete action needs at least one value, got {self.n}")
+
+    @property
+    def tensor(self) -> ArraySpec:
+        """One action."""
+        return ArraySpec((len(self.n),), "int32")
+
+    def __str__(self) -> str:
+        return f"MultiDiscrete({', '.join(map(str, self.n))})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ContinuousSpec:
+    """K numbers at once, number k in [low[k], high[k]]: float32 [K]. The bounds are finite float32 values."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self):
+        if not self.low or len(self.low) != len(self.high):
+            raise ValueError(f"as many lower as upper bounds are needed, at least one, got {self.low} and {self.high}")
+        for low, high in zip(self.low, self.high, strict=True):
+            if not -math.inf < low < high < math.inf:
+                raise ValueError(f"continuous actions need finite bounds, the lower one smaller, got {low} and {high}")
+
+    @property
+    def tensor(self) -> ArraySpec:
+        """One action."""
+        return ArraySpec((len(self.low),), "float32")
+
+    def __str__(self) -> str:
+        return f"Continuous({', '.join(f'{low:g}..{high:g}' for low, high in zip(self.low, self.high, strict=True))})"
+
+
+ActionSpec = DiscreteSpec | MultiDiscreteSpec | ContinuousSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +110,7 @@ class EnvSpec:
     """What one environment takes and gives."""
 
     observation: ObservationSpec
-    action: DiscreteSpec
+    action: ActionSpec
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name or 'observation'} {spec}" for name, spec in self.observation_tensors())

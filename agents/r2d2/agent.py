@@ -9,16 +9,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.agents.base import ActOutput, LossOutput, ReplayAgent
+from seed_rl.agents.base import ActOutput, LossOutput, ReplayAgent, blank_step
+from seed_rl.agents.config import CannotAct
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss, td_errors
 from seed_rl.agents.r2d2.networks import DuelingQNetwork
-from seed_rl.agents.trunk import build_trunk, check_env_spec
+from seed_rl.agents.trunk import build_trunk
 from seed_rl.networks.trunk import TrunkState
 from seed_rl.rl import q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
 from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
-from seed_rl.specs import EnvSpec
+from seed_rl.specs import DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
 
@@ -37,7 +38,11 @@ class R2D2Agent(ReplayAgent):
     behaviour_spec = Behaviour(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32))
 
     def __init__(self, config: R2D2, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        frame_shape = check_env_spec(config, env_spec)
+        if not isinstance(env_spec.action, DiscreteSpec):
+            raise CannotAct(
+                f"R2D2 learns the value of each of finitely many actions: it needs Discrete, got {env_spec}"
+            )
+        num_actions = env_spec.action.n
         self._config = config
         self.unroll_length = config.unroll_length
         self.overlap = config.burn_in + 1
@@ -52,14 +57,11 @@ class R2D2Agent(ReplayAgent):
             SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY,
         )
         keras.utils.set_random_seed(seed)
-        blank = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), tf.zeros([1, 1, *frame_shape], tf.uint8))
 
         def network() -> DuelingQNetwork:
             trunk = build_trunk(config, env_spec, clip_reward_input=False)
-            built = DuelingQNetwork(
-                trunk, env_spec.action.n, config.head_hidden, config.kernel_initializer, config.dtype
-            )
-            built(tf.zeros([1, 1], tf.int32), blank, built.initial_state(1))  # creates the weights
+            built = DuelingQNetwork(trunk, num_actions, config.head_hidden, config.kernel_initializer, config.dtype)
+            built(*blank_step(env_spec), built.initial_state(1))  # creates the weights
             return built
 
         self._online, self._target = network(), network()

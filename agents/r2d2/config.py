@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import gin
 
-from seed_rl.agents.config import ImageAgentConfig
+from seed_rl.agents.config import TrunkConfig
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class R2D2(ImageAgentConfig):
+class R2D2(TrunkConfig):
     """Recurrent replay distributed DQN. Defaults are those of the published Atari runs."""
 
     learns_from_replay: ClassVar[bool] = True

@@ -9,13 +9,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from seed_rl.agents.base import ActOutput, Agent, LossOutput
-from seed_rl.agents.trunk import build_trunk, check_env_spec
+from seed_rl.agents.base import ActOutput, Agent, LossOutput, blank_step
+from seed_rl.agents.trunk import build_trunk
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
 from seed_rl.agents.vtrace.networks import ActorCritic
 from seed_rl.networks.trunk import TrunkState
-from seed_rl.rl import categorical
+from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
@@ -26,20 +26,18 @@ class VTraceAgent(Agent):
     overlap = 1
 
     def __init__(self, config: VTrace, env_spec: EnvSpec, seed: int):
-        frame_shape = check_env_spec(config, env_spec)
-        num_actions = env_spec.action.n
+        self._actions = distribution_of(env_spec.action)
         self._config = config
         self.unroll_length = config.unroll_length
-        self.behaviour_spec = tf.TensorSpec([num_actions], tf.float32)
+        self.behaviour_spec = tf.TensorSpec([self._actions.num_parameters], tf.float32)
         keras.utils.set_random_seed(seed)
-        self._network = ActorCritic(build_trunk(config, env_spec, clip_reward_input=True), num_actions)
+        self._network = ActorCritic(build_trunk(config, env_spec, clip_reward_input=True), self._actions.num_parameters)
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             # Scaled by the speed, so that a step of the optimizer changes the cost by that factor more.
             initial = math.log(config.entropy_cost) / config.entropy_cost_adjustment_speed
             self._log_entropy_cost = keras.Variable(initial, dtype="float32", name="log_entropy_cost")
-        blank = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), tf.zeros([1, 1, *frame_shape], tf.uint8))
-        self._network(tf.zeros([1, 1], tf.int32), blank, self.initial_state(1))  # creates the weights
+        self._network(*blank_step(env_spec), self.initial_state(1))  # creates the weights
 
     @property
     def trainable_variables(self) -> Sequence[Any]:
@@ -58,8 +56,8 @@ class VTraceAgent(Agent):
     ) -> ActOutput:
         one_step = tf.nest.map_structure(lambda t: t[None], env_output)
         output, state = self._network(prev_action[None], one_step, state)
-        logits = output.policy_logits[0]
-        return ActOutput(categorical.sample(logits, seed), logits, state)
+        parameters = output.policy[0]
+        return ActOutput(self._actions.sample(parameters, seed), parameters, state)
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
         config = self._config
@@ -68,9 +66,10 @@ class VTraceAgent(Agent):
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(config.entropy_cost_adjustment_speed * self._log_entropy_cost.value)
         total, metrics = vtrace_loss(
-            target_logits=output.policy_logits,
+            actions=self._actions,
+            target_policy=output.policy,
             baseline=output.baseline,
-            behaviour_logits=unroll.behaviour,
+            behaviour_policy=unroll.behaviour,
             action=unroll.action,
             env_output=unroll.env_output,
             entropy_cost=tf.stop_gradient(entropy_cost),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import gin
 
-from seed_rl.agents.config import ImageAgentConfig
+from seed_rl.agents.config import TrunkConfig
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class VTrace(ImageAgentConfig):
+class VTrace(TrunkConfig):
     """V-trace actor-critic. Defaults are the published ones where no experiment says otherwise.
 
     The published LSTM has 256 units.

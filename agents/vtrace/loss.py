@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from seed_rl.rl import categorical, losses
+from seed_rl.rl import losses
+from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import EnvOutput
 
 
 def vtrace_loss(
     *,
-    target_logits: tf.Tensor,
+    actions: ActionDistribution,
+    target_policy: tf.Tensor,
     baseline: tf.Tensor,
-    behaviour_logits: tf.Tensor,
+    behaviour_policy: tf.Tensor,
     action: tf.Tensor,
     env_output: EnvOutput,
     entropy_cost: tf.Tensor | float,
@@ -31,10 +33,11 @@ def vtrace_loss(
     last step only bootstraps.
 
     Args:
-      target_logits: float32 [T + 1, B, A], of the policy that is learned.
+      actions: distribution over actions, with P parameters.
+      target_policy: float32 [T + 1, B, P], parameters of the policy that is learned.
       baseline: float32 [T + 1, B].
-      behaviour_logits: float32 [T + 1, B, A], of the policy that acted.
-      action: int32 [T + 1, B].
+      behaviour_policy: float32 [T + 1, B, P], of the policy that acted.
+      action: [T + 1, B, ...].
       env_output: `reward` and `done` [T + 1, B].
       entropy_cost: weight of the entropy bonus.
       discount, lambda_, clip_rho, clip_pg_rho, max_abs_reward, baseline_cost, kl_cost: see `VTrace`.
@@ -47,8 +50,8 @@ def vtrace_loss(
         r_t = tf.clip_by_value(r_t, -max_abs_reward, max_abs_reward)
     discount_t = discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
     a_tm1 = action[:-1]
-    target_log_prob = categorical.log_prob(target_logits[:-1], a_tm1)
-    behaviour_log_prob = categorical.log_prob(behaviour_logits[:-1], a_tm1)
+    target_log_prob = actions.log_prob(target_policy[:-1], a_tm1)
+    behaviour_log_prob = actions.log_prob(behaviour_policy[:-1], a_tm1)
 
     returns = vtrace(
         tf.stop_gradient(target_log_prob - behaviour_log_prob),
@@ -62,7 +65,7 @@ def vtrace_loss(
     )
     policy_loss = losses.policy_gradient_loss(target_log_prob, returns.pg_advantages)
     baseline_loss = baseline_cost * losses.baseline_loss(baseline[:-1], targets=returns.vs)
-    negative_entropy = losses.entropy_loss(target_logits[:-1])
+    negative_entropy = losses.entropy_loss(actions.entropy(target_policy[:-1]))
     kl = losses.kl_loss(behaviour_log_prob, target_log_prob)
     total = policy_loss + baseline_loss + entropy_cost * negative_entropy + kl_cost * kl
     return total, {

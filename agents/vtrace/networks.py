@@ -14,8 +14,8 @@ from seed_rl.types import EnvOutput
 class NetworkOutput(NamedTuple):
     """Of every step of T steps and B environments."""
 
-    policy_logits: tf.Tensor
-    """float32 [T, B, A]"""
+    policy: tf.Tensor
+    """float32 [T, B, P]: parameters of the distribution over actions, such as logits."""
     baseline: tf.Tensor
     """float32 [T, B]"""
 
@@ -23,17 +23,17 @@ class NetworkOutput(NamedTuple):
 class ActorCritic(keras.Model):
     """A trunk with a policy and a baseline head."""
 
-    def __init__(self, trunk: Trunk, num_actions: int):
+    def __init__(self, trunk: Trunk, num_parameters: int):
         """
         Args:
           trunk: below the heads.
-          num_actions: A.
+          num_parameters: P, of the distribution over actions.
         """
         super().__init__(name="actor_critic", autocast=False)  # each layer casts what it needs
         self._trunk = trunk
         # Nearly uniform at first: no action is preferred before anything is known.
         uniform = keras.initializers.VarianceScaling(1e-4)
-        self._policy = keras.layers.Dense(num_actions, kernel_initializer=uniform, dtype="float32", name="policy")
+        self._policy = keras.layers.Dense(num_parameters, kernel_initializer=uniform, dtype="float32", name="policy")
         self._baseline = keras.layers.Dense(1, dtype="float32", name="baseline")
 
     def initial_state(self, batch_size: int) -> TrunkState:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from seed_rl.bench.timing import rate
-from seed_rl.envs.base import EnvConfig
+from seed_rl.envs.base import EnvConfig, random_actions
 from seed_rl.experiment import Experiment
 from seed_rl.specs import ActorSettings, ArraySpec, EnvSpec, GroupLease, Lease
 from seed_rl.transport.client import Disconnected, LearnerClient
@@ -27,7 +27,7 @@ def env_rate(config: EnvConfig, group_sizes: Sequence[int], seconds: float) -> f
     """Environment groups stepped with random actions, a thread for each."""
     envs = [config.make(size) for size in group_sizes]
     rng = np.random.default_rng(0)
-    actions = [rng.integers(config.spec().action.n, size=size).astype(np.int32) for size in group_sizes]
+    actions = [random_actions(config.spec().action, rng, size) for size in group_sizes]
     for env in envs:
         env.reset(seed=0)
 

@@ -23,11 +23,11 @@ def unroll_step_spec(agent: Agent, env_spec: EnvSpec) -> Unroll:
     def tensor(spec: ArraySpec) -> tf.TensorSpec:
         return tf.TensorSpec(spec.shape, spec.dtype)
 
-    observation = env_spec.observation
+    observation, action = env_spec.observation, tensor(env_spec.action.tensor)
     state = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), agent.initial_state(1))
     return Unroll(
         initial_state=state,
-        prev_action=tf.TensorSpec((), tf.int32),
+        prev_action=action,
         env_output=EnvOutput(
             reward=tf.TensorSpec((), tf.float32),
             done=tf.TensorSpec((), tf.bool),
@@ -37,7 +37,7 @@ def unroll_step_spec(agent: Agent, env_spec: EnvSpec) -> Unroll:
                 else {name: tensor(spec) for name, spec in observation.items()}
             ),
         ),
-        action=tf.TensorSpec((), tf.int32),
+        action=action,
         behaviour=agent.behaviour_spec,
     )
 
@@ -106,7 +106,7 @@ class ActStep:
           outputs: what the environments said, in consecutive pieces with fields [B_i, ...], sum of B_i = B.
 
         Returns:
-          int32 [B], the actions.
+          The actions [B, ...], as the environments' spec says.
         """
         batch = len(env_ids)
         size = self._padded(batch)

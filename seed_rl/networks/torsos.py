@@ -60,21 +60,25 @@ class ShallowTorso(Chain):
 class DeepTorso(Chain):
     """The residual network of IMPALA (arXiv:1802.01561, figure 3, right).
 
-    One stage per entry of `channels`, each of which halves height and width (rounding up), then ReLU, a dense layer
-    and ReLU. `kernel_initializer` is the name of the Keras initializer of every kernel.
+    One stage per entry of `channels`, with `residual_blocks` blocks, each of which halves height and width (rounding
+    up), then ReLU, a dense layer and ReLU. `kernel_initializer` is the name of the Keras initializer of every kernel.
     """
 
     def __init__(
         self,
         channels: Sequence[int] = (16, 32, 32),
         hidden: int = 256,
+        residual_blocks: int = 2,
         kernel_initializer: str = "glorot_uniform",
         dtype: str = "float32",
         name: str = "deep_torso",
     ):
         shared = {"kernel_initializer": kernel_initializer, "dtype": dtype}
         layers = [
-            *(_Stage(n, on_frames=i == 0, name=f"stage_{i}", **shared) for i, n in enumerate(channels)),
+            *(
+                _Stage(n, residual_blocks, on_frames=i == 0, name=f"stage_{i}", **shared)
+                for i, n in enumerate(channels)
+            ),
             keras.layers.Activation("relu", name="relu", dtype=dtype),
             keras.layers.Flatten(name="flatten", dtype=dtype),
             keras.layers.Dense(hidden, activation="relu", name="dense", **shared),
@@ -104,16 +108,17 @@ class FrameConv(keras.layers.Conv2D):
 
 
 class _Stage(Chain):
-    """A 3x3 convolution, a 3x3 max-pooling with stride 2 and two residual blocks, all padded."""
+    """A 3x3 convolution, a 3x3 max-pooling with stride 2 and residual blocks, all padded."""
 
-    def __init__(self, channels: int, on_frames: bool, kernel_initializer: str, dtype: str, name: str):
+    def __init__(
+        self, channels: int, residual_blocks: int, on_frames: bool, kernel_initializer: str, dtype: str, name: str
+    ):
         shared = {"kernel_initializer": kernel_initializer, "dtype": dtype}
         conv = FrameConv if on_frames else keras.layers.Conv2D
         layers = [
             conv(channels, 3, padding="same", name="conv", **shared),
             keras.layers.MaxPooling2D(3, strides=2, padding="same", name="pool", dtype=dtype),
-            _ResidualBlock(channels, name="residual_0", **shared),
-            _ResidualBlock(channels, name="residual_1", **shared),
+            *(_ResidualBlock(channels, name=f"residual_{index}", **shared) for index in range(residual_blocks)),
         ]
         super().__init__(layers, dtype, name)
 

@@ -1,10 +1,11 @@
-"""What agents that see images have below their heads: frame stack, torso and optional LSTM.
+"""What agents have below their heads: frame stacks, a torso for each observation tensor, and an optional LSTM.
 
-Shapes: T steps, B environments, frames of H x W pixels and C channels, A actions, F features.
+Shapes: T steps, B environments, frames of H x W pixels and C channels, F features.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -15,31 +16,50 @@ from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.mlp import MLPTorso
 from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.networks.torsos import DeepTorso, ShallowTorso
+from seed_rl.rl.distributions import distribution_of
+from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput
 
 # Moves bytes only, which XLA fuses also where the layers around it are not compiled: three times faster on a CPU.
 _stack_frames = tf.function(stack_frames, jit_compile=True)
 
 
+def is_frame(spec: ArraySpec) -> bool:
+    """Whether a tensor is a picture, uint8 [H, W, C]: such are stacked over time and seen by convolutions."""
+    return spec.dtype == "uint8" and len(spec.shape) == 3
+
+
+def is_planes(spec: ArraySpec) -> bool:
+    """Whether a tensor holds 16 binary planes as the bits of uint16 [H, W]."""
+    return spec.dtype == "uint16" and len(spec.shape) == 2
+
+
 class TrunkState(NamedTuple):
     """What a trunk remembers of an environment from step to step."""
 
     frames: Any
-    """uint8 [B, H, W, C * (stack - 1)], the frames before the current one, or () without stacking."""
+    """A tuple with uint8 [B, H, W, C * (stack - 1)] for each observation tensor that is stacked: the frames before the
+    current one."""
     core: Any
     """`LSTMState` [B, units], or () for a feed-forward trunk."""
 
 
 class Trunk(keras.layers.Layer):
-    """From T steps of B environments to features [T, B, F] in the compute dtype."""
+    """From T steps of B environments to features [T, B, F] in the compute dtype.
+
+    Each observation tensor goes through a torso of its own, by what it is: pictures (stacked over time) and bit planes
+    through convolutions, all else flattened through dense layers. Their features stand side by side.
+    """
 
     def __init__(
         self,
-        frame_shape: tuple[int, int, int],
-        num_actions: int,
+        env_spec: EnvSpec,
         *,
         torso: str,
         hidden: int,
+        mlp_layers: int,
+        channels: Sequence[int],
+        residual_blocks: int,
         lstm_units: int,
         previous_step_inputs: bool,
         clip_reward_input: bool,
@@ -50,32 +70,40 @@ class Trunk(keras.layers.Layer):
     ):
         """
         Args:
-          frame_shape: (H, W, C) of one observation.
-          num_actions: A.
-          torso, hidden, lstm_units, previous_step_inputs, frame_stack, kernel_initializer, dtype: see
-            `ImageAgentConfig`.
+          env_spec: of the environments.
+          torso, hidden, mlp_layers, channels, residual_blocks, lstm_units, previous_step_inputs, frame_stack,
+            kernel_initializer, dtype: see `TrunkConfig`.
           clip_reward_input: whether the last reward is clipped to [-1, 1] before it is fed to the core.
           name: of the layer.
         """
         super().__init__(name=name, dtype=dtype, autocast=False)  # each layer casts what it needs
-        self._frame_shape = frame_shape
-        self._num_actions = num_actions
+        self._tensors = env_spec.observation_tensors()
         self._frame_stack = frame_stack
         self._previous_step_inputs = previous_step_inputs
         self._clip_reward_input = clip_reward_input
-        if torso == "shallow":
-            self._torso = ShallowTorso(hidden or 512, kernel_initializer, dtype=dtype, name="torso")
-        elif torso == "deep":
-            self._torso = DeepTorso(
-                hidden=hidden or 256, kernel_initializer=kernel_initializer, dtype=dtype, name="torso"
-            )
-        else:
-            self._torso = MLPTorso(hidden or 256, kernel_initializer, dtype=dtype, name="torso")
+        self._actions = distribution_of(env_spec.action)
+
+        def build(index: int, spec: ArraySpec) -> Any:
+            shared: dict[str, Any] = {
+                "kernel_initializer": kernel_initializer,
+                "dtype": dtype,
+                "name": f"torso_{index}",
+            }
+            kind = torso_of(spec, torso)
+            if kind == "shallow":
+                return ShallowTorso(hidden or 512, **shared)
+            if kind == "deep":
+                return DeepTorso(channels, hidden or 256, residual_blocks, **shared)
+            scale = 1 / 255 if is_frame(spec) else 1.0
+            return MLPTorso(hidden or 256, mlp_layers, scale, **shared)
+
+        self._torsos = [build(index, spec) for index, (_, spec) in enumerate(self._tensors)]
         self._lstm = ResetLSTM(lstm_units, dtype=dtype, name="lstm") if lstm_units else None
 
     def initial_state(self, batch_size: int) -> TrunkState:
         """The state before the first step of an episode."""
-        frames = initial_frames(batch_size, self._frame_shape, self._frame_stack) if self._frame_stack > 1 else ()
+        stacked = [spec for _, spec in self._tensors if self._is_stacked(spec)]
+        frames = tuple(initial_frames(batch_size, spec.shape, self._frame_stack) for spec in stacked)
         return TrunkState(frames, self._lstm.initial_state(batch_size) if self._lstm else ())
 
     def build(self, *shapes: Any) -> None:
@@ -85,25 +113,49 @@ class Trunk(keras.layers.Layer):
         """Runs T steps of B environments.
 
         Args:
-          prev_action: int32 [T, B].
+          prev_action: [T, B, ...].
           env_output: fields [T, B, ...]; the state is reset before each step where `done`.
           state: before step 0.
 
         Returns:
           The features [T, B, F] of all steps, and the state after the last one.
         """
-        frames, frame_state = env_output.observation, state.frames
-        if self._frame_stack > 1:
-            frames, frame_state = _stack_frames(frames, env_output.done, state.frames)
-        steps, batch = frames.shape[0], frames.shape[1]
-        features = self._torso(tf.reshape(frames, [steps * batch, *frames.shape[2:]]))
-        features = tf.reshape(features, [steps, batch, features.shape[-1]])
+        before, after, parts = list(state.frames), [], []
+        for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
+            tensor = env_output.observation[name] if name else env_output.observation
+            if self._is_stacked(spec):
+                tensor, frames = _stack_frames(tensor, env_output.done, before.pop(0))
+                after.append(frames)
+            elif is_planes(spec):
+                tensor = unpack_planes(tensor)
+            steps, batch = tensor.shape[0], tensor.shape[1]
+            features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
+            parts.append(tf.reshape(features, [steps, batch, features.shape[-1]]))
+        features = parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
         if self._previous_step_inputs:
             reward = env_output.reward
             if self._clip_reward_input:
                 reward = tf.clip_by_value(reward, -1.0, 1.0)
-            features = previous_step_features(features, reward, prev_action, self._num_actions)
+            features = previous_step_features(features, reward, self._actions.features(prev_action))
         core_state: Any = ()
         if self._lstm is not None:
             features, core_state = self._lstm(features, env_output.done, state.core)
-        return features, TrunkState(frame_state, core_state)
+        return features, TrunkState(tuple(after), core_state)
+
+    def _is_stacked(self, spec: ArraySpec) -> bool:
+        return is_frame(spec) and self._frame_stack > 1
+
+
+def torso_of(spec: ArraySpec, wanted: str) -> str:
+    """`shallow`, `deep` or `mlp`: what a tensor goes through if the config wants `wanted` (or `auto`)."""
+    if not (is_frame(spec) or is_planes(spec)):
+        return "mlp"
+    if wanted != "auto":
+        return wanted
+    return "shallow" if min(spec.shape[:2]) >= ShallowTorso.MIN_FRAME_SIZE else "mlp"
+
+
+def unpack_planes(packed: Any) -> tf.Tensor:
+    """Frames uint8 [..., H, W, 16] of 0 and 255 from bits, uint16 [..., H, W]; the lowest bit comes first."""
+    bits = tf.constant([1 << bit for bit in range(16)], tf.int32)
+    return tf.where(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8.max, tf.uint8.min)

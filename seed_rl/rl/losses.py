@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from seed_rl.rl import categorical, checks
+from seed_rl.rl import checks
 
 
 def policy_gradient_loss(log_probs: Any, advantages: Any) -> tf.Tensor:
@@ -35,10 +35,10 @@ def baseline_loss(values: Any, targets: Any) -> tf.Tensor:
     return 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(targets) - values))
 
 
-def entropy_loss(logits: Any) -> tf.Tensor:
-    """-mean(H(pi(. | x_t))) of `logits` [T, B, A]: to minimise it keeps the policy from collapsing."""
-    checks.check_rank("logits", logits, 3)
-    return -tf.reduce_mean(categorical.entropy(logits))
+def entropy_loss(entropies: Any) -> tf.Tensor:
+    """-mean(H(pi(. | x_t))) of `entropies` [T, B]: to minimise it keeps the policy from collapsing."""
+    checks.check_rank("entropies", entropies, 2)
+    return -tf.reduce_mean(tf.cast(entropies, tf.float32))
 
 
 def kl_loss(behaviour_log_probs: Any, target_log_probs: Any) -> tf.Tensor:

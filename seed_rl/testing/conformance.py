@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import EnvConfig, spec_of
+from seed_rl.envs.base import EnvConfig, random_actions, spec_of
 from seed_rl.envs.registry import from_description
 
 
@@ -38,7 +38,7 @@ def _play(config: EnvConfig, seed: int, steps: int) -> list[Any]:
         observation, _ = env.reset(seed=seed)
         history = [(np.array(observation), np.zeros(num_envs), np.zeros(num_envs, bool))]
         for _ in range(steps):
-            action = actions.integers(config.spec().action.n, size=num_envs).astype(np.int32)
+            action = random_actions(config.spec().action, actions, num_envs)
             observation, reward, terminated, truncated, _ = env.step(action)
             assert env.observation_space.contains(np.array(observation))
             assert reward.shape == terminated.shape == truncated.shape == (num_envs,)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec
 from seed_rl.types import EnvOutput
 
 if sys.byteorder != "little":
@@ -22,7 +22,6 @@ if sys.byteorder != "little":
 
 _TAG = b"\x0a"  # field 1, length-delimited
 _FLOAT32 = np.dtype(np.float32)
-_INT32 = np.dtype(np.int32)
 _BOOL = np.dtype(np.bool_)
 
 
@@ -56,14 +55,21 @@ class StepCodec:
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
         self._num_envs = num_envs
-        self._num_actions = env_spec.action.n
+        action = env_spec.action
+        self._action_dtype = np.dtype(action.tensor.dtype)
+        self._action_shape = (num_envs, *action.tensor.shape)
+        if isinstance(action, ContinuousSpec):
+            self._action_low, self._action_high = np.array(action.low, np.float32), np.array(action.high, np.float32)
+        else:
+            self._action_low, self._action_high = np.int32(0), np.array(action.n, np.int64) - 1
+        self._action_spec = action
         self._named = not isinstance(env_spec.observation, ArraySpec)
         tensors = env_spec.observation_tensors()
         payload = num_envs * (_FLOAT32.itemsize + 1 + sum(spec.nbytes for _, spec in tensors))
         self._header = _TAG + encode_varint(payload)
         self.step_bytes = len(self._header) + payload
-        self._actions_header = _TAG + encode_varint(num_envs * _INT32.itemsize)
-        self.actions_bytes = len(self._actions_header) + num_envs * _INT32.itemsize
+        self._actions_header = _TAG + encode_varint(num_envs * action.tensor.nbytes)
+        self.actions_bytes = len(self._actions_header) + num_envs * action.tensor.nbytes
 
         self._done_start = len(self._header) + num_envs * _FLOAT32.itemsize
         offset = self._done_end = self._done_start + num_envs
@@ -127,15 +133,15 @@ class StepCodec:
         return EnvOutput(reward, done, observation if self._named else observation[""])
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
-        """A reply's message of int32 actions [E].
+        """A reply's message of actions [E, ...] as the spec says.
 
         Raises:
           WireError: another dtype or shape.
         """
-        return self._actions_header + _checked("actions", actions, _INT32, (self._num_envs,)).tobytes()
+        return self._actions_header + _checked("actions", actions, self._action_dtype, self._action_shape).tobytes()
 
     def decode_actions(self, message: bytes) -> np.ndarray:
-        """Actions int32 [E] from a reply's message; an array of its own.
+        """Actions [E, ...], as the spec says, from a reply's message; an array of its own.
 
         Raises:
           WireError: the message isn't exactly as long as the spec says or isn't well formed, or an action isn't in the
@@ -143,10 +149,10 @@ class StepCodec:
         """
         if len(message) != self.actions_bytes or not message.startswith(self._actions_header):
             _refuse_framing(message, self.actions_bytes - len(self._actions_header))
-        actions = np.frombuffer(message, _INT32, offset=len(self._actions_header)).copy()
-        # As unsigned numbers, negative ones are too large.
-        if actions.view(np.uint32).max() >= self._num_actions:
-            raise WireError(f"actions must be 0 to {self._num_actions - 1}, got {actions.min()} to {actions.max()}")
+        actions = np.frombuffer(message, self._action_dtype, offset=len(self._actions_header)).copy()
+        actions = actions.reshape(self._action_shape)
+        if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # nor is a NaN
+            raise WireError(f"actions must be in {self._action_spec}, got {actions.min()} to {actions.max()}")
         return actions
 
 

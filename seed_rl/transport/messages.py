@@ -10,20 +10,23 @@ from typing import TypeVar
 from google.protobuf import message as protobuf
 
 from seed_rl.specs import (
+    ActionSpec,
     ActorSettings,
     ArraySpec,
+    ContinuousSpec,
     DiscreteSpec,
     EnvDescription,
     EnvSpec,
     GroupLease,
     Lease,
+    MultiDiscreteSpec,
     ObservationSpec,
     Option,
 )
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.codec import WireError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Goes up with every change of the messages or of their meaning."""
 
 # Nobody needs more; what is beyond is a mistake or an attack.
@@ -31,6 +34,7 @@ _MAX_TENSORS = 256
 _MAX_RANK = 8
 _MAX_OBSERVATION_BYTES = 1 << 30  # of one environment
 _MAX_ACTIONS = 1 << 20
+_MAX_ACTION_PARTS = 1 << 12  # choices or numbers in one action
 _MAX_GROUPS = 1024
 _MAX_GROUP_SIZE = 1 << 16
 _MAX_OPTIONS = 1024  # of a suite, and elements of one
@@ -161,7 +165,12 @@ def _env_spec_message(env_spec: EnvSpec) -> pb.EnvSpec:
     observation = [
         pb.TensorSpec(name=name, dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
     ]
-    return pb.EnvSpec(observation=observation, discrete=pb.DiscreteAction(n=env_spec.action.n))
+    action = env_spec.action
+    if isinstance(action, DiscreteSpec):
+        return pb.EnvSpec(observation=observation, discrete=pb.DiscreteAction(n=action.n))
+    if isinstance(action, MultiDiscreteSpec):
+        return pb.EnvSpec(observation=observation, multi_discrete=pb.MultiDiscreteAction(n=action.n))
+    return pb.EnvSpec(observation=observation, continuous=pb.ContinuousAction(low=action.low, high=action.high))
 
 
 def _env_spec_from(message: pb.EnvSpec) -> EnvSpec:
@@ -177,10 +186,25 @@ def _env_spec_from(message: pb.EnvSpec) -> EnvSpec:
         if any(name >= following for name, following in itertools.pairwise(names)):
             raise WireError(f"expected the names of observation tensors in order, each once, got {', '.join(names)}")
         observation = {tensor.name: _array_spec_from(tensor.name, tensor) for tensor in tensors}
+    return EnvSpec(observation, _action_spec_from(message))
+
+
+def _action_spec_from(message: pb.EnvSpec) -> ActionSpec:
     kind = message.WhichOneof("action")
-    if kind != "discrete":
-        raise WireError(f"expected a discrete action space, got {kind or 'none'}")
-    return EnvSpec(observation, DiscreteSpec(_in_range("the number of actions", message.discrete.n, _MAX_ACTIONS)))
+    if kind == "discrete":
+        return DiscreteSpec(_in_range("the number of actions", message.discrete.n, _MAX_ACTIONS))
+    if kind == "multi_discrete":
+        counts = message.multi_discrete.n
+        _in_range("the number of choices in an action", len(counts), _MAX_ACTION_PARTS)
+        return MultiDiscreteSpec(tuple(_in_range("the number of values of a choice", n, _MAX_ACTIONS) for n in counts))
+    if kind == "continuous":
+        low, high = tuple(message.continuous.low), tuple(message.continuous.high)
+        _in_range("the numbers in an action", len(low), _MAX_ACTION_PARTS)
+        try:
+            return ContinuousSpec(low, high)
+        except ValueError as error:
+            raise WireError(str(error)[:_MAX_TEXT]) from error
+    raise WireError("expected an action space, got none")
 
 
 def _array_spec_from(name: str, message: pb.TensorSpec) -> ArraySpec:

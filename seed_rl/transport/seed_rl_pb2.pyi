@@ -74,12 +74,16 @@ class JoinRequest(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[str] = ..., env_spec: _Optional[_Union[EnvSpec, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EnvSpec(_message.Message):
-    __slots__ = ("observation", "discrete")
+    __slots__ = ("observation", "discrete", "multi_discrete", "continuous")
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     DISCRETE_FIELD_NUMBER: _ClassVar[int]
+    MULTI_DISCRETE_FIELD_NUMBER: _ClassVar[int]
+    CONTINUOUS_FIELD_NUMBER: _ClassVar[int]
     observation: _containers.RepeatedCompositeFieldContainer[TensorSpec]
     discrete: DiscreteAction
-    def __init__(self, observation: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., discrete: _Optional[_Union[DiscreteAction, _Mapping]] = ...) -> None: ...
+    multi_discrete: MultiDiscreteAction
+    continuous: ContinuousAction
+    def __init__(self, observation: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., discrete: _Optional[_Union[DiscreteAction, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscreteAction, _Mapping]] = ..., continuous: _Optional[_Union[ContinuousAction, _Mapping]] = ...) -> None: ...
 
 class TensorSpec(_message.Message):
     __slots__ = ("name", "dtype", "shape")
@@ -96,6 +100,20 @@ class DiscreteAction(_message.Message):
     N_FIELD_NUMBER: _ClassVar[int]
     n: int
     def __init__(self, n: _Optional[int] = ...) -> None: ...
+
+class MultiDiscreteAction(_message.Message):
+    __slots__ = ("n",)
+    N_FIELD_NUMBER: _ClassVar[int]
+    n: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, n: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ContinuousAction(_message.Message):
+    __slots__ = ("low", "high")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    low: _containers.RepeatedScalarFieldContainer[float]
+    high: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class JoinReply(_message.Message):
     __slots__ = ("session", "groups", "env_spec")

@@ -1,0 +1,160 @@
+"""Distributions over actions, one for each kind of action space, given by the unbounded outputs of a network.
+
+Shapes: any leading axes (written ...), P parameters, K parts of an action, F features. Everything is computed in
+float32, whatever the dtype of the parameters.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.rl import categorical, checks
+from seed_rl.specs import ActionSpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+
+
+class ActionDistribution(abc.ABC):
+    """What a policy does with the P numbers that its network gives for each step."""
+
+    num_parameters: int
+    """P."""
+
+    @abc.abstractmethod
+    def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
+        """Actions [...] or [..., K] of `parameters` [..., P]; int32 [2] `seed` is the only source of randomness."""
+
+    @abc.abstractmethod
+    def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
+        """log pi(action), or the log density, float32 [...]."""
+
+    @abc.abstractmethod
+    def entropy(self, parameters: Any) -> tf.Tensor:
+        """In nats, float32 [...]; may be negative for densities."""
+
+    @abc.abstractmethod
+    def features(self, actions: Any) -> tf.Tensor:
+        """Actions as inputs of a network, float32 [..., F]."""
+
+
+class Categorical(ActionDistribution):
+    """One of A actions; the parameters are logits."""
+
+    def __init__(self, num_actions: int):
+        self.num_parameters = num_actions
+
+    def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
+        return categorical.sample(parameters, seed)
+
+    def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
+        return categorical.log_prob(parameters, actions)
+
+    def entropy(self, parameters: Any) -> tf.Tensor:
+        return categorical.entropy(parameters)
+
+    def features(self, actions: Any) -> tf.Tensor:
+        return tf.one_hot(actions, self.num_parameters)
+
+
+class MultiCategorical(ActionDistribution):
+    """K independent choices; the parameters are the logits of one after those of the other."""
+
+    def __init__(self, num_values: Sequence[int]):
+        self._num_values = list(num_values)
+        self.num_parameters = sum(num_values)
+
+    def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
+        seeds = tf.unstack(tf.random.split(seed, len(self._num_values)))
+        parts = zip(self._logits(parameters), seeds, strict=True)
+        return tf.stack([categorical.sample(logits, own) for logits, own in parts], axis=-1)
+
+    def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
+        parts = zip(self._logits(parameters), self._choices(actions), strict=True)
+        return tf.add_n([categorical.log_prob(logits, choice) for logits, choice in parts])
+
+    def entropy(self, parameters: Any) -> tf.Tensor:
+        return tf.add_n([categorical.entropy(logits) for logits in self._logits(parameters)])
+
+    def features(self, actions: Any) -> tf.Tensor:
+        parts = zip(self._choices(actions), self._num_values, strict=True)
+        return tf.concat([tf.one_hot(choice, n) for choice, n in parts], axis=-1)
+
+    def _logits(self, parameters: Any) -> list[tf.Tensor]:
+        checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
+        return tf.split(parameters, self._num_values, axis=-1)
+
+    def _choices(self, actions: Any) -> list[tf.Tensor]:
+        checks.check_shape("actions", actions, [*checks.static_shape(actions)[:-1], len(self._num_values)])
+        return tf.unstack(actions, axis=-1)
+
+
+class SquashedNormal(ActionDistribution):
+    """tanh of K independent normal variables, scaled to the bounds (Haarnoja et al. 2018, arXiv:1801.01290, C).
+
+    The parameters are K means and K numbers from which the deviations come as softplus(x + c), with c so that x = 0
+    gives 1, and never less than `MIN_DEVIATION`.
+    """
+
+    MIN_DEVIATION = 1e-3
+    # Actions this near to a bound count as being here: further out float32 can't tell values of atanh apart.
+    _LARGEST = 1.0 - 1e-6
+    # Nodes and weights that integrate functions of a normal variable.
+    _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+
+    def __init__(self, low: Sequence[float], high: Sequence[float]):
+        self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
+        self._middle, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
+        self.num_parameters = 2 * len(self._low)
+
+    def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
+        mean, deviation = self._mean_and_deviation(parameters)
+        u = mean + deviation * tf.random.stateless_normal(tf.shape(mean), seed)
+        return tf.clip_by_value(self._middle + self._half * tf.tanh(u), self._low, self._high)
+
+    def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
+        mean, deviation = self._mean_and_deviation(parameters)
+        checks.check_shape("actions", actions, checks.static_shape(mean))
+        u = tf.atanh(tf.clip_by_value(self.features(actions), -self._LARGEST, self._LARGEST))
+        normal = -0.5 * tf.square((u - mean) / deviation) - tf.math.log(deviation) - 0.5 * math.log(2 * math.pi)
+        return tf.reduce_sum(normal - self._log_slope(u), axis=-1)
+
+    def entropy(self, parameters: Any) -> tf.Tensor:
+        """That of the normal variable plus the mean of log |da/du|, by Gauss-Hermite quadrature."""
+        mean, deviation = self._mean_and_deviation(parameters)
+        nodes, weights = self._NODES.astype(np.float32), (self._WEIGHTS / self._WEIGHTS.sum()).astype(np.float32)
+        u = mean[..., tf.newaxis] + deviation[..., tf.newaxis] * nodes
+        slope = tf.reduce_sum(weights * _log_derivative_of_tanh(u), axis=-1) + np.log(self._half)
+        normal = tf.math.log(deviation) + 0.5 * math.log(2 * math.pi * math.e)
+        return tf.reduce_sum(normal + slope, axis=-1)
+
+    def features(self, actions: Any) -> tf.Tensor:
+        """Scaled to [-1, 1]."""
+        return (tf.cast(actions, tf.float32) - self._middle) / self._half
+
+    def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
+        mean, raw = tf.split(tf.cast(parameters, tf.float32), 2, axis=-1)
+        return mean, tf.nn.softplus(raw + math.log(math.e - 1)) + self.MIN_DEVIATION
+
+    def _log_slope(self, u: tf.Tensor) -> tf.Tensor:
+        """log |da/du|."""
+        return _log_derivative_of_tanh(u) + np.log(self._half)
+
+
+def distribution_of(spec: ActionSpec) -> ActionDistribution:
+    """The distribution for a kind of action space."""
+    if isinstance(spec, DiscreteSpec):
+        return Categorical(spec.n)
+    if isinstance(spec, MultiDiscreteSpec):
+        return MultiCategorical(spec.n)
+    assert isinstance(spec, ContinuousSpec)
+    return SquashedNormal(spec.low, spec.high)
+
+
+def _log_derivative_of_tanh(u: tf.Tensor) -> tf.Tensor:
+    """log(1 - tanh(u)^2) without the cancellation."""
+    return 2.0 * (math.log(2.0) - u - tf.nn.softplus(-2.0 * u))
