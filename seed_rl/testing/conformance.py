@@ -20,7 +20,7 @@ def check_suite(config: EnvConfig, steps: int) -> None:
     spec = config.spec()
     assert from_description(config.describe()) == config
     first, second, third = (_play(config, seed, steps) for seed in (1, 1, 2))
-    assert any(episode_ended.any() for _, _, episode_ended in first), "no episode ended: let it play longer"
+    assert any(episode_ended.any() for *_, episode_ended in first), "no episode ended: let it play longer"
     assert _equal(first, second), "the same seed gave another episode"
     assert not _equal(first, third), "another seed gave the same episode"
     env = config.make(2)
@@ -36,17 +36,23 @@ def _play(config: EnvConfig, seed: int, steps: int) -> list[Any]:
     actions = np.random.default_rng(0)
     try:
         observation, _ = env.reset(seed=seed)
-        history = [(np.array(observation), np.zeros(num_envs), np.zeros(num_envs, bool))]
+        history = [(*_tensors(observation), np.zeros(num_envs), np.zeros(num_envs, bool))]
         for _ in range(steps):
             action = random_actions(config.spec().action, actions, num_envs)
             observation, reward, terminated, truncated, _ = env.step(action)
-            assert env.observation_space.contains(np.array(observation))
+            assert env.observation_space.contains(observation)
             assert reward.shape == terminated.shape == truncated.shape == (num_envs,)
             assert terminated.dtype == truncated.dtype == np.bool_
-            history.append((np.array(observation), np.array(reward, float), terminated | truncated))
+            history.append((*_tensors(observation), np.array(reward, float), terminated | truncated))
         return history
     finally:
         env.close()
+
+
+def _tensors(observation: Any) -> list[np.ndarray]:
+    """Copies of the observation's tensors."""
+    parts = observation.values() if isinstance(observation, dict) else [observation]
+    return [np.array(part) for part in parts]
 
 
 def _equal(a: list[Any], b: list[Any]) -> bool:
