@@ -1,0 +1,128 @@
+"""Distributions over actions against sums over all actions, and against numerical integrals."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.rl.distributions import Categorical, MultiCategorical, SquashedNormal, distribution_of
+from seed_rl.specs import ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+
+MANY = 40_000
+NORMAL = np.array([0.4, -1.5, 0.3, -2.0], np.float32)  # two means, and two numbers that deviations come from
+LOW, HIGH = (-1.0, 0.0), (1.0, 5.0)
+
+
+def repeated(parameters):
+    return tf.tile(tf.constant(parameters, tf.float32)[None], [MANY, 1])
+
+
+def softmax(logits):
+    exponentials = np.exp(logits - np.max(logits))
+    return exponentials / exponentials.sum()
+
+
+def test_kinds_of_actions():
+    assert isinstance(distribution_of(DiscreteSpec(3)), Categorical)
+    assert isinstance(distribution_of(MultiDiscreteSpec((2, 3))), MultiCategorical)
+    assert isinstance(distribution_of(ContinuousSpec((0.0,), (1.0,))), SquashedNormal)
+    assert [
+        distribution_of(spec).num_parameters
+        for spec in (DiscreteSpec(3), MultiDiscreteSpec((2, 3)), ContinuousSpec(LOW, HIGH))
+    ] == [3, 5, 4]
+
+
+def test_several_choices_are_independent():
+    logits = np.array([0.5, -0.5, 1.0, 0.0, -2.0], np.float32)
+    first, second = softmax(logits[:2]), softmax(logits[2:])
+    joint = np.outer(first, second)
+    actions = np.array([[a, b] for a in range(2) for b in range(3)], np.int32)
+    distribution = MultiCategorical((2, 3))
+    tiled = np.tile(logits, (6, 1))
+    np.testing.assert_allclose(distribution.log_prob(tiled, actions), np.log(joint).ravel(), rtol=1e-5)
+    np.testing.assert_allclose(distribution.entropy(logits), -(joint * np.log(joint)).sum(), rtol=1e-5)
+    drawn = distribution.sample(repeated(logits), tf.constant([3, 4])).numpy()
+    assert drawn.dtype == np.int32
+    counts = np.zeros((2, 3))
+    np.add.at(counts, tuple(drawn.T), 1)
+    bound = 4 * np.sqrt(joint * (1 - joint) / MANY)
+    assert (np.abs(counts / MANY - joint) < bound).all()
+    np.testing.assert_array_equal(distribution.features([[1, 0], [0, 2]]), [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]])
+
+
+def densities(distribution, parameters, points):
+    """pi(a) of single numbers, float64."""
+    tiled = np.tile(np.asarray(parameters, np.float32), (len(points), 1))
+    return np.exp(distribution.log_prob(tiled, points[:, None].astype(np.float32)).numpy().astype(np.float64))
+
+
+@pytest.mark.parametrize(("mean", "raw"), [(0.0, 0.0), (0.7, -1.0), (-1.2, 0.5)])
+def test_the_density_integrates_to_one_and_its_entropy_is_that_of_the_integral(mean, raw):
+    distribution = SquashedNormal((2.0,), (6.0,))
+    edges = 4 + 2 * np.tanh(np.linspace(-7, 7, 20_001))  # fine where the density may be steep
+    points, widths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    density = densities(distribution, [mean, raw], points)
+    assert np.sum(density * widths) == pytest.approx(1, abs=2e-3)
+    entropy = -np.sum(widths * density * np.log(np.maximum(density, 1e-30)))
+    assert float(distribution.entropy([mean, raw])) == pytest.approx(entropy, abs=5e-3)
+
+
+def test_samples_lie_inside_and_have_the_moments_of_the_density():
+    distribution = SquashedNormal(LOW, HIGH)
+    drawn = distribution.sample(repeated(NORMAL), tf.constant([1, 2])).numpy()
+    assert drawn.dtype == np.float32
+    assert (drawn >= LOW).all()
+    assert (drawn <= HIGH).all()
+    u = np.arctanh((drawn - np.array([0.0, 2.5])) / np.array([1.0, 2.5]))
+    deviation = np.log1p(np.exp(NORMAL[2:] + math.log(math.e - 1))) + 1e-3
+    np.testing.assert_allclose(u.mean(axis=0), NORMAL[:2], atol=4 * deviation.max() / math.sqrt(MANY))
+    np.testing.assert_allclose(u.std(axis=0), deviation, rtol=0.02)
+    assert abs(np.corrcoef(u.T)[0, 1]) < 0.03
+    estimate = -distribution.log_prob(repeated(NORMAL), drawn).numpy().mean()
+    assert float(distribution.entropy(NORMAL)) == pytest.approx(estimate, abs=0.03)
+
+
+def test_actions_at_and_beyond_float32s_reach_of_the_bounds_have_finite_probabilities_and_gradients():
+    distribution = SquashedNormal(LOW, HIGH)
+    parameters = tf.constant([[20.0, -20.0, 3.0, -30.0]] * 2)
+    with tf.GradientTape() as tape:
+        tape.watch(parameters)
+        log_prob = distribution.log_prob(parameters, tf.constant([[1.0, 0.0], [-1.0, 5.0]]))
+        entropy = distribution.entropy(parameters)
+        total = tf.reduce_sum(log_prob) + tf.reduce_sum(entropy)
+    gradient = tape.gradient(total, parameters)
+    assert np.isfinite(log_prob).all()
+    assert np.isfinite(entropy).all()
+    assert np.isfinite(gradient).all()
+    extreme = distribution.sample(parameters, tf.constant([0, 0])).numpy()
+    assert ((extreme >= LOW) & (extreme <= HIGH)).all()
+
+
+def test_features_of_continuous_actions_are_scaled():
+    np.testing.assert_allclose(SquashedNormal(LOW, HIGH).features([[-1.0, 0.0], [0.5, 5.0]]), [[-1, -1], [0.5, 1]])
+
+
+@pytest.mark.parametrize("distribution", [Categorical(3), MultiCategorical((2, 3)), SquashedNormal(LOW, HIGH)], ids=str)
+@pytest.mark.parametrize("leading", [(), (4,), (2, 4)])
+def test_shapes_plain_and_compiled(distribution, leading):
+    parameters = np.random.default_rng(0).normal(size=(*leading, distribution.num_parameters)).astype(np.float32)
+
+    def everything(parameters):
+        actions = distribution.sample(parameters, tf.constant([5, 6]))
+        return actions, distribution.log_prob(parameters, actions), distribution.entropy(parameters)
+
+    for compiled in (False, True):
+        actions, log_prob, entropy = tf.function(everything, jit_compile=compiled)(parameters)
+        assert actions.shape[: len(leading)] == leading
+        assert log_prob.shape == entropy.shape == leading
+        assert distribution.features(actions).shape[:-1] == leading
+
+
+def test_wrong_shapes_are_named():
+    with pytest.raises(ValueError, match="parameters must have shape"):
+        SquashedNormal(LOW, HIGH).entropy(np.zeros([2, 3]))
+    with pytest.raises(ValueError, match="actions must have shape"):
+        SquashedNormal(LOW, HIGH).log_prob(np.zeros([2, 4]), np.zeros([2, 1]))
+    with pytest.raises(ValueError, match="actions must have shape"):
+        MultiCategorical((2, 3)).log_prob(np.zeros([2, 5]), np.zeros([2, 3], np.int32))
