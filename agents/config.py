@@ -28,8 +28,12 @@ class AgentConfig(abc.ABC):
     learns_from_replay: ClassVar[bool] = False
     """Whether the agent is a `ReplayAgent`, whose batches come from a replay and not straight from acting."""
 
+    unroll_length: int = 100
+    """T, agent steps that an unroll adds to what is learned from."""
+
     def __post_init__(self):
         check_types(self)
+        check_at_least(self, 1, "unroll_length")
 
     @abc.abstractmethod
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
@@ -64,7 +68,7 @@ class TrunkConfig(AgentConfig):
     lstm_units: int = 0
     """Units of the LSTM; 0: feed-forward."""
     previous_step_inputs: bool = False
-    """Feed the last reward and the last action (one-hot) to the layers after the torso."""
+    """Feed the last reward (which V-trace clips to [-1, 1]) and the last action (one-hot) to what follows the torso."""
     frame_stack: int = 4
     """Pictures the torso sees, stacked on the learner's device; 1: none but the current one."""
     kernel_initializer: str = "glorot_uniform"

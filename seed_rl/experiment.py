@@ -71,7 +71,8 @@ class Inference:
     max_wait_ms: float = 2.0
     """How long an observation may wait for others that usually come back within this time, milliseconds."""
     queue_batches: float = 1.0
-    """Capacity of the queue of finished unrolls, learner batches."""
+    """Capacity of the queue of finished unrolls, learner batches; with a replay ratio above 1, of the new unrolls that
+    an update takes."""
     stagger_unrolls: bool = True
     """Spread the starts of the environments' unrolls, so that finished ones arrive evenly."""
     lease_timeout_s: float = 60.0
@@ -138,7 +139,7 @@ class Replay:
     """Where it is kept: `device` (of the learner), `host`, or `auto`: on the device if it fits."""
     snapshot: bool = False
     """Save the replay with each checkpoint, so that a resumed run continues with its data. Takes the size of what is
-    stored on disk; without it a resumed run first fills an empty replay to `min_size` again."""
+    stored on disk, twice while it is written; without it a resumed run first fills an empty replay to `min_size`."""
 
     def __post_init__(self):
         check_types(self)
@@ -198,6 +199,12 @@ class Experiment:
             raise ValueError(f"{agent} learns from a replay: Experiment.replay must be @Replay()")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from each unroll once: Experiment.replay must be None")
+        filling = 0 if self.replay is None else self.replay.min_size * self.agent.unroll_length * self.env.action_repeat
+        if filling >= self.total_frames:
+            raise ValueError(
+                f"nothing would be learned: {filling:,} frames go into the replay before the first update "
+                f"(Replay.min_size), and Experiment.total_frames is {self.total_frames:,}"
+            )
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
                 f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "
@@ -222,7 +229,7 @@ class Experiment:
         return dict(_flatten("", self))
 
 
-_MAY_CHANGE = ("actors.", "inference.", "logs.")
+_MAY_CHANGE = ("actors.", "inference.", "logs.", "replay.placement", "replay.snapshot")
 """Settings that a resumed run may have otherwise than when it was begun: they change its speed and its logs."""
 
 

@@ -1,6 +1,7 @@
 import pytest
 
 from seed_rl import experiment
+from seed_rl.agents.base import ReplayAgent
 
 
 @pytest.mark.parametrize("name", experiment.shipped_configs())
@@ -9,6 +10,7 @@ def test_every_shipped_config_builds_its_agent(name):
     agent = loaded.build_agent()
     assert agent.length == agent.unroll_length + agent.overlap
     assert len(agent.trainable_variables) > 0
+    assert isinstance(agent, ReplayAgent) == loaded.agent.learns_from_replay == (loaded.replay is not None)
 
 
 def test_the_expected_configs_are_shipped():
@@ -71,6 +73,11 @@ def test_a_cut_off_saved_configuration_is_named(tmp_path):
         ("Experiment.seed = 5000000000", "Experiment.seed must be in"),
         ("Experiment.batch_size = 2.5", "Experiment.batch_size must be int, got 2.5"),
         ("Experiment.seed = %nowhere", "nowhere"),
+        ("Experiment.replay = @Replay()", "VTrace learns from each unroll once: Experiment.replay must be None"),
+        (
+            "Actors.num_eval_envs = 32",
+            r"Actors.num_eval_envs \(32\) must leave environments to learn from",
+        ),
     ],
 )
 def test_impossible_settings_are_named_on_one_line(binding, message):
@@ -84,3 +91,26 @@ def test_a_mistake_in_a_file_has_its_place(tmp_path):
     file.write_text("include 'catch/vtrace.gin'\n\nVTrace.discont = 1\n")
     with pytest.raises(experiment.ConfigError, match=r"named 'discont'. \(.*mine.gin, line 3\)"):
         experiment.load([str(file)])
+
+
+@pytest.mark.parametrize(
+    ("binding", "message"),
+    [
+        ("Experiment.replay = None", r"R2D2 learns from a replay: Experiment.replay must be @Replay\(\)"),
+        ("Replay.min_size = 5001", r"Replay.min_size \(5001\) must not exceed Replay.capacity \(5000\)"),
+        ("Replay.placement = 'disk'", "Replay.placement must be one of auto, device, host, got 'disk'"),
+        ("Replay.ratio = 0.0", "Replay.ratio must be at least 0.001, got 0.0"),
+        ("R2D2.burn_in = -1", "R2D2.burn_in must be at least 0, got -1"),
+        ("Experiment.total_frames = 2000", "nothing would be learned: 2,000 frames go into the replay"),
+    ],
+)
+def test_impossible_settings_of_a_replay_are_named(binding, message):
+    with pytest.raises(experiment.ConfigError, match=message):
+        experiment.load(["catch/r2d2"], [binding])
+
+
+@pytest.mark.parametrize("binding", ["Replay.placement = 'host'", "Replay.snapshot = True"])
+def test_where_a_replay_is_kept_may_change_when_a_run_is_resumed(binding, tmp_path):
+    before, after = experiment.load(["catch/r2d2"]), experiment.load(["catch/r2d2"], [binding])
+    experiment.save_config(before, str(tmp_path))
+    assert experiment.differences_from_saved(after, str(tmp_path)) == []

@@ -57,7 +57,7 @@ class R2D2(TrunkConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(self, 1, "unroll_length", "n_steps", "target_update_period", "head_hidden")
+        check_at_least(self, 1, "n_steps", "target_update_period", "head_hidden")
         check_at_least(self, 0, "burn_in", "max_abs_reward", "epsilon_low", "epsilon_high")
         check_range(self, 0, 1, "discount", "max_priority_weight", "epsilon_base", "eval_epsilon")
 

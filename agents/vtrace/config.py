@@ -23,10 +23,6 @@ class VTrace(TrunkConfig):
     The published LSTM has 256 units.
     """
 
-    # Data
-    unroll_length: int = 100
-    """T, agent steps per unroll."""
-
     # Loss
     discount: float = 0.99
     lambda_: float = 1.0
@@ -47,7 +43,6 @@ class VTrace(TrunkConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(self, 1, "unroll_length")
         check_range(self, 0, 1, "discount", "lambda_")
         check_at_least(self, 0, "clip_rho", "clip_pg_rho", "max_abs_reward", "baseline_cost")
         check_at_least(self, 0, "entropy_cost", "entropy_cost_adjustment_speed", "kl_cost")

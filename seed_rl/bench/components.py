@@ -142,7 +142,8 @@ def transport_rate(env_spec: EnvSpec, groups: int, group_size: int, seconds: flo
 def act_and_train_rates(experiment: Experiment, seconds: float) -> dict[str, float]:
     """The compiled act step at its largest batch, and the learner's update with all that belongs to it.
 
-    `train` counts new agent steps too: with a replay, an update trains on `ratio` times as many. Inserting into the
+    Both count steps that are learned from: `act` runs with the evaluation environments as padding, and `train` counts
+    new agent steps, though with a replay an update trains on `ratio` times as many. Inserting into the
     replay is part of `act`; sampling, reading out of the store and writing priorities back are part of `train`.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -50,17 +50,22 @@ def _rows_after_settling(
         time.sleep(0.5)
         if os.path.exists(os.path.join(logdir, metrics.FILE)):
             rows = metrics.read(logdir)
-            settled = [row for row in rows if row["agent_steps"] > 0 and row["seconds"] > rows[0]["seconds"] + settle]
+            training = [row for row in rows if row["learner_updates"] > 0]  # a replay is filled before
+            settled = [row for row in training if row["seconds"] > training[0]["seconds"] + settle]
             if settled and settled[-1]["seconds"] - settled[0]["seconds"] >= seconds:
                 return settled
     raise RuntimeError("the run brought no measurements in time")
 
 
 def measure(experiment_arguments: list[str], experiment: Experiment, seconds: float) -> dict[str, Any]:
-    """All rates in agent steps per second, the ceiling 1 / (1/env + 1/act + 1/train), and the share reached."""
+    """All rates in agent steps per second, the ceiling 1 / (1/env + 1/act + 1/train), and the share reached.
+
+    Steps that are learned from count: evaluation environments take their share of `env` and `act`.
+    """
     actors = experiment.actors
     groups = actors.num_actors * actors.groups_per_actor
     rates = {"env": components.env_rate(experiment.env, [actors.envs_per_group] * groups, seconds)}
+    rates["env"] *= actors.num_training_envs / actors.num_envs
     rates["transport"] = components.transport_rate(experiment.env.spec(), groups, actors.envs_per_group, seconds)
     rates.update(components.act_and_train_rates(experiment, seconds))
     rates["end_to_end"] = end_to_end_rate(experiment_arguments, experiment, 2 * seconds)

@@ -18,6 +18,10 @@ _log = logging.getLogger(__name__)
 
 WANTED = ("auto", "device", "host")
 
+ACCELERATOR_RESERVE = 4_000_000_000
+"""Bytes of an accelerator's memory that are kept for an update besides, which has not run when a replay is placed: its
+activations and gradients take several GB for published batches."""
+
 USABLE_PERCENT = 90
 """Of the memory that is free, what a replay may take. The rest is for what is allocated later: the temporary tensors of
 larger batches, metrics and checkpoints, actors on the same host, and what an allocator loses between its blocks."""
@@ -89,7 +93,8 @@ def choose_device(wanted: str, size: StoreSize, free: Mapping[str, int]) -> str:
         raise ValueError(f"the place of a replay is one of {', '.join(WANTED)}, not {wanted}")
     device = next((name for name in free if name != HOST), HOST)
     candidates = {"auto": (device, HOST), "device": (device,), "host": (HOST,)}[wanted]
-    usable = {name: free[name] * USABLE_PERCENT // 100 for name in candidates}
+    reserved = {name: 0 if name == HOST else ACCELERATOR_RESERVE for name in candidates}
+    usable = {name: max(0, free[name] * USABLE_PERCENT // 100 - reserved[name]) for name in candidates}
     for name in candidates:
         if size.nbytes <= usable[name]:
             return name
@@ -99,8 +104,7 @@ def choose_device(wanted: str, size: StoreSize, free: Mapping[str, int]) -> str:
     raise DoesNotFit(
         f"a replay of {size.capacity:,} sequences, with {size.in_progress:,} more in progress, needs "
         f"{_in_bytes(size.nbytes)} ({_in_bytes(size.nbytes_each)} each), and {_in_bytes(usable[largest])} of "
-        f"{_memory_of(largest)} memory are free ({100 - USABLE_PERCENT}% are kept for the rest of the learner): "
-        f"{remedy}"
+        f"{_memory_of(largest)} memory are free for it: {remedy}"
     )
 
 

@@ -40,6 +40,7 @@ def read_arrays(file: IO[bytes]) -> dict[str, np.ndarray]:
     Raises:
       BadSnapshot: it can't be read.
     """
+    _check_is_archive(file)
     try:
         with np.load(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files if not name.startswith("unrolls/")}
@@ -53,19 +54,27 @@ def read_unrolls(file: IO[bytes], store: UnrollStore, slots: np.ndarray) -> None
     Raises:
       BadSnapshot: it can't be read, or holds unrolls of other shapes or of another number.
     """
+    _check_is_archive(file)
     try:
         with np.load(file, allow_pickle=False) as archive:
             pieces = _pieces(slots, store.nbytes_each)
-            expected = len(pieces) * store.num_leaves
-            found = sum(name.startswith("unrolls/") for name in archive.files)
-            if found != expected:
-                raise BadSnapshot(f"it holds {found} pieces of unrolls, not {expected}")
-            for piece, part in enumerate(pieces):
-                store.set_rows(part, [archive[f"unrolls/{piece:06d}/{leaf:03d}"] for leaf in range(store.num_leaves)])
+            names = sorted(name for name in archive.files if name.startswith("unrolls/"))
+            members = [[n for n in names if n.startswith(f"unrolls/{piece:06d}/")] for piece in range(len(pieces))]
+            if sum(map(len, members)) != len(names):
+                raise BadSnapshot(f"it holds more than {len(slots)} unrolls")
+            for part, own in zip(pieces, members, strict=True):
+                store.set_rows(part, [archive[name] for name in own])
     except BadSnapshot:
         raise
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BadSnapshot(f"it can't be read: {error}") from error
+
+
+def _check_is_archive(file: IO[bytes]) -> None:
+    """numpy would take anything else for pickled objects, and say so."""
+    if not zipfile.is_zipfile(file):
+        raise BadSnapshot("it can't be read: it is no .npz file, or not all of one")
+    file.seek(0)
 
 
 def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from seed_rl.buffers.rows import Rows
+from seed_rl.devices import HOST, has_accelerator
 from seed_rl.types import Unroll
 
 
@@ -23,13 +25,6 @@ class StepWrites(NamedTuple):
     """int32 [D, B]"""
     opened: tf.Tensor
     """int32 [B]: the slot that this step is the first one of; its initial state is the state given with the step."""
-
-
-def _variables(specs: Any, leading: tuple[int, ...]) -> Any:
-    def variable(spec: tf.TensorSpec) -> tf.Variable:
-        return tf.Variable(tf.zeros(leading + tuple(spec.shape), spec.dtype), trainable=False)
-
-    return tf.nest.map_structure(variable, specs)
 
 
 class UnrollStore:
@@ -53,45 +48,18 @@ class UnrollStore:
         self.num_slots = num_slots
         self.device = device
         with tf.device(device):
-            self._states = _variables(step_spec.initial_state, (num_slots + 1,))
-            self._steps = _variables(step_spec._replace(initial_state=()), (num_slots + 1, length))
+            self._states = Rows(step_spec.initial_state, [num_slots + 1])
+            self._steps = Rows(step_spec._replace(initial_state=()), [num_slots + 1, length])
 
     @property
     def nbytes(self) -> int:
         """Bytes of device memory, the spare slot included."""
-        return sum(v.dtype.size * v.shape.num_elements() for v in tf.nest.flatten((self._states, self._steps)))
+        return self._states.nbytes + self._steps.nbytes
 
     @property
     def nbytes_each(self) -> int:
         """Bytes of one slot."""
         return self.nbytes // (self.num_slots + 1)
-
-    @property
-    def num_leaves(self) -> int:
-        """Tensors that an unroll consists of."""
-        return len(self._leaves())
-
-    def _leaves(self) -> list[tf.Variable]:
-        return tf.nest.flatten((self._states, self._steps))
-
-    def get_rows(self, slots: np.ndarray) -> list[np.ndarray]:
-        """The unrolls in `slots` int32 [n] as they are stored: an array [n, ...] for each tensor, in a fixed order."""
-        return [tf.gather(variable, slots).numpy() for variable in self._leaves()]
-
-    def set_rows(self, slots: np.ndarray, rows: Sequence[np.ndarray]) -> None:
-        """Puts back what `get_rows` gave.
-
-        Raises:
-          ValueError: an array has another shape or dtype.
-        """
-        leaves = self._leaves()
-        for variable, array in zip(leaves, rows, strict=True):
-            expected = (len(slots), *variable.shape[1:])
-            if array.shape != expected or array.dtype != variable.dtype.as_numpy_dtype:
-                wanted = f"{variable.dtype.name}{list(expected)}"
-                raise ValueError(f"{array.dtype}{list(array.shape)} does not go where {wanted} belongs")
-        for variable, array in zip(leaves, rows, strict=True):
-            variable.scatter_nd_update(slots[:, None], array)
 
     def write(self, writes: StepWrites, step: Unroll) -> None:
         """Stores one step of each of B environments. To be traced inside the compiled act step.
@@ -102,31 +70,61 @@ class UnrollStore:
         """
         depth = writes.slots.shape[0]
         indices = tf.reshape(tf.stack([writes.slots, writes.positions], axis=-1), [-1, 2])
-
-        def append(variable: tf.Variable, value: tf.Tensor) -> None:
-            variable.scatter_nd_update(indices, tf.concat([value] * depth, axis=0))
-
-        def begin(variable: tf.Variable, value: tf.Tensor) -> None:
-            variable.scatter_nd_update(writes.opened[:, None], value)
-
-        tf.nest.map_structure(append, self._steps, step._replace(initial_state=()))
-        tf.nest.map_structure(begin, self._states, step.initial_state)
+        repeated = tf.nest.map_structure(lambda t: tf.concat([t] * depth, axis=0), step._replace(initial_state=()))
+        self._steps.scatter(indices, repeated)
+        self._states.scatter(writes.opened[:, None], step.initial_state)
 
     @tf.function
     def read(self, slots: tf.Tensor) -> Unroll:
         """The unrolls in `slots` int32 [B], copied: time-major [L, B, ...], `initial_state` [B, ...]."""
         with tf.device(self.device):
-            unroll = tf.nest.map_structure(lambda v: _time_major(v, slots), self._steps)
-            return unroll._replace(initial_state=tf.nest.map_structure(lambda v: tf.gather(v, slots), self._states))
+            unroll = tf.nest.map_structure(_time_major, self._steps.gather(slots))
+            return unroll._replace(initial_state=self._states.gather(slots))
 
     @tf.function
     def read_outcome(self, slots: tf.Tensor) -> Unroll:
         """As `read`, without what is large: `initial_state` and `env_output.observation` are ()."""
+
+        def small(step: Unroll) -> Unroll:
+            return step._replace(env_output=step.env_output._replace(observation=()))
+
         with tf.device(self.device):
-            light = self._steps._replace(env_output=self._steps.env_output._replace(observation=()))
-            return tf.nest.map_structure(lambda v: _time_major(v, slots), light)
+            return tf.nest.map_structure(_time_major, self._steps.gather(slots, small))
+
+    def get_rows(self, slots: np.ndarray) -> list[np.ndarray]:
+        """The unrolls in `slots` int32 [n] as they are stored: an array [n, ...] for each tensor, in a fixed order."""
+        nest = (self._states.gather(slots), self._steps.gather(slots))
+        return [tensor.numpy() for tensor in tf.nest.flatten(nest)]
+
+    def set_rows(self, slots: np.ndarray, rows: Sequence[np.ndarray]) -> None:
+        """Puts back what `get_rows` gave.
+
+        Raises:
+          ValueError: an array has another shape or dtype, or there are more or fewer of them.
+        """
+        nest = (self._states.specs, self._steps.specs)
+        leading = [()] * len(self._states.variables) + [(self.length,)] * len(self._steps.variables)
+        specs = tf.nest.flatten(nest)
+        if len(rows) != len(specs):
+            raise ValueError(f"{len(rows)} tensors do not go where {len(specs)} belong")
+        for spec, axes, array in zip(specs, leading, rows, strict=True):
+            expected = [len(slots), *axes, *spec.shape]
+            if list(array.shape) != expected or array.dtype != spec.dtype.as_numpy_dtype:
+                raise ValueError(
+                    f"{array.dtype}{list(array.shape)} does not go where {spec.dtype.name}{expected} belongs"
+                )
+        self._put(tf.constant(slots, tf.int64), tf.nest.pack_sequence_as(nest, rows))
+
+    # Compiled where there is an accelerator, which has a kernel of its own for not every dtype.
+    def _put(self, slots: tf.Tensor, rows: Any) -> None:
+        @tf.function(jit_compile=has_accelerator() and self.device != HOST)
+        def put(slots: tf.Tensor, states: Any, steps: Any) -> None:
+            self._states.scatter(slots[:, None], states)
+            self._steps.scatter(slots[:, None], steps)
+
+        with tf.device(self.device):
+            put(slots, *tf.nest.map_structure(tf.constant, rows))
 
 
-def _time_major(variable: tf.Variable, slots: tf.Tensor) -> tf.Tensor:
-    rows = tf.gather(variable, slots)
+def _time_major(rows: tf.Tensor) -> tf.Tensor:
     return tf.transpose(rows, [1, 0, *range(2, rows.shape.rank)])

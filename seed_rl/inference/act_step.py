@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
+from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.devices import HOST, has_accelerator
 from seed_rl.specs import ArraySpec, EnvSpec
@@ -79,11 +80,7 @@ class ActStep:
         self._depth = depth
         self._step_spec = step_spec
 
-        def rows(spec: tf.TensorSpec) -> tf.Variable:
-            return tf.Variable(tf.zeros([num_envs + 1, *spec.shape], spec.dtype), trainable=False)
-
-        self._state = tf.nest.map_structure(rows, self._step_spec.initial_state)
-        self._prev_action = rows(self._step_spec.prev_action)
+        self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [num_envs + 1])
         # Without an accelerator the network runs as a plain graph between two compiled parts. With one, all is one
         # program, unless the store is on the host: then the unrolls are written by a second one there.
         self._store_apart = has_accelerator() and store.device == HOST
@@ -193,12 +190,11 @@ class ActStep:
     def _load(self, env_ids: tf.Tensor, restarted: tf.Tensor) -> tuple[tf.Tensor, Any]:
         """Previous actions and states of the batch, zero where a run begins."""
 
-        def rows(variable: tf.Variable) -> tf.Tensor:
-            values = tf.gather(variable, env_ids)
+        def zero_where_restarted(values: tf.Tensor) -> tf.Tensor:
             mask = tf.reshape(restarted, [-1] + [1] * (values.shape.rank - 1))
             return tf.where(mask, tf.zeros_like(values), values)
 
-        return rows(self._prev_action), tf.nest.map_structure(rows, self._state)
+        return tf.nest.map_structure(zero_where_restarted, self._memory.gather(env_ids))
 
     @tf.function(jit_compile=True)
     def _save(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
@@ -212,10 +208,5 @@ class ActStep:
         self._store.write(StepWrites(slots, positions, opened=control[2]), step)
 
     def _remember(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
-        """Keeps the state and the action for the environments' next steps."""
-
-        def scatter(variable: tf.Variable, values: tf.Tensor) -> None:
-            variable.scatter_nd_update(control[0][:, None], values)
-
-        tf.nest.map_structure(scatter, self._state, state)
-        scatter(self._prev_action, step.action)
+        """Keeps the action and the state for the environments' next steps."""
+        self._memory.scatter(control[0][:, None], (step.action, state))

@@ -87,7 +87,7 @@ class Acting:
 
 def queue_capacity(experiment: Experiment) -> int:
     """Finished unrolls that may wait for the learner before acting stops."""
-    return math.ceil(experiment.inference.queue_batches * experiment.unrolls_per_update)
+    return math.ceil(experiment.inference.queue_batches * min(experiment.batch_size, experiment.unrolls_per_update))
 
 
 def acting_slots(experiment: Experiment, agent: Agent) -> int:

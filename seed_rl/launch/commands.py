@@ -250,7 +250,8 @@ def _learn(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what matters of it comes as exceptions
     from seed_rl.buffers.placement import DoesNotFit
     from seed_rl.learner.checkpoints import CheckpointError
-    from seed_rl.learner.learner import Diverged, Learner
+    from seed_rl.learner.diverged import Diverged
+    from seed_rl.learner.learner import Learner
 
     with Progress(experiment.total_frames) as progress:
         try:
@@ -269,7 +270,11 @@ def _learn(
         try:
             running.run(stopped)
         except Diverged as error:
-            print(f"seed_rl: {error}", file=sys.stderr)
+            print(
+                f"seed_rl: training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm "
+                f"may help; the last checkpoint in {logdir} is from before",
+                file=sys.stderr,
+            )
             return FAILURE
         finally:
             running.close()

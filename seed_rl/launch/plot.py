@@ -44,14 +44,12 @@ def plot_curves(places: Sequence[str], output: str, x_axis: str) -> None:
             axes.plot(
                 [row[column] / scale for row in evaluated],
                 [row["eval/episode_return"] for row in evaluated],
-                label=f"{name}, evaluation",
+                label=f"{name}, evaluation (last {metrics.RECENT_EVAL_EPISODES})",
                 color=line.get_color(),
                 linestyle="--",
             )
     axes.set_xlabel(label)
-    axes.set_ylabel(
-        f"return, mean of the last {metrics.RECENT_EPISODES} episodes (evaluation: {metrics.RECENT_EVAL_EPISODES})"
-    )
+    axes.set_ylabel(f"return, mean of the last {metrics.RECENT_EPISODES} episodes")
     axes.grid(alpha=0.3)
     axes.legend(loc="best", frameon=False)
     figure.tight_layout()

@@ -44,14 +44,14 @@ def summary(row: dict[str, float], total_frames: int) -> str:
     """One line, under 80 columns, that says how far a run is and how well it does."""
     frames = row["env_frames"]
     parts = [f"{frames / total_frames:4.0%} {_short(frames)} frames", f"{_short(row['frames_per_second'])}/s"]
-    if "episode_return" in row:
+    if "loss/total" not in row and "replay/size" in row:
+        parts.append(f"filling the replay: {_short(row['replay/size'])}")
+    elif "episode_return" in row:
         parts.append(f"return {row['episode_return']:.2f}")
     if "eval/episode_return" in row:
         parts.append(f"eval {row['eval/episode_return']:.2f}")
     elif "loss/total" in row:
         parts.append(f"loss {row['loss/total']:.3g}")
-    elif "replay/size" in row:
-        parts.append(f"replay {_short(row['replay/size'])}")
     parts.append(f"envs {row['environments']:.0f}")
     if row["frames_per_second"] > 0:
         parts.append(f"left {_duration((total_frames - frames) / row['frames_per_second'])}")

@@ -89,11 +89,16 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
     """Opens a file for writing that appears under its name once it is complete and on the disk."""
     partial = f"{path}.partial"
-    with open(partial, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(partial)  # what fills a disk must not stay
+        raise
     descriptor = os.open(os.path.dirname(path), os.O_RDONLY)  # makes the new name survive a power failure
     try:
         os.fsync(descriptor)

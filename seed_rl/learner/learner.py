@@ -17,8 +17,9 @@ from seed_rl.experiment import Experiment
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, complete_or_absent, name_variables
+from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow, MetricsWriter
-from seed_rl.learner.run_log import RunLog, Snapshot
+from seed_rl.learner.run_log import RunLog, RunState
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.transport.credentials import ServerSecurity
@@ -44,10 +45,6 @@ class Counters:
     """Unrolls that were in progress when their environments' actor went away, in earlier starts of the run."""
     unrecorded_steps: int = 0
     """Agent steps played before an environment's first unroll began, in earlier starts of the run."""
-
-
-class Diverged(Exception):
-    """Training has gone wrong beyond repair; the message says when."""
 
 
 class Stop(Protocol):
@@ -112,6 +109,10 @@ class Learner:
         self._acting.cursor.version = self.counters.learner_updates
         store = self._acting.store
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
+        if experiment.actors.num_eval_envs:
+            training, evaluating = experiment.actors.num_training_envs, experiment.actors.num_eval_envs
+            _log.info("environments: %d to learn from (ids 0..%d), %d to evaluate", training, training - 1, evaluating)
+        self._remove_old_replays()  # of checkpoints that were never written
         if self.restored_from and self._source.has_snapshot:
             self._restore_source()
         self._counted = self._source.taken
@@ -123,24 +124,27 @@ class Learner:
             return None
         path, arrays, counters = latest
         assign(self._variables, arrays, path)
-        self.episodes.set_state(counters.pop("episodes"))
-        self.eval_episodes.set_state(counters.pop("eval_episodes"))
-        self.counters = Counters(**counters)
+        try:
+            self.episodes.set_state(counters.pop("episodes"))
+            self.eval_episodes.set_state(counters.pop("eval_episodes"))
+            self.counters = Counters(**counters)
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
         return path
 
     def _restore_source(self) -> None:
-        path = self._snapshot_path()
+        path = self._replay_path()
         try:
             with open(path, "rb") as file:
                 self._source.restore(file)
         except FileNotFoundError:
-            _log.warning("%s is not there: the replay is filled anew", path)
+            _log.warning("there is no %s: the replay is filled anew", path)
         except BadSnapshot as error:
             raise CheckpointError(
-                f"{path} can't be continued from: {error}; without it, the replay is filled anew"
+                f"{path} is of no use: {error}; if it is removed, the replay is filled anew"
             ) from error
 
-    def _snapshot_path(self) -> str:
+    def _replay_path(self) -> str:
         """Of what the source holds at this update; lies beside the checkpoint."""
         return os.path.join(self._checkpoints.directory, f"replay-{self.counters.learner_updates:012d}.npz")
 
@@ -163,7 +167,7 @@ class Learner:
         self._acting.service.start()
         logs = self._experiment.logs
         resume_frames = self.counters.env_frames if self.restored_from else None
-        log = RunLog(self._snapshot, MetricsWriter(self._logdir, resume_frames), logs.metrics_interval_s)
+        log = RunLog(self._run_state, MetricsWriter(self._logdir, resume_frames), logs.metrics_interval_s)
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
         try:
@@ -205,10 +209,7 @@ class Learner:
         progress = counters.env_frames / self._experiment.total_frames
         metrics, priorities = self._train_step(batch.unroll, progress, batch.importance_weights)
         if not np.isfinite(metrics["gradient_norm"]):
-            raise Diverged(
-                f"the gradient is not finite at update {counters.learner_updates}: a smaller "
-                "Optimizer.learning_rate or Optimizer.clip_norm may help; the last checkpoint is from before"
-            )
+            raise Diverged(f"the gradient is not finite at update {counters.learner_updates}")
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         self._source.write_back(priorities)
         counters.learner_updates += 1
@@ -223,9 +224,9 @@ class Learner:
         self.counters.agent_steps += steps
         self.counters.env_frames += steps * self._experiment.env.action_repeat
 
-    def _snapshot(self) -> Snapshot:
+    def _run_state(self) -> RunState:
         acting = self._acting
-        return Snapshot(
+        return RunState(
             counters=self._all_counters(),
             gauges={
                 **self.episodes.means(),
@@ -245,13 +246,23 @@ class Learner:
             "episodes": self.episodes.get_state(),
             "eval_episodes": self.eval_episodes.get_state(),
         }
-        if self._source.has_snapshot:  # before the checkpoint, so that a checkpoint never lacks it
-            with complete_or_absent(self._snapshot_path()) as file:
-                self._source.save(file)
+        if self._source.has_snapshot:
+            self._save_source()  # before the checkpoint that it belongs to
         self._checkpoints.save(self.counters.learner_updates, arrays, counters)
-        for old in glob.glob(os.path.join(glob.escape(self._checkpoints.directory), "replay-*.npz")):
-            if old != self._snapshot_path():
-                os.remove(old)
+        self._remove_old_replays()
+
+    def _save_source(self) -> None:
+        try:
+            with complete_or_absent(self._replay_path()) as file:
+                self._source.save(file)
+        except OSError as error:
+            _log.error("the replay could not be saved (%s); the checkpoint is written without it", error)
+
+    def _remove_old_replays(self) -> None:
+        """All but that of the present checkpoint."""
+        for path in glob.glob(os.path.join(glob.escape(self._checkpoints.directory), "replay-*.npz")):
+            if path != self._replay_path():
+                os.remove(path)
 
     def _add_episodes(self, episodes: Episodes) -> None:
         evaluated = episodes.env_ids >= self._experiment.actors.num_training_envs

@@ -13,7 +13,7 @@ from seed_rl.learner.metrics import MetricsWriter
 
 
 @dataclasses.dataclass(frozen=True)
-class Snapshot:
+class RunState:
     """The state of a run at one moment."""
 
     counters: dict[str, float]
@@ -31,17 +31,17 @@ class RunLog:
     its own thread's time.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot], writer: MetricsWriter, interval: float):
+    def __init__(self, state: Callable[[], RunState], writer: MetricsWriter, interval: float):
         """
         Args:
-          snapshot: gives the state of the run.
+          state: gives the state of the run.
           writer: where rows go.
           interval: seconds between rows.
         """
-        self._snapshot = snapshot
+        self._state = state
         self._writer = writer
         self._interval = interval
-        self._last = snapshot()
+        self._last = state()
         self._begin()
 
     def _begin(self) -> None:
@@ -78,7 +78,7 @@ class RunLog:
         self._writer.close()
 
     def _write(self) -> dict[str, float]:
-        now, last = self._snapshot(), self._last
+        now, last = self._state(), self._last
         elapsed = time.monotonic() - self._began
         acted, before = now.inference, last.inference
         batches = acted.batches - before.batches

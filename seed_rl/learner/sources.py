@@ -15,6 +15,7 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.snapshot import BadSnapshot, read_arrays, read_unrolls, write_snapshot
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Replay
+from seed_rl.learner.diverged import Diverged
 from seed_rl.types import Unroll
 
 
@@ -155,6 +156,8 @@ class ReplaySource(Source):
             if slots is None:
                 return None
             self.insert(slots)
+            if time.monotonic() >= deadline and self._due() > self.taken:
+                return None
         return self.draw()
 
     def _due(self) -> int:
@@ -162,10 +165,16 @@ class ReplaySource(Source):
         return self._config.min_size + int(self._drawn * self._batch_size / self._config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
-        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it, n <= `INSERT_AT_MOST`."""
+        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it, n <= `INSERT_AT_MOST`.
+
+        Raises:
+          Diverged: the acting network's values are not finite.
+        """
         padded = np.full(self.INSERT_AT_MOST, self._store.num_slots, np.int32)
         padded[: len(slots)] = slots
         priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(slots)]
+        if not np.isfinite(priorities).all():
+            raise Diverged("the values that the network acts by are not finite any more")
         self._pool.release(self._replay.insert(slots, priorities))
         self.taken += len(slots)
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput, Agent, LossOutput
 from seed_rl.agents.config import AgentConfig
-from seed_rl.settings import check_at_least, check_types
+from seed_rl.settings import check_at_least
 from seed_rl.specs import EnvSpec
 from seed_rl.testing.counting import CountingVectorEnv
 from seed_rl.types import EnvOutput, Unroll
@@ -27,8 +27,8 @@ class CountingAgentConfig(AgentConfig):
     overlap: int = 1
 
     def __post_init__(self):
-        check_types(self)
-        check_at_least(self, 1, "unroll_length", "overlap")
+        super().__post_init__()
+        check_at_least(self, 1, "overlap")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CountingAgent:
         return CountingAgent(self)

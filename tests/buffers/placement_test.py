@@ -17,21 +17,29 @@ from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.types import EnvOutput, Unroll
 
 GB = 10**9
-STORE = StoreSize(capacity=100, in_progress=10, nbytes_each=10**8)  # 11 GB: fits where 12.3 GB are free
+# 11 GB: fits where 12.3 GB are free on the host, or 16.7 GB on an accelerator.
+STORE = StoreSize(capacity=100, in_progress=10, nbytes_each=10**8)
 
 
 @pytest.mark.parametrize(
     ("wanted", "device_gb", "host_gb", "chosen"),
     [
-        ("auto", 16, 64, "GPU:0"),
-        ("auto", 16, 1, "GPU:0"),
-        ("auto", 12, 64, "CPU:0"),
-        ("device", 16, 64, "GPU:0"),
-        ("host", 16, 64, "CPU:0"),
+        ("auto", 17, 64, "GPU:0"),
+        ("auto", 17, 1, "GPU:0"),
+        ("auto", 16, 64, "CPU:0"),
+        ("device", 17, 64, "GPU:0"),
+        ("host", 17, 64, "CPU:0"),
     ],
 )
 def test_chooses_the_device_if_it_fits_there(wanted, device_gb, host_gb, chosen):
     assert choose_device(wanted, STORE, {"CPU:0": host_gb * GB, "GPU:0": device_gb * GB}) == chosen
+
+
+def test_an_accelerator_keeps_room_for_an_update():
+    size = StoreSize(capacity=9, in_progress=0, nbytes_each=GB)
+    assert choose_device("device", size, {"CPU:0": GB, "GPU:0": 15 * GB}) == "GPU:0"
+    with pytest.raises(DoesNotFit, match="8.6 GB of device memory are free for it: .* at most 8 fits"):
+        choose_device("device", size, {"CPU:0": GB, "GPU:0": 14 * GB})
 
 
 @pytest.mark.parametrize("wanted", ["auto", "device", "host"])
@@ -50,10 +58,10 @@ def test_a_tenth_of_what_is_free_stays_free():
 
 def test_says_what_is_needed_what_there_is_and_what_would_fit():
     size = StoreSize(capacity=100_000, in_progress=64, nbytes_each=876_000)
-    free = {"CPU:0": int(22.4 * GB), "TPU:0": int(15.6 * GB)}
+    free = {"CPU:0": int(22.4 * GB), "TPU:0": int(20.0445 * GB)}
     needs = (
         "a replay of 100,000 sequences, with 64 more in progress, needs 87.7 GB (876 kB each), and {} memory are free "
-        "(10% are kept for the rest of the learner): a Replay.capacity of at most {} fits"
+        "for it: a Replay.capacity of at most {} fits"
     )
     for wanted, available, fits in (
         ("host", "20.2 GB of host", "22,900"),
@@ -78,7 +86,7 @@ def test_an_unknown_place_is_refused():
 
 
 def test_logs_size_and_place(monkeypatch, caplog):
-    monkeypatch.setattr(placement, "free_memory", lambda: {"CPU:0": 64 * GB, "GPU:0": 16 * GB})
+    monkeypatch.setattr(placement, "free_memory", lambda: {"CPU:0": 64 * GB, "GPU:0": 17 * GB})
     with caplog.at_level(logging.INFO, "seed_rl.buffers.placement"):
         assert place_store(STORE, "auto") == "GPU:0"
         assert place_store(STORE, "host") == "CPU:0"

@@ -89,5 +89,5 @@ def test_damage_is_told():
         snapshot.read_arrays(io.BytesIO(b"nonsense"))
     nothing = io.BytesIO()
     snapshot.write_snapshot(nothing, store, slots[:0], {"a": np.zeros(3)})
-    with pytest.raises(snapshot.BadSnapshot, match="it holds 0 pieces of unrolls"):
+    with pytest.raises(snapshot.BadSnapshot, match="0 tensors do not go where 7 belong"):
         snapshot.read_unrolls(io.BytesIO(nothing.getvalue()), store, slots)

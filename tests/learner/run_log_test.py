@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl.inference.service import InferenceStats
 from seed_rl.learner import run_log
-from seed_rl.learner.run_log import RunLog, Snapshot
+from seed_rl.learner.run_log import RunLog, RunState
 
 INTERVAL = 10.0
 
@@ -28,8 +28,8 @@ class Run:
         }
         self.rows, self.wall_times, self.closed = [], [], 0
 
-    def snapshot(self):
-        return Snapshot(dict(self.counters), dict(self.gauges), inference=InferenceStats(**self.stats))
+    def state(self):
+        return RunState(dict(self.counters), dict(self.gauges), inference=InferenceStats(**self.stats))
 
     def write(self, row, wall_time):
         assert not self.closed
@@ -57,7 +57,7 @@ def run(monkeypatch):
 
 @pytest.fixture
 def log(run):
-    return RunLog(run.snapshot, run, INTERVAL)
+    return RunLog(run.state, run, INTERVAL)
 
 
 def test_no_row_before_the_interval_is_over(run, log):
@@ -164,6 +164,6 @@ def test_close_writes_no_row_without_updates(run, log):
     assert run.closed == 1
 
 
-def test_a_snapshot_torn_between_two_numbers_of_inference_does_no_harm(run, log):
+def test_a_state_torn_between_two_numbers_of_inference_does_no_harm(run, log):
     run.passes(10, batches=1, padded_steps=2)
     assert "inference_padding" not in log.row_if_due()

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment import Replay
+from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.sources import FifoSource, ReplaySource
 from seed_rl.types import EnvOutput, Unroll
 
@@ -170,7 +172,9 @@ def test_a_small_capacity_is_filled_piece_by_piece():
     rig.produce(2)
     assert rig.source.next(0) is not None
     rig.produce(16)
-    assert set(numbers(rig.source.next(0))) <= {17, 18}
+    while (batch := rig.source.next(0)) is None:
+        assert rig.source.taken % 2 == 0, "never more at a time than fit"
+    assert set(numbers(batch)) <= {17, 18}
 
 
 def saved(rig):
@@ -222,3 +226,18 @@ def test_a_file_that_is_no_snapshot_is_refused():
     np.savez(arrays, a=np.zeros(2))
     with pytest.raises(BadSnapshot, match="not of such a replay: 'counts'"):
         rig.source.restore(io.BytesIO(arrays.getvalue()))
+
+
+def test_a_slow_fill_does_not_outlast_its_timeout():
+    rig = Rig(4, Replay(capacity=100, min_size=90), free_slots=60)
+    rig.produce(50)
+    assert rig.source.next(0) is None
+    assert rig.source.taken == 32, "one piece, then the caller may look at the clock"
+
+
+def test_values_that_are_not_finite_end_the_run_with_a_sentence():
+    rig = Rig(4, Replay(capacity=8, min_size=4))
+    rig.source._agent = SimpleNamespace(initial_priorities=lambda unroll: unroll.env_output.reward[0] / 0.0)
+    rig.produce(4)
+    with pytest.raises(Diverged, match="not finite"):
+        rig.source.next(0)
