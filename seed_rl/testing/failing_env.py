@@ -1,0 +1,63 @@
+"""An environment that fails in the way it is told to, for tests of what runs it in another process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.envs.registry import CannotBuild
+
+GO_ON, END_EPISODE, RAISE, EXIT, BE_KILLED = range(5)
+"""The actions."""
+
+
+class FailingEnv(gymnasium.Env):
+    """Observations int64 [3]: process id, seed of the last reset (-1: none), steps since then."""
+
+    observation_space = spaces.Box(-1, 2**62, (3,), np.int64)
+    action_space = spaces.Discrete(5)
+
+    def __init__(self, fails: str = "", hangs_at_close: bool = False):
+        """
+        Args:
+          fails: how the construction fails, if at all: `cannot_build` or `exit`.
+          hangs_at_close: `close` never returns.
+        """
+        if fails == "cannot_build":
+            raise CannotBuild("no such thing here")
+        if fails == "exit":
+            os._exit(3)
+        self._hangs_at_close = hangs_at_close
+        self._seed, self._steps = -1, 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts to count."""
+        self._seed, self._steps = -1 if seed is None else seed, 0
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Does what it is told; the reward is the number of the step."""
+        self._steps += 1
+        if action == RAISE:
+            raise KeyError("the thing is lost")
+        if action == EXIT:
+            os._exit(7)
+        if action == BE_KILLED:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._observation(), float(self._steps), action == END_EPISODE, False, {}
+
+    def close(self) -> None:
+        """Hangs if it is to."""
+        if self._hangs_at_close:
+            threading.Event().wait()
+
+    def _observation(self) -> np.ndarray:
+        return np.array([os.getpid(), self._seed, self._steps])
