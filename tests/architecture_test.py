@@ -52,6 +52,21 @@ ROOMS = {
     "seed_rl.envs.base": Room(DATA, ("gymnasium", "numpy")),
     "seed_rl.envs.registry": Room((*DATA, "seed_rl.envs.base")),
     "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE), (*TOOLS, "gymnasium", *SUITES)),
+    "seed_rl.envs.dmlab": Room(
+        (
+            *DATA,
+            SETTINGS,
+            *ENV_INTERFACE,
+            "seed_rl.envs.dmlab_cache",
+            "seed_rl.envs.dmlab_levels",
+            "seed_rl.envs.processes",
+        ),
+        ("deepmind_lab", "gin", "gymnasium", "numpy"),
+    ),
+    "seed_rl.envs.dmlab_cache": Room(("seed_rl.envs.registry",), ("fsspec",)),
+    "seed_rl.envs.dmlab_levels": Room(),
+    "seed_rl.envs.dmlab_scores": Room(("seed_rl.envs.dmlab_levels",), ("numpy",)),
+    "seed_rl.envs.processes": Room(("seed_rl.envs.registry",), ("gymnasium", "numpy")),
     "seed_rl.transport": Room(DATA, (*TOOLS, "google", "grpc")),
     "seed_rl.actor": Room((*DATA, "seed_rl.transport", *ENV_INTERFACE), (*TOOLS, "gymnasium", "grpc")),
     # Agents: only through their interface does anything else know them. The gin files choose one.
@@ -130,6 +145,8 @@ ROOMS = {
     "seed_rl.testing.catch": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
     "seed_rl.testing.counting": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
     "seed_rl.testing.memory": Room((*DATA, SETTINGS, "seed_rl.envs.base"), (*TOOLS, "gymnasium")),
+    "seed_rl.testing.failing_env": Room(("seed_rl.envs.registry",), ("gymnasium", "numpy")),
+    "seed_rl.testing.fake_deepmind_lab": Room(third_party=("numpy",)),
 }
 
 ACTOR_SIDE = ("seed_rl.actor", "seed_rl.envs", "seed_rl.transport", "seed_rl.experiment", "seed_rl.__main__")
@@ -273,6 +290,8 @@ def test_a_module_that_loads_tensorflow_is_found(tmp_path):
         ("seed_rl.actor.loop", "from ..learner import loop", "seed_rl.learner.loop"),
         ("seed_rl.envs.atari", "import tensorflow", "tensorflow"),
         ("seed_rl.envs.atari", "from . import football", "seed_rl.envs.football"),
+        ("seed_rl.envs.dmlab", "def f():\n  import tensorflow", "tensorflow"),
+        ("seed_rl.envs.dmlab_scores", "from seed_rl.envs.dmlab import DMLab", "seed_rl.envs.dmlab.DMLab"),
         ("seed_rl.envs.registry", "from seed_rl.envs.atari import Atari", "seed_rl.envs.atari.Atari"),
         ("seed_rl.agents.vtrace.agent", "from seed_rl.learner import loop", "seed_rl.learner.loop"),
         ("seed_rl.agents.vtrace.agent", "from seed_rl.inference.batcher import Batcher", None),

@@ -18,6 +18,7 @@ def test_the_expected_configs_are_shipped():
         experiment.shipped_configs()
     )
     assert {"atari/r2d2", "atari/r2d2_pong", "catch/r2d2", "memory/r2d2"} <= set(experiment.shipped_configs())
+    assert {"dmlab/vtrace", "dmlab/rooms_watermaze", "dmlab/small"} <= set(experiment.shipped_configs())
 
 
 def test_parameters_win_over_files_and_a_later_load_forgets_them():

@@ -134,6 +134,7 @@ def test_entry_points(wheel):
         "atari = seed_rl.envs.atari:",
         "catch = seed_rl.testing.catch:",
         "counting = seed_rl.testing.",
+        "dmlab = seed_rl.envs.dmlab:",
         "memory = seed_rl.testing.",
     ):
         assert [line for line in lines if line.startswith(suite)]
