@@ -256,6 +256,14 @@ def _learn(
     with Progress(experiment.total_frames) as progress:
         try:
             running = Learner(experiment, logdir, address, security, progress.show)
+            if running.finished:
+                _log.info(
+                    "the run in %s is finished: %d frames of %d; more --total_frames would continue it",
+                    logdir,
+                    running.counters.env_frames,
+                    experiment.total_frames,
+                )
+                return 0
             bound = running.listen()
         except (CannotAct, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error

@@ -132,6 +132,11 @@ class Learner:
             raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
         return path
 
+    @property
+    def finished(self) -> bool:
+        """Whether all of the run's frames are done."""
+        return self.counters.env_frames >= self._experiment.total_frames
+
     def _restore_source(self) -> None:
         path = self._replay_path()
         try:
@@ -171,7 +176,7 @@ class Learner:
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
         try:
-            while not stop.is_set() and self.counters.env_frames < self._experiment.total_frames:
+            while not stop.is_set() and not self.finished:
                 with log.waiting():
                     batch = self._source.next(_POLL_SECONDS)
                 failure = self._acting.service.failure
