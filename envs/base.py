@@ -69,10 +69,15 @@ def random_actions(spec: ActionSpec, rng: np.random.Generator, num_envs: int) ->
 
 def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, ArraySpec]:
     if isinstance(space, spaces.Box):
-        return ArraySpec(tuple(int(n) for n in space.shape), np.dtype(space.dtype).name)
+        return _array_spec(space)
     if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
-        return {name: _observation_spec(part) for name, part in space.items()}
+        return {name: _array_spec(part) for name, part in space.items()}
     raise ValueError(f"observations must be a Box or a Dict of them, got {space}")
+
+
+def _array_spec(space: gymnasium.Space[Any]) -> ArraySpec:
+    assert space.shape is not None
+    return ArraySpec(tuple(int(n) for n in space.shape), np.dtype(space.dtype).name)
 
 
 def _action_spec(space: gymnasium.Space[Any]) -> ActionSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -70,10 +71,11 @@ class _Part:
 
 def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Part]:
     if isinstance(space, spaces.Box) and np.dtype(space.dtype).name in DTYPES:
-        yield _Part(name, space, lambda x, dtype=space.dtype: np.ascontiguousarray(x, dtype), path)
+        yield _Part(name, space, functools.partial(np.ascontiguousarray, dtype=space.dtype), path)
     elif isinstance(space, spaces.Discrete):
-        one_hot = spaces.Box(0, 1, (int(space.n),), np.bool_)
-        yield _Part(name, one_hot, lambda x, n=int(space.n), start=int(space.start): _one_hot(x, n, start), path)
+        n, start = int(space.n), int(space.start)
+        dtype: Any = np.bool_  # which a Box may have, though its annotations do not say so
+        yield _Part(name, spaces.Box(0, 1, (n,), dtype), functools.partial(_one_hot, n=n, start=start), path)
     elif isinstance(space, spaces.Dict | spaces.Tuple):
         children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
         for key, child in children:

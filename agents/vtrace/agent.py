@@ -77,6 +77,7 @@ class VTraceAgent(Agent):
             lambda_=config.lambda_,
             clip_rho=config.clip_rho,
             clip_pg_rho=config.clip_pg_rho,
+            reward_scale=config.reward_scale,
             max_abs_reward=config.max_abs_reward,
             baseline_cost=config.baseline_cost,
             kl_cost=config.kl_cost,

@@ -30,6 +30,8 @@ class VTrace(TrunkConfig):
     """rho_bar, bound of the importance weights in the targets."""
     clip_pg_rho: float = 1.0
     """Bound of the importance weights in the policy gradient."""
+    reward_scale: float = 1.0
+    """Rewards are multiplied with this in the loss, before they are clipped."""
     max_abs_reward: float = 0.0
     """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     baseline_cost: float = 0.5

@@ -23,6 +23,7 @@ def vtrace_loss(
     lambda_: float,
     clip_rho: float,
     clip_pg_rho: float,
+    reward_scale: float,
     max_abs_reward: float,
     baseline_cost: float,
     kl_cost: float,
@@ -40,12 +41,12 @@ def vtrace_loss(
       action: [T + 1, B, ...].
       env_output: `reward` and `done` [T + 1, B].
       entropy_cost: weight of the entropy bonus.
-      discount, lambda_, clip_rho, clip_pg_rho, max_abs_reward, baseline_cost, kl_cost: see `VTrace`.
+      discount, lambda_, clip_rho, clip_pg_rho, reward_scale, max_abs_reward, baseline_cost, kl_cost: see `VTrace`.
 
     Returns:
       float32 scalar, and float32 scalars by name.
     """
-    r_t = env_output.reward[1:]
+    r_t = reward_scale * env_output.reward[1:]
     if max_abs_reward:
         r_t = tf.clip_by_value(r_t, -max_abs_reward, max_abs_reward)
     discount_t = discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))

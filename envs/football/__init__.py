@@ -1,0 +1,96 @@
+"""Google Research Football: Super Mini Maps of a match, packed into bits."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import gin
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+
+from seed_rl.envs.base import EnvConfig
+from seed_rl.envs.registry import CannotBuild
+from seed_rl.settings import check_one_of, check_types
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+
+SCENARIOS = (
+    "11_vs_11_competition",
+    "11_vs_11_easy_stochastic",
+    "11_vs_11_hard_stochastic",
+    "11_vs_11_kaggle",
+    "11_vs_11_stochastic",
+    "1_vs_1_easy",
+    "5_vs_5",
+    "academy_3_vs_1_with_keeper",
+    "academy_corner",
+    "academy_counterattack_easy",
+    "academy_counterattack_hard",
+    "academy_empty_goal",
+    "academy_empty_goal_close",
+    "academy_pass_and_shoot_with_keeper",
+    "academy_run_pass_and_shoot_with_keeper",
+    "academy_run_to_score",
+    "academy_run_to_score_with_keeper",
+    "academy_single_goal_versus_lazy",
+)
+REWARDS = ("scoring", "scoring,checkpoints")
+MAPS = ("96x72", "120x90", "144x108")
+NUM_ACTIONS = 19
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Football(EnvConfig):
+    """One player of the left team at a time, the one nearest to the ball, against the scenario's opponents."""
+
+    suite: ClassVar[str] = "football"
+
+    scenario: str = "academy_empty_goal_close"
+    rewards: str = "scoring"
+    """`scoring`: 1 for a goal, -1 for one of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
+    around the opponents' goal that the player with the ball first comes into."""
+    map: str = "96x72"
+    """Width and height of the maps; EnvPool has the first only."""
+    backend: str = "gfootball"
+    """`gfootball`: the engine's own package, which must be compiled; `envpool`: the same engine, prebuilt, and stepped
+    by native threads."""
+
+    def __post_init__(self):
+        check_types(self)
+        check_one_of(self, SCENARIOS, "scenario")
+        check_one_of(self, REWARDS, "rewards")
+        check_one_of(self, MAPS, "map")
+        check_one_of(self, ("gfootball", "envpool"), "backend")
+        if self.backend == "envpool" and self.map != MAPS[0]:
+            raise ValueError(f"Football.map must be {MAPS[0]} with the envpool backend, got {self.map}")
+
+    @property
+    def action_repeat(self) -> int:
+        return 1
+
+    @property
+    def map_shape(self) -> tuple[int, int]:
+        """Height and width."""
+        width, height = map(int, self.map.split("x"))
+        return height, width
+
+    def spec(self) -> EnvSpec:
+        return EnvSpec(ArraySpec(self.map_shape, "uint16"), DiscreteSpec(NUM_ACTIONS))
+
+    def make(self, num_envs: int) -> VectorEnv:
+        checkpoints = "checkpoints" in self.rewards
+        if self.backend == "envpool":
+            from seed_rl.envs.football.pool import make_football_pool
+
+            return make_football_pool(self.scenario, num_envs, checkpoints)
+        try:
+            from seed_rl.envs.football.engine import FootballEnv
+        except ImportError as error:
+            raise CannotBuild(
+                f"the gfootball package can't be used here ({error}): docs/football.md says how to build it; "
+                "Football.backend = 'envpool' needs no compiler"
+            ) from error
+        return SyncVectorEnv(
+            [lambda: FootballEnv(self.scenario, self.map_shape, checkpoints)] * num_envs,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+        )
