@@ -58,10 +58,12 @@ class StepCodec:
         action = env_spec.action
         self._action_dtype = np.dtype(action.tensor.dtype)
         self._action_shape = (num_envs, *action.tensor.shape)
+        self._action_low: np.ndarray
+        self._action_high: np.ndarray
         if isinstance(action, ContinuousSpec):
             self._action_low, self._action_high = np.array(action.low, np.float32), np.array(action.high, np.float32)
         else:
-            self._action_low, self._action_high = np.int32(0), np.array(action.n, np.int64) - 1
+            self._action_low, self._action_high = np.array(0), np.array(action.n) - 1
         self._action_spec = action
         self._named = not isinstance(env_spec.observation, ArraySpec)
         tensors = env_spec.observation_tensors()
