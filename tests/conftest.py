@@ -2,4 +2,14 @@
 
 import os
 
+import gin
+import pytest
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(autouse=True)
+def no_gin_bindings_of_another_test():
+    """A config that a test loads would also fill in what the next test leaves out."""
+    yield
+    gin.clear_config()
