@@ -44,10 +44,14 @@ class FootballEnv(gymnasium.Env):
         self._stacked = np.zeros(map_shape, np.uint16)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Starts a match; `seed` rules this one and all that follow without one."""
+        """Starts a match; `seed` rules this one and all that follow without one.
+
+        The option `engine_seed` sets the engine's own seed for this match.
+        """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        engine_seed = int(self._rng.integers(2_000_000_000))
+        drawn = int(self._rng.integers(2_000_000_000))
+        engine_seed = (options or {}).get("engine_seed", drawn)
         self._config.update({"game_engine_random_seed": engine_seed, "reverse_team_processing": bool(engine_seed % 2)})
         self._engine.reset()
         self._stacked = first_map(self._map(self._engine.observation()))

@@ -94,7 +94,7 @@ class Trunk(keras.layers.Layer):
                 return ShallowTorso(hidden or 512, **shared)
             if kind == "deep":
                 return DeepTorso(channels, hidden or 256, residual_blocks, **shared)
-            scale = 1 / 255 if is_frame(spec) else 1.0
+            scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
             return MLPTorso(hidden or 256, mlp_layers, scale, **shared)
 
         self._torsos = [build(index, spec) for index, (_, spec) in enumerate(self._tensors)]
@@ -158,4 +158,4 @@ def torso_of(spec: ArraySpec, wanted: str) -> str:
 def unpack_planes(packed: Any) -> tf.Tensor:
     """Frames uint8 [..., H, W, 16] of 0 and 255 from bits, uint16 [..., H, W]; the lowest bit comes first."""
     bits = tf.constant([1 << bit for bit in range(16)], tf.int32)
-    return tf.where(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8.max, tf.uint8.min)
+    return 255 * tf.cast(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8)

@@ -1,4 +1,4 @@
-"""The dense torso against a plain matrix product."""
+"""The dense torso against plain matrix products."""
 
 import keras
 import numpy as np
@@ -17,8 +17,9 @@ def random_frames(count, *shape):
 
 
 def built(**settings):
+    """A torso for frames, scaled as such."""
     keras.utils.set_random_seed(0)
-    torso = MLPTorso(**({"hidden": HIDDEN} | settings))
+    torso = MLPTorso(**({"hidden": HIDDEN, "scale": 1 / 255} | settings))
     torso.build((None, HEIGHT, WIDTH, CHANNELS))
     for v in torso.trainable_variables:  # biases start at zero, where a missing one would not be seen
         if v.name == "bias":
@@ -61,7 +62,7 @@ def test_float_frames_have_the_scale_of_uint8_frames(dtype):
 
 def test_observations_of_any_rank_are_flattened():
     for shape in ((9,), (3, 3), (3, 1, 3, 1)):
-        torso = MLPTorso(HIDDEN)
+        torso = MLPTorso(HIDDEN, scale=1 / 255)
         frames = random_frames(2, *shape)
         assert torso(frames).shape == (2, HIDDEN)
         np.testing.assert_allclose(torso(frames), np.maximum(0, plain(torso, frames)), rtol=1e-5, atol=1e-6)
@@ -70,10 +71,51 @@ def test_observations_of_any_rank_are_flattened():
 def test_parameter_count_and_paths():
     torso = built()
     assert torso.count_params() == (FEATURES + 1) * HIDDEN == 427
-    assert [v.path for v in torso.variables] == ["mlp_torso/dense/kernel", "mlp_torso/dense/bias"]
+    assert [v.path for v in torso.variables] == ["mlp_torso/dense_0/kernel", "mlp_torso/dense_0/bias"]
     assert built(hidden=256).count_params() == (FEATURES + 1) * 256
+    deep = built(num_layers=3)
+    assert deep.count_params() == (FEATURES + 1) * HIDDEN + 2 * (HIDDEN + 1) * HIDDEN
+    assert [v.path for v in deep.variables] == [
+        f"mlp_torso/dense_{index}/{name}" for index in range(3) for name in ("kernel", "bias")
+    ]
     default = MLPTorso()
     assert default.compute_output_shape((None, HEIGHT, WIDTH, CHANNELS)) == (None, 256)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_layers_follow_one_another_each_rectified(num_layers):
+    torso, frames = built(num_layers=num_layers), random_frames(5)
+    x = np.reshape(np.asarray(frames, np.float64) / 255, (5, -1))
+    weights = [np.asarray(v.value, np.float64) for v in torso.trainable_variables]
+    assert len(weights) == 2 * num_layers
+    for kernel, bias in zip(weights[::2], weights[1::2], strict=True):
+        linear = x @ kernel + bias
+        assert linear.min() < 0 < linear.max()
+        x = np.maximum(0, linear)
+    np.testing.assert_allclose(torso(frames), x, rtol=1e-5, atol=1e-6)
+
+
+def test_inputs_are_multiplied_with_the_scale_whatever_their_dtype():
+    values = np.array([[0, 1, 1], [1, 0, 1]])
+    for scale in (None, 0.5):
+        settings = {} if scale is None else {"scale": scale}
+        torso = MLPTorso(HIDDEN, **settings)
+        kernel = None
+        for dtype in (bool, np.uint8, np.uint16, np.int32, np.int64, np.float16, np.float32, np.float64):
+            features = torso(tf.constant(values.astype(dtype)))
+            if kernel is None:
+                kernel = np.asarray(torso.trainable_variables[0].value)
+            expected = np.maximum(0, (scale or 1.0) * values @ kernel)
+            np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6, err_msg=str(dtype))
+
+
+def test_without_a_scale_floats_pass_as_they_are():
+    torso = MLPTorso(HIDDEN)
+    x = np.random.default_rng(0).normal(scale=3, size=(4, 6)).astype(np.float32)
+    features = torso(x)
+    kernel, bias = (np.asarray(v.value) for v in torso.trainable_variables)
+    np.testing.assert_allclose(features, np.maximum(0, x @ kernel + bias), rtol=1e-5, atol=1e-5)
+    assert np.any(features)
 
 
 def test_the_kernel_initializer_reaches_the_kernel():
@@ -81,6 +123,8 @@ def test_the_kernel_initializer_reaches_the_kernel():
         kernel = np.asarray(built(hidden=512, kernel_initializer=name).trainable_variables[0].value)
         assert kernel.shape == (FEATURES, 512)
         np.testing.assert_allclose(kernel.var(), variance, rtol=0.05, err_msg=name)
+        second = np.asarray(built(hidden=512, num_layers=2, kernel_initializer=name).trainable_variables[2].value)
+        np.testing.assert_allclose(second.var(), 2 / (1024 if name == "glorot_uniform" else 512), rtol=0.05)
 
 
 def test_mixed_bfloat16_computes_in_bfloat16_with_float32_weights():

@@ -55,7 +55,7 @@ def plain_deep(torso, frames):
     x = tf.cast(frames, tf.float32) / 255.0
     for stage in sorted({name.split("/")[0] for name in w if name.startswith("stage")}):
         x = tf.nn.max_pool2d(conv(x, f"{stage}/conv"), 3, 2, "SAME")
-        for block in (f"{stage}/residual_0", f"{stage}/residual_1"):
+        for block in sorted({"/".join(name.split("/")[:2]) for name in w if name.startswith(f"{stage}/residual")}):
             x = x + conv(tf.nn.relu(conv(tf.nn.relu(x), f"{block}/conv_0")), f"{block}/conv_1")
     x = tf.reshape(tf.nn.relu(x), [len(x), -1])
     return tf.nn.relu(x @ w["dense/kernel"] + w["dense/bias"])
@@ -93,11 +93,11 @@ def shallow_parameters(height, width, channels, hidden):
     return convs + (height * width * 64 + 1) * hidden
 
 
-def deep_parameters(height, width, inputs, channels, hidden):
+def deep_parameters(height, width, inputs, channels, hidden, residual_blocks=2):
     total = 0
     for n in channels:
         height, width = -(-height // 2), -(-width // 2)
-        total += 9 * inputs * n + n + 4 * (9 * n * n + n)
+        total += 9 * inputs * n + n + 2 * residual_blocks * (9 * n * n + n)
         inputs = n
     return total + (height * width * inputs + 1) * hidden
 
@@ -109,6 +109,20 @@ def test_parameter_counts():
     assert torso.count_params() == deep_parameters(72, 96, 3, (16, 32, 32), 256)
     football = built(DeepTorso, (None, 72, 96, 16), channels=(16, 32, 32, 32), kernel_initializer="lecun_normal")
     assert football.count_params() == deep_parameters(72, 96, 16, (16, 32, 32, 32), 256)
+    thin = built(DeepTorso, (None, 9, 7, 2), channels=(4,), hidden=3, residual_blocks=1)
+    assert thin.count_params() == deep_parameters(9, 7, 2, (4,), 3, residual_blocks=1)
+
+
+@pytest.mark.parametrize("residual_blocks", [1, 3])
+@pytest.mark.parametrize("channels", [(5,), (4, 6, 3, 2)], ids=str)
+def test_stages_and_blocks_are_as_many_as_asked_for(channels, residual_blocks):
+    torso = built(DeepTorso, (None, 9, 7, 2), channels=channels, hidden=11, residual_blocks=residual_blocks)
+    assert len(variables(torso)) == 2 * (len(channels) * (1 + 2 * residual_blocks) + 1)
+    frames = random_frames(3, 9, 7, 2)
+    expected = plain_deep(torso, frames)
+    assert expected.shape == (3, 11)
+    assert np.any(expected)
+    np.testing.assert_allclose(torso(frames), expected, rtol=1e-3, atol=1e-5)
 
 
 def test_the_kernel_initializer_reaches_every_kernel_and_no_two_are_alike():

@@ -54,12 +54,22 @@ def test_baseline_loss(rng):
 
 
 def test_entropy_loss(rng):
+    entropies = rng.standard_normal((T, B))
+    np.testing.assert_allclose(losses.entropy_loss(entropies), -np.mean(entropies), rtol=1e-5)
+    np.testing.assert_allclose(gradient(losses.entropy_loss, entropies), np.full((T, B), -1 / (T * B)), rtol=1e-5)
+
+
+def entropy_loss_of_logits(logits):
+    return losses.entropy_loss(categorical.entropy(logits))
+
+
+def test_entropy_loss_of_a_categorical_policy(rng):
     logits = rng.standard_normal((T, B, A))
     p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     entropy = -np.sum(p * np.log(p), -1)
-    np.testing.assert_allclose(losses.entropy_loss(logits), -np.mean(entropy), rtol=1e-5)
+    np.testing.assert_allclose(entropy_loss_of_logits(logits), -np.mean(entropy), rtol=1e-5)
     np.testing.assert_allclose(
-        gradient(losses.entropy_loss, logits), p * (np.log(p) + entropy[..., None]) / (T * B), rtol=1e-4, atol=1e-7
+        gradient(entropy_loss_of_logits, logits), p * (np.log(p) + entropy[..., None]) / (T * B), rtol=1e-4, atol=1e-7
     )
 
 
@@ -90,7 +100,7 @@ def full_loss(logits, values, data):
     return (
         losses.policy_gradient_loss(log_probs, returns.pg_advantages)
         + 0.5 * losses.baseline_loss(values[:-1], returns.vs)
-        + 0.1 * losses.entropy_loss(logits)
+        + 0.1 * entropy_loss_of_logits(logits)
         + 0.3 * losses.kl_loss(behaviour_log_probs, log_probs)
     )
 
@@ -119,15 +129,20 @@ def test_gradient_of_the_whole_loss_is_that_with_targets_held_fixed(rng):
 def test_one_step_of_one_sequence():
     assert float(losses.policy_gradient_loss([[2.0]], [[3.0]])) == -6.0
     assert float(losses.baseline_loss([[1.0]], [[3.0]])) == 2.0
+    assert float(losses.entropy_loss([[1.5]])) == -1.5
     assert float(losses.kl_loss([[-1.0]], [[-3.0]])) == 2.0
 
 
 def test_losses_are_float32_even_of_bfloat16():
     x = tf.ones([T, B], tf.bfloat16)
-    for loss in (losses.policy_gradient_loss(x, x), losses.baseline_loss(x, x), losses.kl_loss(x, x)):
+    for loss in (
+        losses.policy_gradient_loss(x, x),
+        losses.baseline_loss(x, x),
+        losses.kl_loss(x, x),
+        losses.entropy_loss(x),
+    ):
         assert loss.dtype == tf.float32
         assert loss.shape == ()
-    assert losses.entropy_loss(tf.ones([T, B, A], tf.bfloat16)).dtype == tf.float32
 
 
 @pytest.mark.parametrize(
@@ -147,5 +162,6 @@ def test_shapes_that_would_broadcast_are_refused_by_name(loss, first, second):
 
 
 def test_entropy_loss_wants_steps_and_sequences():
-    with pytest.raises(ValueError, match="logits must have rank 3"):
-        losses.entropy_loss(np.zeros([B, A]))
+    for wrong in ([B], [T, B, A]):
+        with pytest.raises(ValueError, match="entropies must have rank 2"):
+            losses.entropy_loss(np.zeros(wrong))

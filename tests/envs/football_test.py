@@ -1,0 +1,171 @@
+"""Football in both backends: the same engine, so that the same seeds and actions must give the same matches."""
+
+import envpool
+import numpy as np
+import pytest
+from gfootball.env import observation_preprocessing, scenario_builder, wrappers
+
+from seed_rl.envs.football import SCENARIOS, Football
+from seed_rl.envs.football.engine import FootballEnv
+from seed_rl.envs.football.maps import LAYERS, STACK, first_map, stack_map
+from seed_rl.envs.football.pool import PackedMaps
+from seed_rl.envs.football.rewards import CheckpointRewards
+from seed_rl.envs.registry import register
+from seed_rl.testing.conformance import check_suite
+
+register(Football)
+DRILL = "academy_empty_goal_close"
+
+
+@pytest.mark.parametrize("backend", ["gfootball", "envpool"])
+def test_it_is_a_suite(backend):
+    check_suite(Football(backend=backend, rewards="scoring,checkpoints"), steps=450)  # episodes have 400 at most
+
+
+@pytest.mark.parametrize(("size", "shape"), [("120x90", (90, 120)), ("144x108", (108, 144))])
+def test_larger_maps(size, shape):
+    config = Football(map=size)
+    assert config.spec().observation.shape == shape
+    env = config.make(1)
+    observation, _ = env.reset(seed=0)
+    assert observation.shape == (1, *shape)
+    env.close()
+
+
+def test_the_names_of_scenarios_are_those_of_both_packages():
+    own = {name for name in scenario_builder.all_scenarios() if name != "tests" and "test" not in name}
+    assert set(SCENARIOS) == own
+    pools = {name for name in envpool.list_all_envs() if name.startswith("gfootball/")}
+    assert {f"gfootball/{name}-v1" for name in SCENARIOS} == pools
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scenario": "academy"}, "Football.scenario must be one of 11_vs_11_competition, .*, got 'academy'"),
+        ({"rewards": "checkpoints"}, "Football.rewards must be one of scoring, scoring,checkpoints"),
+        ({"map": "96x73"}, "Football.map must be one of 96x72, 120x90, 144x108"),
+        ({"backend": "envpool", "map": "120x90"}, "Football.map must be 96x72 with the envpool backend, got 120x90"),
+    ],
+)
+def test_impossible_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Football(**settings)
+
+
+def unpack(packed):
+    """Planes uint8 [H, W, 16] of 0 and 255."""
+    return np.stack([(packed >> bit & 1) * 255 for bit in range(16)], axis=-1).astype(np.uint8)
+
+
+@pytest.mark.parametrize("scenario", [DRILL, "11_vs_11_easy_stochastic", "academy_3_vs_1_with_keeper"])
+def test_both_backends_play_the_same_match(scenario):
+    """Maps, rewards for goals and ends. Not compared: who has the ball, which EnvPool tells of teams only."""
+    pool = envpool.make_gymnasium(f"gfootball/{scenario}-v1", num_envs=1, seed=5)
+    maps, info = pool.reset()
+    engine = FootballEnv(scenario, (72, 96), checkpoints=False)
+    observation, _ = engine.reset(options={"engine_seed": int(info["engine_seed"][0])})
+    expected = first_map(packed(maps))
+    rng = np.random.default_rng(0)
+    for step in range(80):
+        np.testing.assert_array_equal(observation, expected, err_msg=f"step {step}")
+        action = int(rng.integers(19))
+        maps, score, terminated, truncated, _ = pool.step(np.array([action]))
+        observation, reward, done, _, _ = engine.step(action)
+        assert reward == score[0]
+        assert done == (terminated | truncated)[0]
+        if done:
+            assert scenario == DRILL
+            break
+        expected = stack_map(expected, packed(maps))
+    else:
+        assert scenario != DRILL
+    engine.close()
+    pool.close()
+
+
+def packed(maps):
+    """One map uint8 [1, 72, 96, 4] in bits."""
+    return sum(((maps[0, ..., layer] > 0).astype(np.uint16) << layer) for layer in range(LAYERS))
+
+
+class Reference:
+    """gfootball's own wrappers around the engine that `FootballEnv` plays on: stacked maps and rewards.
+
+    Its own `step` and `reset` can't be called: they are those of an older Gym.
+    """
+
+    def __init__(self, env):
+        self._rewards = wrappers.CheckpointRewardWrapper.__new__(wrappers.CheckpointRewardWrapper)
+        self._rewards._collected_checkpoints = {}
+        self._rewards._num_checkpoints, self._rewards._checkpoint_reward = 10, 0.1
+        self._rewards.env = self
+        self.unwrapped = self
+        self._env = env
+        self._frames = []
+
+    def observation(self):
+        raw = self._env._engine.observation()
+        return [{**raw, "active": raw["left_agent_controlled_player"][0]}]
+
+    def maps(self):
+        """The last four maps side by side, uint8 [72, 96, 16]; at first four times the same."""
+        newest = observation_preprocessing.generate_smm(self.observation())[0]
+        self._frames = [*(self._frames or [newest] * STACK)[1 - STACK :], newest]
+        return np.concatenate(self._frames, axis=-1)
+
+    def reward(self, score):
+        return self._rewards.reward([float(score)])[0]
+
+
+@pytest.mark.parametrize("scenario", [DRILL, "academy_run_to_score", "11_vs_11_easy_stochastic"])
+def test_observations_and_rewards_are_those_of_the_packages_own_wrappers(scenario):
+    env = FootballEnv(scenario, (72, 96), checkpoints=True)
+    observation, _ = env.reset(seed=3)
+    twin = Reference(env)
+    rewards = []
+    for step in range(120):
+        np.testing.assert_array_equal(unpack(observation), twin.maps(), err_msg=f"step {step}")
+        action = 5 if step < 60 else 12  # to the right, then shoot
+        before = env._engine._state.previous_score_diff
+        observation, reward, done, _, _ = env.step(action)
+        assert reward == pytest.approx(twin.reward(env._engine._state.previous_score_diff - before))
+        rewards.append(reward)
+        if done:
+            break
+    assert sum(rewards) > 0.95 or scenario == "11_vs_11_easy_stochastic", "a goal was scored"
+    env.close()
+
+
+def test_checkpoints_are_collected_once_and_a_goal_brings_the_rest():
+    rewards = CheckpointRewards(3)
+    here = lambda x: np.array([[x, 0.0]] * 3)  # noqa: E731
+    everyone, nobody, none = np.ones(3, bool), np.zeros(3, bool), np.zeros(3)
+    assert rewards.step(none, here(0.0), everyone) == pytest.approx([0, 0, 0]), "1 from the goal is outside of 0.99"
+    assert rewards.step(none, here(0.5), nobody) == pytest.approx([0, 0, 0]), "without the ball"
+    assert rewards.step(none, here(0.02), everyone) == pytest.approx([0.1] * 3)
+    assert rewards.step(none, here(0.5), np.array([True, False, False])) == pytest.approx([0.5, 0, 0])
+    assert rewards.step(none, here(0.02), everyone) == pytest.approx([0, 0, 0]), "nearer circles stay collected"
+    assert rewards.step(np.array([1, 1, -1]), here(1.0), nobody) == pytest.approx([0.4, 0.9, 0])
+    assert rewards.step(none, here(0.9), everyone) == pytest.approx([0, 0, 0.9])
+    rewards.begin(np.array([True, False, False]))
+    assert rewards.step(none, here(0.9), everyone) == pytest.approx([1.0, 0, 0])
+
+
+def test_packed_maps_take_an_eighth_of_the_bytes_and_begin_anew_with_each_episode():
+    config = Football(backend="envpool")
+    env = config.make(2)
+    assert isinstance(env, PackedMaps)
+    observation, _ = env.reset(seed=1)
+    assert observation.nbytes * 8 == unpack(observation).nbytes
+    rng = np.random.default_rng(1)
+    ends = 0
+    for _ in range(60):
+        observation, _, terminated, truncated, _ = env.step(rng.integers(19, size=2).astype(np.int32))
+        for packed_map, done in zip(observation, terminated | truncated, strict=True):
+            newest = packed_map >> np.uint16(LAYERS * (STACK - 1))
+            ends += done
+            if done:
+                np.testing.assert_array_equal(packed_map, first_map(newest))
+    assert ends > 0
+    env.close()
