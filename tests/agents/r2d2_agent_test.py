@@ -9,11 +9,22 @@ from seed_rl.agents.r2d2.agent import Behaviour
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.experiment import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput, Unroll
 
 FRAME, A = (4, 4, 1), 3
 SPEC = EnvSpec(ArraySpec(FRAME, "uint8"), DiscreteSpec(A))
+NUMBERS = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(A))
+SEVERAL = EnvSpec(
+    {
+        "right": ArraySpec((3, 5, 2), "uint8"),
+        "left": ArraySpec(FRAME, "uint8"),
+        "board": ArraySpec((4, 3), "uint16"),
+        "speed": ArraySpec((), "float64"),
+        "cells": ArraySpec((2, 3), "bool"),
+    },
+    DiscreteSpec(A),
+)
 SMALL = R2D2(
     torso="mlp",
     hidden=8,
@@ -47,9 +58,9 @@ def name_of(config):
     return str({k: v for k, v in dataclasses.asdict(config).items() if v != fields[k]})
 
 
-def build(config=SMALL, seed=1, apart=False):
+def build(config=SMALL, seed=1, apart=False, spec=SPEC):
     """An agent that has learned something: its Q-values differ by about 1, and its networks are equal or `apart`."""
-    agent = config.build(SPEC, num_training_envs=B, seed=seed)
+    agent = config.build(spec, num_training_envs=B, seed=seed)
     move(agent, seed)
     agent.after_update(config.target_update_period)
     if apart:
@@ -68,25 +79,32 @@ def values(variables):
     return [np.array(variable.numpy()) for variable in variables]
 
 
-def random_output(rng, batch, done=0.35):
+def random_tensor(rng, spec, batch):
+    shape = (batch, *spec.shape)
+    if spec.dtype == "bool":
+        return tf.constant(rng.random(shape) < 0.5)
+    if spec.dtype.startswith("float"):
+        return tf.constant(rng.normal(size=shape), spec.dtype)
+    return tf.constant(rng.integers(0, np.iinfo(spec.dtype).max, shape, endpoint=True), spec.dtype)
+
+
+def random_output(rng, batch, done=0.35, spec=SPEC):
     """What environments might say. The first one's episode goes on for ever."""
     begins = rng.random(batch) < done
     begins[0] = False
-    return EnvOutput(
-        tf.constant(rng.normal(size=batch), tf.float32),
-        tf.constant(begins),
-        tf.constant(rng.integers(0, 256, (batch, *FRAME)), tf.uint8),
-    )
+    reward = tf.constant(rng.normal(size=batch), tf.float32)
+    tensors = {name: random_tensor(rng, tensor, batch) for name, tensor in spec.observation_tensors()}
+    return EnvOutput(reward, tf.constant(begins), tensors.get("", tensors))
 
 
-def act_unroll(agent, seed=3, batch=B):
+def act_unroll(agent, seed=3, batch=B, spec=SPEC):
     """An unroll in mid-run that the agent acted itself, step by step."""
     rng = np.random.default_rng(seed)
     state, prev_action, steps = agent.initial_state(batch), tf.zeros([batch], tf.int32), []
     for t in range(2 + agent.length):
         if t == 2:
             initial = state
-        output = random_output(rng, batch)
+        output = random_output(rng, batch, spec=spec)
         answer = agent.act(prev_action, output, state, tf.range(batch), tf.constant([seed, t]))
         steps.append((prev_action, output, answer.action, answer.behaviour))
         prev_action, state = answer.action, answer.state
@@ -154,10 +172,22 @@ def gradients_of_loss(agent, unroll):
     return tape.gradient(output.loss, [weight.value for weight in agent.trainable_variables])
 
 
-@pytest.mark.parametrize("config", VARIANTS, ids=name_of)
-def test_acts_and_learns(config):
-    agent = build(config)
-    unroll = act_unroll(agent)
+def variants_and_others(function):
+    """With `config` and `spec`: the variants on frames, and small networks on other observations."""
+    cases = [pytest.param(config, SPEC, id=name_of(config)) for config in VARIANTS]
+    cases += [
+        pytest.param(SMALL, NUMBERS, id="numbers"),
+        pytest.param(dataclasses.replace(SMALL, lstm_units=0, mlp_layers=2), NUMBERS, id="numbers, feed-forward"),
+        pytest.param(SMALL, SEVERAL, id="several"),
+        pytest.param(dataclasses.replace(SMALL, torso="deep", channels=(4, 6)), SEVERAL, id="several, deep"),
+    ]
+    return pytest.mark.parametrize(("config", "spec"), cases)(function)
+
+
+@variants_and_others
+def test_acts_and_learns(config, spec):
+    agent = build(config, spec=spec)
+    unroll = act_unroll(agent, spec=spec)
     assert unroll.action.dtype == tf.int32
     assert unroll.action.shape == (config.burn_in + config.unroll_length + 1, B)
     for field, spec in zip(unroll.behaviour, agent.behaviour_spec, strict=True):
@@ -173,10 +203,10 @@ def test_acts_and_learns(config):
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-@pytest.mark.parametrize("config", VARIANTS, ids=name_of)
-def test_learner_and_actor_see_the_same_q(config):
-    agent = build(config)
-    unroll = act_unroll(agent)
+@variants_and_others
+def test_learner_and_actor_see_the_same_q(config, spec):
+    agent = build(config, spec=spec)
+    unroll = act_unroll(agent, spec=spec)
     assert np.any(unroll.env_output.done[: config.burn_in]) == bool(config.burn_in), "an episode begins in the burn-in"
     assert np.any(unroll.env_output.done[config.burn_in :])
     q = agent._unrolled_q(agent._online, unroll)
@@ -479,17 +509,38 @@ def test_q_starts_near_zero(config):
     assert all(np.any(gradient) for gradient in gradients_of_loss(agent, act_unroll(agent)))
 
 
+PICTURE = ArraySpec((36, 36, 1), "uint8")
+TAKES_PICTURES = r"the shallow torso takes pictures, uint8 .* or uint16 .* of bit planes, got "
+NEEDS_DISCRETE = r"R2D2 learns the value of each of finitely many actions: it needs Discrete, got .*"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)), r"R2D2 takes uint8 images .* got observation float32"),
-        (EnvSpec(ArraySpec((40, 40, 1), "float32"), DiscreteSpec(2)), r"R2D2 takes uint8 images .* float32\[40, 40, 1"),
-        (EnvSpec({"a": ArraySpec((36, 36, 1), "uint8")}, DiscreteSpec(2)), r"uint8 images .* got a uint8\[36, 36, 1\]"),
+        (
+            EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)),
+            TAKES_PICTURES + r"observation float32\[4\]; action Discrete\(2\); R2D2.torso = 'mlp' takes anything",
+        ),
+        (
+            EnvSpec(ArraySpec((40, 40, 1), "float32"), DiscreteSpec(2)),
+            TAKES_PICTURES + r"observation float32\[40, 40, 1",
+        ),
+        (
+            EnvSpec({"a": ArraySpec((2,), "bool"), "b": ArraySpec((), "int64")}, DiscreteSpec(2)),
+            TAKES_PICTURES + r"a bool\[2\], b int64\[\]; action",
+        ),
         (
             EnvSpec(ArraySpec((36, 35, 1), "uint8"), DiscreteSpec(2)),
-            "the shallow torso needs frames of at least 36 x 36, got observation uint8",
+            r"the shallow torso needs frames of at least 36 x 36, got observation uint8\[36, 35, 1\]",
         ),
+        (
+            EnvSpec({"a": PICTURE, "b": ArraySpec((35, 36), "uint16")}, DiscreteSpec(2)),
+            r"the shallow torso needs frames of at least 36 x 36, got a uint8\[36, 36, 1\], b uint16\[35, 36\]",
+        ),
+        (EnvSpec(PICTURE, MultiDiscreteSpec((2, 3))), NEEDS_DISCRETE + r"action MultiDiscrete\(2, 3\)"),
+        (EnvSpec(PICTURE, ContinuousSpec((-1.0,), (2.5,))), NEEDS_DISCRETE + r"action Continuous\(-1\.\.2\.5\)"),
     ],
+    ids=str,
 )
 def test_environments_it_cannot_act_in_are_named(spec, message):
     with pytest.raises(CannotAct, match=message):
@@ -499,7 +550,12 @@ def test_environments_it_cannot_act_in_are_named(spec, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"torso": "deeper"}, "R2D2.torso must be one of shallow, deep, mlp, got 'deeper'"),
+        ({"torso": "deeper"}, "R2D2.torso must be one of auto, shallow, deep, mlp, got 'deeper'"),
+        ({"channels": ()}, r"R2D2.channels must be positive integers, got \(\)"),
+        ({"channels": (16, 0)}, r"R2D2.channels must be positive integers, got \(16, 0\)"),
+        ({"channels": (16, True)}, r"R2D2.channels must be positive integers, got \(16, True\)"),
+        ({"mlp_layers": 0}, "R2D2.mlp_layers must be at least 1, got 0"),
+        ({"residual_blocks": 0}, "R2D2.residual_blocks must be at least 1, got 0"),
         ({"unroll_length": 0}, "R2D2.unroll_length must be at least 1, got 0"),
         ({"burn_in": -1}, "R2D2.burn_in must be at least 0, got -1"),
         ({"n_steps": 0}, "R2D2.n_steps must be at least 1, got 0"),
