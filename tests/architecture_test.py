@@ -31,10 +31,12 @@ SETTINGS = "seed_rl.settings"
 AGENT_INTERFACE = ("seed_rl.agents.base", "seed_rl.agents.config")
 AGENT_PARTS = (*AGENT_INTERFACE, "seed_rl.agents.trunk")
 ENV_INTERFACE = ("seed_rl.envs.base", "seed_rl.envs.registry")
+ENV_PARTS = ("seed_rl.envs.autoreset", "seed_rl.envs.flatten", "seed_rl.envs.pool", "seed_rl.envs.processes")
+"""What suites are made from; they know of no suite."""
 
 TENSORS = ("keras", "numpy", "tensorflow")
 TOOLS = ("absl", "gin", "numpy", "psutil", "rich")
-SUITES = ("ale_py", "deepmind_lab", "envpool", "gfootball")
+SUITES = ("ale_py", "deepmind_lab", "envpool", "gfootball", "gym_notices")
 
 # A rule holds for the module or package it names and for all that is inside, where no longer name has its own.
 # "package.*" makes each member of the package a room of its own: members may not import one another.
@@ -45,13 +47,14 @@ ROOMS = {
     "seed_rl.specs": Room(("seed_rl.types",), ("numpy",)),
     SETTINGS: Room(),
     "seed_rl.devices": Room(third_party=("tensorflow",)),
-    "seed_rl.rl": Room(("seed_rl.types",), ("numpy", "tensorflow")),
-    "seed_rl.networks": Room(("seed_rl.types", "seed_rl.rl"), TENSORS),
+    "seed_rl.rl": Room(DATA, ("numpy", "tensorflow")),
+    "seed_rl.networks": Room((*DATA, "seed_rl.rl"), TENSORS),
     # Environments and actors: no TensorFlow. Only a suite's own module imports the suite.
     "seed_rl.envs": Room(),
     "seed_rl.envs.base": Room(DATA, ("gymnasium", "numpy")),
     "seed_rl.envs.registry": Room((*DATA, "seed_rl.envs.base")),
-    "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE), (*TOOLS, "gymnasium", *SUITES)),
+    **dict.fromkeys(ENV_PARTS, Room((*DATA, "seed_rl.envs.registry"), ("envpool", "gymnasium", "numpy"))),
+    "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE, *ENV_PARTS), (*TOOLS, "gymnasium", *SUITES)),
     "seed_rl.envs.dmlab": Room(
         (
             *DATA,
@@ -59,14 +62,13 @@ ROOMS = {
             *ENV_INTERFACE,
             "seed_rl.envs.dmlab_cache",
             "seed_rl.envs.dmlab_levels",
-            "seed_rl.envs.processes",
+            *ENV_PARTS,
         ),
         ("deepmind_lab", "gin", "gymnasium", "numpy"),
     ),
     "seed_rl.envs.dmlab_cache": Room(("seed_rl.envs.registry",), ("fsspec",)),
     "seed_rl.envs.dmlab_levels": Room(),
     "seed_rl.envs.dmlab_scores": Room(("seed_rl.envs.dmlab_levels",), ("numpy",)),
-    "seed_rl.envs.processes": Room(("seed_rl.envs.registry",), ("gymnasium", "numpy")),
     "seed_rl.transport": Room(DATA, (*TOOLS, "google", "grpc")),
     "seed_rl.actor": Room((*DATA, "seed_rl.transport", *ENV_INTERFACE), (*TOOLS, "gymnasium", "grpc")),
     # Agents: only through their interface does anything else know them. The gin files choose one.
@@ -281,7 +283,7 @@ def test_a_module_that_loads_tensorflow_is_found(tmp_path):
         ("seed_rl.specs", "import gymnasium.spaces", "gymnasium.spaces"),
         ("seed_rl.rl.vtrace", "import gin", "gin"),
         ("seed_rl.rl.vtrace", "from absl import flags", "absl.flags"),
-        ("seed_rl.rl.vtrace", "from seed_rl import specs", "seed_rl.specs"),
+        ("seed_rl.rl.vtrace", "from seed_rl import settings", "seed_rl.settings"),
         ("seed_rl.networks.torsos", "from absl import logging", "absl.logging"),
         ("seed_rl.transport.client", "def f():\n  import tensorflow", "tensorflow"),
         ("seed_rl.actor.loop", "from keras import layers", "keras.layers"),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import gym_notices.notices
 import gymnasium
 import numpy as np
-from gfootball.env import config as gfootball_config
-from gfootball.env import football_env_core
 
-from seed_rl.envs.football import NUM_ACTIONS
-from seed_rl.envs.football.maps import LAYERS, first_map, observation_space, stack_map
-from seed_rl.envs.football.rewards import CheckpointRewards
+gym_notices.notices.notices.clear()  # the package imports Gym, unused here, which prints that it is out of date
+from gfootball.env import config as gfootball_config  # noqa: E402
+from gfootball.env import football_env_core  # noqa: E402
+
+from seed_rl.envs.football import NUM_ACTIONS  # noqa: E402
+from seed_rl.envs.football.maps import LAYERS, first_map, observation_space, stack_map  # noqa: E402
+from seed_rl.envs.football.rewards import CheckpointRewards  # noqa: E402
 
 _LEFT_TEAM = 0
 

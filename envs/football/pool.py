@@ -36,6 +36,7 @@ class PackedMaps(gymnasium.vector.VectorWrapper):
           checkpoints: whether there are `CheckpointRewards`.
         """
         super().__init__(env)
+        assert isinstance(env.single_observation_space, gymnasium.spaces.Box)
         height, width, layers = env.single_observation_space.shape
         assert layers == LAYERS
         self.single_observation_space = observation_space((height, width))
