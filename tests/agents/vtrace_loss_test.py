@@ -5,72 +5,127 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.loss import vtrace_loss
+from seed_rl.rl.distributions import SquashedNormal, distribution_of
+from seed_rl.specs import ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput
 
-NUM_ACTIONS = 5
+KINDS = {
+    "discrete": DiscreteSpec(5),
+    "multi-discrete": MultiDiscreteSpec((2, 4)),
+    "continuous": ContinuousSpec((-1.0, 0.0), (1.0, 5.0)),
+}
+"""Of actions."""
+NUM_PARAMETERS = {"discrete": 5, "multi-discrete": 6, "continuous": 4}
 SETTINGS = {
     "entropy_cost": 0.03,
     "discount": 0.9,
     "lambda_": 0.8,
     "clip_rho": 1.6,
     "clip_pg_rho": 0.7,
+    "reward_scale": 1.4,
     "max_abs_reward": 0.9,
     "baseline_cost": 0.35,
     "kl_cost": 0.2,
 }
 SHAPES = [(1, 1), (1, 3), (4, 1), (4, 3)]
-LOGITS_AND_VALUES = ("target_logits", "baseline")
+POLICY_AND_VALUES = ("target_policy", "baseline")
 
 
-def random_unroll(length, batch, seed=0):
+def random_actions(rng, kind, leading):
+    spec = KINDS[kind]
+    shape = (*leading, *spec.tensor.shape)
+    if isinstance(spec, ContinuousSpec):
+        middle, half = np.add(spec.high, spec.low) / 2, np.subtract(spec.high, spec.low) / 2
+        return (middle + half * np.tanh(0.4 * rng.standard_normal(shape))).astype(np.float32)
+    return rng.integers(0, spec.n, shape)
+
+
+def random_policy(rng, kind, leading):
+    parameters = rng.standard_normal((*leading, NUM_PARAMETERS[kind]))
+    # Normal variables narrow enough for the integrals of their entropy to be exact.
+    return 0.3 * parameters + [0.0, 0.0, -1.0, -1.0] if kind == "continuous" else parameters
+
+
+def random_unroll(length, batch, seed=0, kind="discrete"):
     """T + 1 steps of B environments, by the names of the loss's arguments."""
     rng = np.random.default_rng([length, batch, seed])
     return {
-        "target_logits": rng.standard_normal((length + 1, batch, NUM_ACTIONS)),
+        "target_policy": random_policy(rng, kind, (length + 1, batch)),
         "baseline": rng.standard_normal((length + 1, batch)),
-        "behaviour_logits": rng.standard_normal((length + 1, batch, NUM_ACTIONS)),
-        "action": rng.integers(0, NUM_ACTIONS, (length + 1, batch)),
+        "behaviour_policy": random_policy(rng, kind, (length + 1, batch)),
+        "action": random_actions(rng, kind, (length + 1, batch)),
         "reward": rng.standard_normal((length + 1, batch)),
         "done": rng.random((length + 1, batch)) < 0.3,
     }
 
 
-def loss_of(unroll, **settings):
+def loss_of(unroll, kind="discrete", **settings):
     """`vtrace_loss` of numpy arrays or tensors by name."""
-    tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*LOGITS_AND_VALUES, "behaviour_logits", "reward")}
+    tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, "behaviour_policy", "reward")}
     env_output = EnvOutput(tensors.pop("reward"), tf.constant(unroll["done"]), observation=())
-    action = tf.constant(unroll["action"], tf.int32)
-    return vtrace_loss(action=action, env_output=env_output, **tensors, **(SETTINGS | settings))
+    action = tf.constant(unroll["action"], KINDS[kind].tensor.dtype)
+    actions = distribution_of(KINDS[kind])
+    return vtrace_loss(actions=actions, action=action, env_output=env_output, **tensors, **(SETTINGS | settings))
 
 
-def policy(logits, action):
-    """log pi(action) and the entropy of one distribution."""
+def choice(logits, action):
+    """log pi(action) and the entropy of one choice."""
     pi = np.exp(logits - logits.max())
     pi /= pi.sum()
     return np.log(pi[action]), -np.sum(pi * np.log(pi))
 
 
-def ratios(unroll):
+def squashed_normal(mean, raw, low, high, action):
+    """log density of one number and, by integration over fine steps, the differential entropy."""
+    deviation = np.log(1 + (np.e - 1) * np.exp(raw)) + SquashedNormal.MIN_DEVIATION
+    half = (high - low) / 2
+
+    def log_density(u):
+        normal = np.exp(-(((u - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
+        return np.log(normal) - np.log(half / np.cosh(u) ** 2)
+
+    u = mean + deviation * np.linspace(-10, 10, 2001)
+    weights = np.exp(-(((u - mean) / deviation) ** 2) / 2)
+    entropy = -np.sum(weights * log_density(u)) / np.sum(weights)
+    return log_density(np.arctanh((np.float64(action) - low) / half - 1)), entropy
+
+
+def policy(parameters, action, kind):
+    """log pi(action) and the entropy of one distribution: float64, from the definitions."""
+    spec = KINDS[kind]
+    if kind == "discrete":
+        parts = [choice(parameters, action)]
+    elif kind == "multi-discrete":
+        logits = np.split(parameters, np.cumsum(spec.n)[:-1])
+        parts = [choice(own, value) for own, value in zip(logits, action, strict=True)]
+    else:
+        means, raws = np.split(parameters, 2)
+        parts = [squashed_normal(*own) for own in zip(means, raws, spec.low, spec.high, action, strict=True)]
+    log_probs, entropies = zip(*parts, strict=True)
+    return sum(log_probs), sum(entropies)
+
+
+def ratios(unroll, kind="discrete"):
     """pi(a_t) / mu(a_t) of steps 0 .. T - 1."""
     length, batch = unroll["reward"][1:].shape
     ratio = np.zeros((length, batch))
     for t, b in np.ndindex(length, batch):
-        log_pi, _ = policy(unroll["target_logits"][t, b], unroll["action"][t, b])
-        log_mu, _ = policy(unroll["behaviour_logits"][t, b], unroll["action"][t, b])
+        log_pi, _ = policy(unroll["target_policy"][t, b], unroll["action"][t, b], kind)
+        log_mu, _ = policy(unroll["behaviour_policy"][t, b], unroll["action"][t, b], kind)
         ratio[t, b] = np.exp(log_pi - log_mu)
     return ratio
 
 
-def targets(unroll, *, discount, lambda_, clip_rho, clip_pg_rho, max_abs_reward, **_):
+def targets(unroll, kind="discrete", *, discount, lambda_, clip_rho, clip_pg_rho, reward_scale, max_abs_reward, **_):
     """v_s and the advantages of steps 0 .. T - 1: one environment and one step at a time, float64."""
     length, batch = unroll["reward"][1:].shape
-    value, ratio = unroll["baseline"], ratios(unroll)
+    value, ratio = unroll["baseline"], ratios(unroll, kind)
     vs, advantages = np.zeros((length, batch)), np.zeros((length, batch))
     for b in range(batch):
         acc, vs_tp1 = 0.0, value[length, b]
         for t in reversed(range(length)):
             # Action a_t leads to the reward of step t + 1, and to the end of the episode if step t + 1 is done.
-            r = unroll["reward"][t + 1, b]
+            r = reward_scale * unroll["reward"][t + 1, b]
             if max_abs_reward:
                 r = min(max(r, -max_abs_reward), max_abs_reward)
             gamma = 0.0 if unroll["done"][t + 1, b] else discount
@@ -81,15 +136,15 @@ def targets(unroll, *, discount, lambda_, clip_rho, clip_pg_rho, max_abs_reward,
     return vs, advantages
 
 
-def reference(unroll, constants=None, **settings):
+def reference(unroll, kind="discrete", constants=None, **settings):
     """The parts of the loss by name, float64; with the v_s and advantages of `constants` if given."""
     settings = SETTINGS | settings
-    vs, advantages = targets(unroll, **settings) if constants is None else constants
+    vs, advantages = targets(unroll, kind, **settings) if constants is None else constants
     assert vs.shape == advantages.shape == unroll["reward"][1:].shape
     policy_terms, baseline_terms, entropies, kl_terms = [], [], [], []
     for t, b in np.ndindex(vs.shape):
-        log_pi, entropy = policy(unroll["target_logits"][t, b], unroll["action"][t, b])
-        log_mu, _ = policy(unroll["behaviour_logits"][t, b], unroll["action"][t, b])
+        log_pi, entropy = policy(unroll["target_policy"][t, b], unroll["action"][t, b], kind)
+        log_mu, _ = policy(unroll["behaviour_policy"][t, b], unroll["action"][t, b], kind)
         policy_terms.append(-log_pi * advantages[t, b])
         baseline_terms.append(0.5 * (vs[t, b] - unroll["baseline"][t, b]) ** 2)
         entropies.append(entropy)
@@ -123,24 +178,29 @@ def finite_differences(function, unroll, name, epsilon=1e-6):
     return gradient
 
 
-def test_the_random_unrolls_reach_both_sides_of_every_threshold():
-    unroll = random_unroll(4, 3)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
+    unroll = random_unroll(4, 3, kind=kind)
     for clip in (1.0, SETTINGS["clip_rho"], SETTINGS["clip_pg_rho"]):
-        assert 0 < np.sum(ratios(unroll) > clip) < 12
-    assert 0 < np.sum(np.abs(unroll["reward"][1:]) > SETTINGS["max_abs_reward"]) < 12
+        assert 0 < np.sum(ratios(unroll, kind) > clip) < 12
+    for scale in (1.0, SETTINGS["reward_scale"]):
+        assert 0 < np.sum(np.abs(scale * unroll["reward"][1:]) > SETTINGS["max_abs_reward"]) < 12
     assert 0 < np.sum(unroll["done"][2:-1]) < 6, "an episode ends in mid-sequence"
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("length", "batch"), SHAPES)
-def test_total_and_parts_are_those_of_the_formulas(length, batch, seed):
-    unroll = random_unroll(length, batch, seed)
-    total, metrics = loss_of(unroll)
+def test_total_and_parts_are_those_of_the_formulas(length, batch, seed, kind):
+    unroll = random_unroll(length, batch, seed, kind)
+    total, metrics = loss_of(unroll, kind)
     assert total.shape == ()
     assert total.dtype == tf.float32
-    for name, expected in reference(unroll).items():
-        np.testing.assert_allclose(metrics[name], expected, rtol=2e-5, atol=1e-6, err_msg=name)
-    np.testing.assert_allclose(total, reference(unroll)["loss/total"], rtol=2e-5, atol=1e-6)
+    expected = reference(unroll, kind)
+    assert metrics.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(metrics[name], value, rtol=2e-5, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(total, expected["loss/total"], rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -157,32 +217,43 @@ def test_a_bound_of_zero_leaves_rewards_as_they_are():
     assert float(loss_of(unroll, max_abs_reward=0.0)[0]) == float(loss_of(unroll, max_abs_reward=1e6)[0])
 
 
+def test_rewards_are_scaled_before_they_are_clipped():
+    unroll = random_unroll(4, 3)
+    twice = unroll | {"reward": 2 * unroll["reward"]}
+    assert float(loss_of(unroll, reward_scale=2.0)[0]) == float(loss_of(twice, reward_scale=1.0)[0])
+    assert float(loss_of(unroll, reward_scale=2.0)[0]) != float(loss_of(unroll, reward_scale=1.0)[0])
+    bounded = unroll | {"reward": unroll["reward"].clip(-0.9, 0.9)}
+    assert float(loss_of(unroll, reward_scale=0.5)[0]) != float(loss_of(bounded, reward_scale=0.5)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("length", "batch"), SHAPES)
-def test_gradients_hold_targets_and_advantages_constant(length, batch):
-    unroll = random_unroll(length, batch) | {"done": np.zeros((length + 1, batch), bool)}
+def test_gradients_hold_targets_and_advantages_constant(length, batch, kind):
+    unroll = random_unroll(length, batch, seed=11, kind=kind) | {"done": np.zeros((length + 1, batch), bool)}
     if length > 1:
         unroll["done"][2, 0] = True
-    constants = targets(unroll, **SETTINGS)
-    tensors = {name: tf.constant(unroll[name], tf.float32) for name in LOGITS_AND_VALUES}
+    constants = targets(unroll, kind, **SETTINGS)
+    tensors = {name: tf.constant(unroll[name], tf.float32) for name in POLICY_AND_VALUES}
     with tf.GradientTape() as tape:
         tape.watch(tensors)
-        total, _ = loss_of(unroll | tensors)
+        total, _ = loss_of(unroll | tensors, kind)
     for name, gradient in tape.gradient(total, tensors).items():
-        surrogate = finite_differences(lambda u: reference(u, constants)["loss/total"], unroll, name)
+        surrogate = finite_differences(lambda u: reference(u, kind, constants)["loss/total"], unroll, name)
         assert np.abs(surrogate[:-1]).min() > 1e-5, "every entry of steps 0 .. T - 1 has a gradient"
         np.testing.assert_array_equal(gradient[-1], 0, err_msg=f"{name} of step T only bootstraps")
         np.testing.assert_allclose(gradient, surrogate, rtol=1e-4, atol=1e-6, err_msg=name)
-        through = finite_differences(lambda u: reference(u)["loss/total"], unroll, name)
+        through = finite_differences(lambda u: reference(u, kind)["loss/total"], unroll, name)
         assert np.abs(through - surrogate).max() > 1e-2, "a gradient through the targets would be seen"
 
 
-def test_no_gradient_reaches_the_behaviour_policy_or_the_rewards():
-    unroll = random_unroll(4, 3)
-    tensors = {name: tf.constant(unroll[name], tf.float32) for name in ("behaviour_logits", "reward")}
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_gradient_reaches_the_behaviour_policy_or_the_rewards(kind):
+    unroll = random_unroll(4, 3, kind=kind)
+    tensors = {name: tf.constant(unroll[name], tf.float32) for name in ("behaviour_policy", "reward")}
     with tf.GradientTape() as tape:
         tape.watch(tensors)
-        total, _ = loss_of(unroll | tensors)
-    assert tape.gradient(total, tensors) == {"behaviour_logits": None, "reward": None}
+        total, _ = loss_of(unroll | tensors, kind)
+    assert tape.gradient(total, tensors) == {"behaviour_policy": None, "reward": None}
 
 
 @pytest.mark.parametrize(
@@ -195,18 +266,25 @@ def test_no_gradient_reaches_the_behaviour_policy_or_the_rewards():
     ],
 )
 def test_two_steps_by_hand(done, vs):
-    """On policy, discount 1/2; a reward, a value or an action taken from a neighbouring step gives other numbers."""
-    logits = np.log([[[0.5, 0.2, 0.3]], [[0.1, 0.3, 0.6]], [[0.7, 0.2, 0.1]]])
+    """On policy, discount 1/2, rewards counted half; what is taken from a neighbouring step gives other numbers."""
+    logits = np.log([[[0.4, 0.2, 0.3, 0.05, 0.05]], [[0.1, 0.1, 0.6, 0.1, 0.1]], [[0.3, 0.2, 0.1, 0.2, 0.2]]])
     unroll = {
-        "target_logits": logits,
-        "behaviour_logits": logits,
+        "target_policy": logits,
+        "behaviour_policy": logits,
         "baseline": np.array([[10.0], [21.0], [40.0]]),
         "action": np.array([[1], [2], [0]]),
-        "reward": np.array([[99.0], [1.0], [2.0]]),
+        "reward": np.array([[99.0], [2.0], [4.0]]),
         "done": np.array(done)[:, None],
     }
     _, metrics = loss_of(
-        unroll, discount=0.5, lambda_=1.0, clip_rho=1.0, clip_pg_rho=1.0, max_abs_reward=0.0, baseline_cost=1.0
+        unroll,
+        discount=0.5,
+        lambda_=1.0,
+        clip_rho=1.0,
+        clip_pg_rho=1.0,
+        reward_scale=0.5,
+        max_abs_reward=0.0,
+        baseline_cost=1.0,
     )
     # On policy the advantage is v_t - V(x_t); the actions taken had the probabilities 0.2 and 0.6.
     advantage_0, advantage_1 = vs[0] - 10, vs[1] - 21
@@ -219,37 +297,53 @@ def test_two_steps_by_hand(done, vs):
 CHANGES = {
     "reward": lambda x: x + 0.5,
     "done": lambda x: ~x,
-    "action": lambda x: (x + 1) % NUM_ACTIONS,
-    "target_logits": lambda x: np.roll(x, 1, axis=-1),
-    "behaviour_logits": lambda x: np.roll(x, 1, axis=-1),
+    "target_policy": lambda x: np.roll(x, 1, axis=-1),
+    "behaviour_policy": lambda x: np.roll(x, 1, axis=-1),
     "baseline": lambda x: x + 1.0,
+}
+NEXT_ACTION = {
+    "discrete": lambda x: (x + 1) % 5,
+    "multi-discrete": lambda x: (x + 1) % [2, 4],
+    "continuous": lambda x: x * 0.5,
 }
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("field", "used"),
     [
         ("reward", (1, 2, 3, 4)),
         ("done", (1, 2, 3, 4)),
         ("action", (0, 1, 2, 3)),
-        ("target_logits", (0, 1, 2, 3)),
-        ("behaviour_logits", (0, 1, 2, 3)),
+        ("target_policy", (0, 1, 2, 3)),
+        ("behaviour_policy", (0, 1, 2, 3)),
         ("baseline", (0, 1, 2, 3, 4)),
     ],
 )
-def test_which_steps_of_each_field_the_loss_reads(field, used):
-    unroll = random_unroll(4, 1) | {"done": np.zeros((5, 1), bool)}
-    before, seen = float(loss_of(unroll, max_abs_reward=0.0)[0]), []
+def test_which_steps_of_each_field_the_loss_reads(field, used, kind):
+    unroll = random_unroll(4, 1, kind=kind) | {"done": np.zeros((5, 1), bool)}
+    before, seen = float(loss_of(unroll, kind, max_abs_reward=0.0)[0]), []
+    change = (CHANGES | {"action": NEXT_ACTION[kind]})[field]
     for t in range(5):
         changed = unroll[field].copy()
-        changed[t] = CHANGES[field](changed[t])
-        if float(loss_of(unroll | {field: changed}, max_abs_reward=0.0)[0]) != before:
+        changed[t] = change(changed[t])
+        if float(loss_of(unroll | {field: changed}, kind, max_abs_reward=0.0)[0]) != before:
             seen.append(t)
     assert tuple(seen) == used
 
 
-def test_the_batch_is_a_mean_over_its_unrolls():
-    unroll = random_unroll(4, 3)
-    alone = [float(loss_of({name: x[:, b : b + 1] for name, x in unroll.items()})[0]) for b in range(3)]
+@pytest.mark.parametrize("kind", ["multi-discrete", "continuous"])
+@pytest.mark.parametrize("part", [0, 1])
+def test_every_part_of_an_action_counts(part, kind):
+    unroll = random_unroll(4, 1, kind=kind)
+    changed = unroll["action"].copy()
+    changed[..., part] = NEXT_ACTION[kind](changed)[..., part]
+    assert float(loss_of(unroll | {"action": changed}, kind)[0]) != float(loss_of(unroll, kind)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_batch_is_a_mean_over_its_unrolls(kind):
+    unroll = random_unroll(4, 3, kind=kind)
+    alone = [float(loss_of({name: x[:, b : b + 1] for name, x in unroll.items()}, kind)[0]) for b in range(3)]
     assert np.ptp(alone) > 0.1
-    np.testing.assert_allclose(loss_of(unroll)[0], np.mean(alone), rtol=1e-5)
+    np.testing.assert_allclose(loss_of(unroll, kind)[0], np.mean(alone), rtol=1e-5)
