@@ -13,4 +13,4 @@ compile() {
     --output-file "$@" pyproject.toml - <<<'setuptools>=77'
 }
 compile requirements.lock "$@"
-compile requirements-dev.lock --extra dev --constraint requirements.lock "$@"
+compile requirements-dev.lock --all-extras --constraint requirements.lock "$@"

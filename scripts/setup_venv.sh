@@ -39,7 +39,7 @@ stamp_of() { printf '%s' "$venv/.complete-$1"; }
 # What the environment of kind $1 is made from, as its stamp says it.
 fingerprint() {
   local sources=(requirements.lock pyproject.toml setup.py)
-  [[ $1 == runtime ]] || sources+=(requirements-dev.lock)
+  [[ $1 == runtime ]] || sources+=(requirements-dev.lock scripts/install_gfootball.sh)
   identity
   sha256sum -- "${sources[@]}"
 }
@@ -92,19 +92,12 @@ has_ensurepip() { "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }
 
 # Debian's Python leaves out what `python -m venv` needs, until one more package is installed.
 install_ensurepip() {
-  local package=python3-venv as_root=()
+  local package=python3-venv
   if [[ ! -x $(command -v apt-get) || $("$python" -c 'import sys; print(sys.base_prefix)') != /usr ]]; then
     die "$python cannot make virtual environments (it has no ensurepip): set PYTHON to a Python 3.10-3.12 that can."
   fi
   [[ $(version_of "$python") == "$(version_of /usr/bin/python3)" ]] || package="python$(version_of "$python")-venv"
-  if ((EUID != 0)); then
-    sudo -n true 2>/dev/null || die "$python cannot make virtual environments yet: run 'sudo apt-get update &&" \
-      "sudo apt-get install -y $package', then this command again."
-    as_root=(sudo -n)
-  fi
-  say "Installing $package, which $python needs to make virtual environments"
-  # An unreachable third-party source fails the update, yet need not fail the installation.
-  logged "${as_root[@]}" sh -c "apt-get update; DEBIAN_FRONTEND=noninteractive apt-get install -y $package"
+  scripts/apt_install.sh "$package"
   has_ensurepip || die "$python cannot make virtual environments, even with $package: set PYTHON to another Python."
 }
 
@@ -133,6 +126,7 @@ install() {
   rm -f -- "$(stamp_of runtime)" "$(stamp_of dev)"
   logged "${pip[@]}" install --progress-bar off --requirement "$lock"
   logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
+  [[ $kind == runtime ]] || logged scripts/install_gfootball.sh "$venv"
   # The development lock holds all of the runtime one.
   [[ $kind == runtime ]] || fingerprint runtime >"$(stamp_of runtime)"
   fingerprint "$kind" >"$(stamp_of "$kind")"
