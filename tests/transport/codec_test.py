@@ -6,13 +6,15 @@ import string
 import numpy as np
 import pytest
 
-from seed_rl.specs import DTYPES, ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.codec import StepCodec, WireError, encode_varint
 from seed_rl.types import EnvOutput
 
 SMALL = EnvSpec(ArraySpec((2, 3), "uint8"), DiscreteSpec(5))
 NAMED = EnvSpec({"pixels": ArraySpec((4,), "uint8"), "alive": ArraySpec((), "bool")}, DiscreteSpec(5))
+CHOICES = EnvSpec(ArraySpec((2,), "float32"), MultiDiscreteSpec((2, 3, 300)))
+FORCES = EnvSpec(NAMED.observation, ContinuousSpec((-1.5, 0.0), (1.5, 4.0)))
 
 
 def random_tensor(rng, dtype, shape):
@@ -29,11 +31,34 @@ def random_array_spec(rng):
     return ArraySpec(tuple(rng.integers(1, 6, rng.integers(0, 4)).tolist()), str(rng.choice(DTYPES)))
 
 
+def random_action_spec(rng):
+    kind, parts = rng.integers(3), rng.integers(1, 6)
+    if kind == 0:
+        return DiscreteSpec(int(rng.integers(1, 20)))
+    if kind == 1:
+        return MultiDiscreteSpec(tuple(rng.integers(1, 20, parts).tolist()))
+    low = rng.normal(size=parts).astype(np.float32)
+    return ContinuousSpec(tuple(low.tolist()), tuple((low + rng.uniform(0.1, 9, parts)).astype(np.float32).tolist()))
+
+
 def random_spec(rng):
     if rng.random() < 0.3:
-        return EnvSpec(random_array_spec(rng), DiscreteSpec(int(rng.integers(1, 20))))
+        return EnvSpec(random_array_spec(rng), random_action_spec(rng))
     names = {"".join(rng.choice(list(string.ascii_letters), 3)) for _ in range(rng.integers(1, 6))}
-    return EnvSpec({name: random_array_spec(rng) for name in names}, DiscreteSpec(int(rng.integers(1, 20))))
+    return EnvSpec({name: random_array_spec(rng) for name in names}, random_action_spec(rng))
+
+
+def extreme_and_random_actions(rng, spec, num_envs):
+    """Actions whose parts are at the ends of what they may be, or in between."""
+    shape = (num_envs, *spec.tensor.shape)
+    if isinstance(spec, ContinuousSpec):
+        low, high = (np.array(bound, np.float32) for bound in (spec.low, spec.high))
+        between = rng.uniform(low, high, shape)
+    else:
+        low, high = np.array(0), np.array(spec.n) - 1
+        between = rng.integers(spec.n, size=shape)
+    where = rng.integers(3, size=shape)
+    return np.where(where == 0, low, np.where(where == 1, high, between)).astype(spec.tensor.dtype)
 
 
 def random_step(rng, spec, num_envs):
@@ -72,6 +97,17 @@ def test_steps_of_random_specs_survive_the_round_trip(seed):
     assert_same(codec.decode_step(message), step)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_actions_of_random_specs_survive_the_round_trip(seed):
+    rng = np.random.default_rng(seed)
+    spec, num_envs = random_spec(rng), int(rng.integers(1, 6))
+    codec = StepCodec(spec, num_envs)
+    actions = extreme_and_random_actions(rng, spec.action, num_envs)
+    message = codec.encode_actions(actions)
+    assert len(message) == codec.actions_bytes
+    np.testing.assert_array_equal(codec.decode_actions(message), actions, strict=True)
+
+
 def test_layout_of_a_step():
     spec = EnvSpec({"b": ArraySpec((2,), "uint16"), "a": ArraySpec((), "int32")}, DiscreteSpec(3))
     observation = {"b": np.array([[1, 2], [3, 4]], np.uint16), "a": np.array([-1, 7], np.int32)}
@@ -83,12 +119,29 @@ def test_layout_of_a_step():
     )
 
 
-def test_layout_of_actions():
-    codec = StepCodec(SMALL, 2)
-    message = bytes.fromhex("0a 08 01000000 04000000".replace(" ", ""))
-    assert codec.encode_actions(np.array([1, 4], np.int32)) == message
+@pytest.mark.parametrize(
+    ("spec", "actions", "layout"),
+    [
+        (SMALL, np.array([1, 4], np.int32), "0a 08  01000000 04000000"),
+        (
+            CHOICES,
+            np.array([[1, 2, 258], [0, 0, 3]], np.int32),
+            "0a 18  01000000 02000000 02010000  " + "00" * 8 + "03000000",
+        ),
+        (FORCES, np.array([[1.0, 0.5], [-1.5, 4.0]], np.float32), "0a 10  0000803f 0000003f  0000c0bf 00008040"),
+        (
+            EnvSpec(SMALL.observation, MultiDiscreteSpec((7,))),
+            np.array([[5], [6]], np.int32),
+            "0a 08 05000000 06000000",
+        ),
+    ],
+    ids=str,
+)
+def test_layout_of_actions(spec, actions, layout):
+    codec, message = StepCodec(spec, 2), bytes.fromhex(layout)
+    assert codec.encode_actions(actions) == message
     assert len(message) == codec.actions_bytes
-    np.testing.assert_array_equal(codec.decode_actions(message), np.array([1, 4], np.int32), strict=True)
+    np.testing.assert_array_equal(codec.decode_actions(message), actions, strict=True)
 
 
 @pytest.mark.parametrize("shape", [(1,), (100,), (84, 84), (400, 400, 2)], ids=str)
@@ -102,10 +155,15 @@ def test_generated_classes_read_and_write_the_same_bytes(shape):
     assert payload == step.reward.tobytes() + step.done.tobytes() + step.observation.tobytes()
     assert_same(codec.decode_step(pb.StepRequest(payload=payload).SerializeToString()), step)
 
-    actions = np.array([0, 4, 2], np.int32)
+
+@pytest.mark.parametrize("spec", [SMALL, CHOICES, FORCES], ids=str)
+@pytest.mark.parametrize("num_envs", [1, 3, 40])
+def test_generated_classes_read_and_write_the_same_actions(spec, num_envs):
+    codec = StepCodec(spec, num_envs)
+    actions = extreme_and_random_actions(np.random.default_rng(0), spec.action, num_envs)
     assert pb.StepReply.FromString(codec.encode_actions(actions)).payload == actions.tobytes()
     reply = pb.StepReply(payload=actions.tobytes()).SerializeToString()
-    np.testing.assert_array_equal(codec.decode_actions(reply), actions)
+    np.testing.assert_array_equal(codec.decode_actions(reply), actions, strict=True)
 
 
 def test_decoded_tensors_are_read_only_views_of_the_message():
@@ -118,11 +176,21 @@ def test_decoded_tensors_are_read_only_views_of_the_message():
         assert not tensor.flags.writeable, name
 
 
-def test_decoded_actions_are_an_array_of_their_own():
-    codec = StepCodec(SMALL, 3)
-    actions = codec.decode_actions(codec.encode_actions(np.array([1, 2, 3], np.int32)))
-    assert actions.flags.writeable
-    assert actions.flags.aligned
+@pytest.mark.parametrize("spec", [SMALL, CHOICES, FORCES], ids=str)
+def test_decoded_actions_are_an_array_of_their_own(spec):
+    codec = StepCodec(spec, 3)
+    actions = extreme_and_random_actions(np.random.default_rng(0), spec.action, 3)
+    decoded = codec.decode_actions(codec.encode_actions(actions))
+    assert decoded.flags.writeable
+    assert decoded.flags.aligned
+
+
+def test_actions_that_are_not_contiguous_are_encoded_by_value():
+    codec = StepCodec(CHOICES, 4)
+    actions = extreme_and_random_actions(np.random.default_rng(0), CHOICES.action, 4)
+    strided = np.asfortranarray(actions)
+    assert not strided.flags.c_contiguous
+    assert codec.encode_actions(strided) == codec.encode_actions(actions)
 
 
 def test_tensors_that_are_not_contiguous_are_encoded_by_value():
@@ -241,25 +309,87 @@ def test_bools_of_an_observation_must_be_0_or_1():
         codec.decode_step(bytes(message))
 
 
-@pytest.mark.parametrize("actions", [[-1, 0], [0, 5], [2**31 - 1, 0], [-(2**31), 1]])
-def test_actions_must_be_in_the_action_space(actions):
-    codec = StepCodec(SMALL, 2)
-    with pytest.raises(WireError, match=f"actions must be 0 to 4, got {min(actions)} to {max(actions)}"):
-        codec.decode_actions(codec.encode_actions(np.array(actions, np.int32)))
+BEFORE_4, AFTER_4 = (float(np.nextafter(np.float32(4), np.float32(to))) for to in (0, 9))
+JUST_BELOW_0 = float(np.nextafter(np.float32(0), np.float32(-1)))
 
 
-@pytest.mark.parametrize("actions", [np.zeros(2, np.int64), np.zeros(3, np.int32), np.zeros((2, 1), np.int32)])
-def test_wrong_actions_are_not_encoded(actions):
-    with pytest.raises(WireError, match=r"expected actions int32\[2\], got"):
-        StepCodec(SMALL, 2).encode_actions(actions)
+@pytest.mark.parametrize(
+    ("spec", "actions", "sentence"),
+    [
+        (SMALL, [-1, 0], r"actions must be in Discrete\(5\), got -1 to 0"),
+        (SMALL, [0, 5], r"actions must be in Discrete\(5\), got 0 to 5"),
+        (SMALL, [2**31 - 1, 0], r"in Discrete\(5\), got 0 to 2147483647"),
+        (SMALL, [-(2**31), 1], r"in Discrete\(5\), got -2147483648 to 1"),
+        (CHOICES, [[2, 0, 0], [0, 0, 0]], r"actions must be in MultiDiscrete\(2, 3, 300\), got 0 to 2"),
+        (CHOICES, [[0, 0, 0], [0, 3, 0]], r"in MultiDiscrete\(2, 3, 300\), got 0 to 3"),
+        (CHOICES, [[1, 2, 300], [1, 1, 1]], r"in MultiDiscrete\(2, 3, 300\), got 1 to 300"),
+        (CHOICES, [[1, 2, 299], [1, -1, 1]], r"in MultiDiscrete\(2, 3, 300\), got -1 to 299"),
+        (FORCES, [[-1.625, 0], [0, 0]], r"actions must be in Continuous\(-1.5..1.5, 0..4\), got -1.625 to 0"),
+        (FORCES, [[1.5, 4], [2, 4]], r"in Continuous\(-1.5..1.5, 0..4\), got 1.5 to 4"),
+        (FORCES, [[0, 0], [0, JUST_BELOW_0]], r"in Continuous\(-1.5..1.5, 0..4\), got -1.4.*e-45 to 0"),
+        (FORCES, [[0, 0], [0, AFTER_4]], r"in Continuous\(-1.5..1.5, 0..4\), got 0.0 to 4.0000004"),
+        (FORCES, [[0, 0], [0, math.nan]], r"in Continuous\(-1.5..1.5, 0..4\), got nan to nan"),
+        (FORCES, [[math.inf, 0], [0, 0]], r"in Continuous\(-1.5..1.5, 0..4\), got 0.0 to inf"),
+        (FORCES, [[0, -math.inf], [0, 0]], r"in Continuous\(-1.5..1.5, 0..4\), got -inf to 0"),
+    ],
+    ids=str,
+)
+def test_actions_must_be_in_the_action_space(spec, actions, sentence):
+    codec = StepCodec(spec, 2)
+    with pytest.raises(WireError, match=sentence):
+        codec.decode_actions(codec.encode_actions(np.array(actions, spec.action.tensor.dtype)))
 
 
-@pytest.mark.parametrize("spec", [SMALL, NAMED, EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(3))], ids=str)
+def test_bounds_belong_to_the_space():
+    codec = StepCodec(FORCES, 2)
+    actions = np.array([[1.5, BEFORE_4], [-1.5, 4.0]], np.float32)
+    np.testing.assert_array_equal(codec.decode_actions(codec.encode_actions(actions)), actions, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "actions", "sentence"),
+    [
+        (SMALL, np.zeros(2, np.int64), r"expected actions int32\[2\], got int64\[2\]"),
+        (SMALL, np.zeros(3, np.int32), r"expected actions int32\[2\], got int32\[3\]"),
+        (SMALL, np.zeros((2, 1), np.int32), r"expected actions int32\[2\], got int32\[2, 1\]"),
+        (SMALL, np.zeros(2, np.float32), r"expected actions int32\[2\], got float32\[2\]"),
+        (SMALL, [0, 0], r"expected actions as a numpy array int32\[2\], got list"),
+        (CHOICES, np.zeros((2, 3), np.int64), r"expected actions int32\[2, 3\], got int64\[2, 3\]"),
+        (CHOICES, np.zeros((3, 2), np.int32), r"expected actions int32\[2, 3\], got int32\[3, 2\]"),
+        (CHOICES, np.zeros(6, np.int32), r"expected actions int32\[2, 3\], got int32\[6\]"),
+        (FORCES, np.zeros((2, 2)), r"expected actions float32\[2, 2\], got float64\[2, 2\]"),
+        (FORCES, np.zeros((2, 2), np.int32), r"expected actions float32\[2, 2\], got int32\[2, 2\]"),
+        (FORCES, np.zeros((2, 3), np.float32), r"expected actions float32\[2, 2\], got float32\[2, 3\]"),
+    ],
+    ids=str,
+)
+def test_wrong_actions_are_not_encoded(spec, actions, sentence):
+    with pytest.raises(WireError, match=sentence):
+        StepCodec(spec, 2).encode_actions(actions)
+
+
+@pytest.mark.parametrize(("spec", "size"), [(SMALL, 8), (CHOICES, 24), (FORCES, 16)], ids=str)
+def test_actions_of_any_other_size_are_refused(spec, size):
+    codec = StepCodec(spec, 2)
+    message = codec.encode_actions(np.zeros((2, *spec.action.tensor.shape), spec.action.tensor.dtype))
+    assert len(message) == 2 + size
+    for length in range(len(message)):
+        with pytest.raises(WireError, match=f"expected a payload of {size} bytes, got"):
+            codec.decode_actions(message[:length])
+    for extra in (b"\0", b"\x0a\x00", message):
+        with pytest.raises(WireError, match=f"expected a payload of {size} bytes, got .* after a length that says"):
+            codec.decode_actions(message + extra)
+    other = StepCodec(spec, 3).encode_actions(np.zeros((3, *spec.action.tensor.shape), spec.action.tensor.dtype))
+    with pytest.raises(WireError, match=f"expected a payload of {size} bytes, got {size * 3 // 2}"):
+        codec.decode_actions(other)
+
+
+@pytest.mark.parametrize("spec", [SMALL, NAMED, CHOICES, FORCES], ids=str)
 def test_garbage_raises_nothing_but_a_wire_error(spec):
     rng = np.random.default_rng(1)
     codec = StepCodec(spec, 3)
     step = codec.encode_step(random_step(rng, spec, 3))
-    actions = codec.encode_actions(np.array([0, 1, 2], np.int32))
+    actions = codec.encode_actions(extreme_and_random_actions(rng, spec.action, 3))
     refused = 0
     for _ in range(3000):
         for valid, decode in ((step, codec.decode_step), (actions, codec.decode_actions)):
@@ -269,9 +399,12 @@ def test_garbage_raises_nothing_but_a_wire_error(spec):
             if rng.random() < 0.2:
                 garbage = rng.bytes(rng.integers(2 * len(valid)))
             try:
-                decode(bytes(garbage))
+                decoded = decode(bytes(garbage))
             except WireError:
                 refused += 1
+            else:
+                for tensor in [decoded] if isinstance(decoded, np.ndarray) else tensors_of(decoded).values():
+                    assert tensor.dtype.kind != "f" or np.isfinite(tensor).all()
     assert refused > 1000
 
 

@@ -60,7 +60,7 @@ def test_another_version_is_rejected(house, monkeypatch, call):
         request = messages.describe_request("x") if call == "describe" else messages.join_request("r", house.spec, [1])
         other.undo()
         stub = LearnerStub(channel)
-        with pytest.raises(grpc.RpcError, match="learner speaks protocol 1 and the actor protocol 7") as error:
+        with pytest.raises(grpc.RpcError, match="learner speaks protocol 2 and the actor protocol 7") as error:
             (stub.Describe if call == "describe" else stub.Join)(request, timeout=5.0)
         assert error.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
@@ -75,7 +75,7 @@ def test_a_learner_of_another_version_is_rejected(house, monkeypatch):
         client.describe(timeout=5.0)
     monkeypatch.undo()
     monkeypatch.setattr(messages, "describe_reply", lambda settings: _with_version(describe_reply(settings), 9))
-    with pytest.raises(Rejected, match="learner speaks protocol 9 and the actor protocol 1"):
+    with pytest.raises(Rejected, match="learner speaks protocol 9 and the actor protocol 2"):
         client.describe(timeout=5.0)
 
 
