@@ -12,12 +12,52 @@ from seed_rl.devices import HOST
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.inference import act_step
 from seed_rl.inference.acting import Acting
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.testing.counting import Counting
 from seed_rl.testing.counting_agent import CountingAgent, CountingAgentConfig, action_of
 from seed_rl.types import EnvOutput
 
 NUM_ENVS, MAX_BATCH, STRIDE = 8, 6, 4
+HOWS = ["cpu", "accelerator", "accelerator with the store on the host"]
+
+
+class Kind(NamedTuple):
+    """A kind of actions, and which one follows from counters int32 [..., 4], of tensors and arrays alike."""
+
+    spec: Any
+    choose: Any
+
+
+KINDS = {
+    "discrete": Kind(DiscreteSpec(1000), action_of),
+    "multi-discrete": Kind(MultiDiscreteSpec((300, 1000)), lambda counters: (7 * counters[..., 2:]) % [300, 1000]),
+    "continuous": Kind(ContinuousSpec((-2.0,) * 3, (20.0,) * 3), lambda counters: counters[..., 1:] / 8 - 2),
+}
+
+
+class ChoosingAgent(CountingAgent):
+    """Takes actions of any kind."""
+
+    def __init__(self, config, kind):
+        super().__init__(config)
+        self._kind = kind
+
+    def act(self, prev_action, env_output, state, env_ids, seed):
+        assert prev_action.shape[1:] == self._kind.spec.tensor.shape
+        answer = super().act(prev_action, env_output, state, env_ids, seed)
+        chosen = self._kind.choose(env_output.observation)
+        return answer._replace(action=tf.cast(chosen, self._kind.spec.tensor.dtype))
+
+
+def make_choosing(kind, how, monkeypatch, **settings):
+    """An act step of an agent that takes actions of a kind, traced and compiled for one kind of machine."""
+    if how != "cpu":  # as for an accelerator, with the CPU in its place
+        monkeypatch.setattr(act_step, "has_accelerator", lambda: True)
+    store_device = HOST if "host" in how else ""
+    env_spec = EnvSpec(ArraySpec((4,), "int32"), kind.spec)
+    acting = make_acting(lambda config: ChoosingAgent(config, kind), env_spec, store_device=store_device, **settings)
+    assert acting.act_step._store_apart == ("host" in how)
+    return acting
 
 
 def make_acting(agent_class=CountingAgent, env_spec=None, *, overlap=1, stagger=False, seed=0, store_device=""):
@@ -53,25 +93,26 @@ class Step(NamedTuple):
     """What must be stored of one step of one environment."""
 
     state_before: int
-    prev_action: int
+    prev_action: Any
     reward: Any
     done: bool
     observation: Any
-    action: int
+    action: Any
     behaviour: int
 
 
 class Twin:
     """One environment and its counting agent, in plain Python."""
 
-    def __init__(self):
-        self.state = self.prev_action = 0
+    def __init__(self, kind):
+        self.state, self.prev_action = 0, np.zeros(kind.spec.tensor.shape, kind.spec.tensor.dtype)
+        self.choose = kind.choose
         self.steps: list[Step] = []
 
     def act(self, reward, done, observation):
         before, prev_action = self.state, self.prev_action
         self.state = 1 if done else before + 1
-        self.prev_action = int(action_of(observation))
+        self.prev_action = self.choose(observation)
         self.steps.append(Step(before, prev_action, reward, done, observation, self.prev_action, self.state))
 
 
@@ -83,8 +124,9 @@ def fields(unroll):
 class Twins:
     """Plays random environments through an act step and, one environment at a time, through their twins."""
 
-    def __init__(self, acting, seed=0):
+    def __init__(self, acting, seed=0, kind=KINDS["discrete"]):
         self._acting = acting
+        self._kind = kind
         self._rng = np.random.default_rng(seed)
         self._twins: dict[int, Twin] = {}
         self._expected = contents(acting)
@@ -113,12 +155,13 @@ class Twins:
 
         for b, env in enumerate(env_ids.tolist()):
             if restarted[b]:
-                self._twins[env] = Twin()
+                self._twins[env] = Twin(self._kind)
             twin = self._twins[env]
             twin.act(reward[b], bool(done[b] or restarted[b]), observation[b])
             self._store(twin, plan, b)
         steps = [self._twins[env].steps[-1] for env in env_ids.tolist()]
-        np.testing.assert_array_equal(actions, [step.action for step in steps])
+        expected = np.array([step.action for step in steps], self._kind.spec.tensor.dtype)
+        np.testing.assert_array_equal(actions, expected, strict=True)
         self.check_store()
         for slot in plan.finished:
             _, b = np.argwhere(plan.slots == slot)[0]
@@ -153,21 +196,20 @@ class Twins:
 
 
 @pytest.mark.parametrize(
-    ("overlap", "stagger", "how"),
+    ("overlap", "stagger", "how", "kind"),
     [
-        (1, False, "cpu"),
-        (3, True, "cpu"),
-        (6, False, "cpu"),
-        (3, True, "accelerator"),
-        (3, True, "accelerator with the store on the host"),
+        (1, False, "cpu", "discrete"),
+        (3, True, "cpu", "discrete"),
+        (6, False, "cpu", "discrete"),
+        (3, True, "accelerator", "discrete"),
+        (3, True, "accelerator with the store on the host", "discrete"),
+        *((overlap, True, how, kind) for overlap, how in zip((1, 3, 6), HOWS, strict=True) for kind in [*KINDS][1:]),
     ],
 )
-def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, stagger, how, monkeypatch):
-    if how != "cpu":  # traced and compiled as for an accelerator, with the CPU in its place
-        monkeypatch.setattr(act_step, "has_accelerator", lambda: True)
-    acting = make_acting(overlap=overlap, stagger=stagger, store_device=HOST if "host" in how else "")
-    assert acting.act_step._store_apart == ("host" in how)
-    twins, rng = Twins(acting), np.random.default_rng(1)
+def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, stagger, how, kind, monkeypatch):
+    kind = KINDS[kind]
+    acting = make_choosing(kind, how, monkeypatch, overlap=overlap, stagger=stagger)
+    twins, rng = Twins(acting, kind=kind), np.random.default_rng(1)
     running, sizes = set(), set()
     for _ in range(150):
         env_ids = rng.permutation(NUM_ENVS)[: rng.integers(1, MAX_BATCH + 1)]
@@ -229,17 +271,19 @@ def test_compiling_acts_for_nobody():
         assert (step.state_before, step.behaviour) == (2, 3)
 
 
-def test_a_restarted_row_forgets_its_state_and_action_and_no_other_does():
-    acting = make_acting()
-    twins = Twins(acting)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_restarted_row_forgets_its_state_and_action_and_no_other_does(kind, monkeypatch):
+    acting = make_choosing(kind, "cpu", monkeypatch)
+    twins = Twins(acting, kind=kind)
     start(twins, steps=STRIDE)  # so that the next step begins an unroll in every row
     discarded = acting.cursor.discarded_unrolls
     going, restarted, ended = twins.act([2, 0, 1], restarted=[False, True, False], done=[False, False, True])
     assert (going.state_before, going.done, going.behaviour) == (STRIDE, False, STRIDE + 1)
     assert (restarted.state_before, restarted.done, restarted.behaviour) == (0, True, 1)
     assert (ended.state_before, ended.done, ended.behaviour) == (STRIDE, True, 1), "not yet reset where `done`"
-    assert restarted.prev_action == 0
-    assert 0 not in (going.prev_action, ended.prev_action), "an episode's end keeps the action that led to it"
+    assert not np.any(restarted.prev_action)
+    for step in (going, ended):
+        assert np.all(step.prev_action != 0), "an episode's end keeps the action that led to it"
     assert acting.cursor.discarded_unrolls == discarded + 1
     assert [step.state_before for step in twins.act([0, 1, 2])] == [1, 1, STRIDE + 1], "the flag is gone"
 
@@ -269,13 +313,25 @@ class NestedAgent(CountingAgent):
         return ActOutput(action_of(env_output.observation["counters"]), behaviour, state)
 
 
+def random_tensor(rng, spec, batch):
+    shape = (batch, *spec.shape)
+    if spec.dtype == "bool":
+        return rng.random(shape) < 0.5
+    if spec.dtype.startswith("float"):
+        return rng.normal(size=shape).astype(spec.dtype)
+    bounds = np.iinfo(spec.dtype)
+    return rng.integers(bounds.min, bounds.max, shape, spec.dtype, endpoint=True)
+
+
 class Nested:
-    """An act step of nested agents in environments with observations of two parts."""
+    """An act step of nested agents in environments with observations of several parts."""
 
-    SPEC = EnvSpec({"image": ArraySpec((2, 3), "uint8"), "counters": ArraySpec((4,), "int32")}, DiscreteSpec(1000))
+    COUNTERS = ArraySpec((4,), "int32")
+    SPEC = EnvSpec({"image": ArraySpec((2, 3), "uint8"), "counters": COUNTERS}, DiscreteSpec(1000))
 
-    def __init__(self, seed=0):
-        self._acting = make_acting(NestedAgent, self.SPEC, seed=seed)
+    def __init__(self, seed=0, env_spec=SPEC, store_device=""):
+        self._acting = make_acting(NestedAgent, env_spec, seed=seed, store_device=store_device)
+        self._spec = env_spec
         self._rng = np.random.default_rng(0)
 
     def act(self, env_ids, restarted):
@@ -285,10 +341,8 @@ class Nested:
           Those, and the rows of the store that the batch has written, fields [B, ...].
         """
         batch = len(env_ids)
-        observation = {
-            "image": self._rng.integers(0, 256, (batch, 2, 3)).astype(np.uint8),
-            "counters": self._rng.integers(0, 100, (batch, 4)).astype(np.int32),
-        }
+        observation = {name: random_tensor(self._rng, spec, batch) for name, spec in self._spec.observation.items()}
+        observation["counters"] = self._rng.integers(0, 100, (batch, 4)).astype(np.int32)
         output = EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), observation)
         _, plan = act(self._acting, np.array(env_ids, np.int32), np.array(restarted), [output])
         rows = contents(self._acting)._replace(initial_state=())
@@ -311,6 +365,21 @@ def test_agent_and_store_get_every_part_of_an_observation():
     tf.nest.map_structure(np.testing.assert_array_equal, stored.env_output.observation, observation)
     np.testing.assert_array_equal(stored.behaviour["image"], observation["image"])
     np.testing.assert_array_equal(stored.action, action_of(observation["counters"]))
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_observations_of_any_dtype_are_stored_as_they_came(how, monkeypatch):
+    if how != "cpu":
+        monkeypatch.setattr(act_step, "has_accelerator", lambda: True)
+    tensors = {dtype: ArraySpec(shape, dtype) for dtype, shape in zip(DTYPES, [(), (2,), (3, 1)] * 3, strict=False)}
+    spec = EnvSpec({**tensors, **Nested.SPEC.observation}, Nested.SPEC.action)
+    nested = Nested(env_spec=spec, store_device=HOST if "host" in how else "")
+    for env_ids in ([4, 0, 6], [6, 1], [0, 5, 3, 2]):
+        observation, stored = nested.act(env_ids, restarted=[True] * len(env_ids))
+        assert stored.env_output.observation.keys() == observation.keys()
+        assert observation.keys() > set(DTYPES)
+        for name, tensor in observation.items():
+            np.testing.assert_array_equal(stored.env_output.observation[name], tensor, err_msg=name, strict=True)
 
 
 def test_the_agent_is_told_who_acts_and_a_new_seed_each_time():
