@@ -29,6 +29,8 @@ class FlatVectorEnv(gymnasium.vector.VectorWrapper):
         """
         super().__init__(env)
         parts = list(_parts("", env.single_observation_space))
+        if len({part.name for part in parts}) < len(parts):
+            raise ValueError(f"each part of an observation needs its own path, got {env.single_observation_space}")
         self._parts = parts
         if len(parts) == 1 and parts[0].name == "":
             self.single_observation_space = parts[0].space
@@ -103,6 +105,8 @@ def _action_space(
         shape, dtype = space.shape, space.dtype
         if not np.issubdtype(dtype, np.floating) or not space.is_bounded():
             raise ValueError(f"a Box of actions must be of floats and bounded on all sides, got {space}")
-        low, high = space.low.ravel().astype(np.float32), space.high.ravel().astype(np.float32)
-        return spaces.Box(low, high, dtype=np.float32), lambda a: a.astype(dtype).reshape(-1, *shape)
+        low, high = space.low, space.high
+        flat = spaces.Box(low.ravel().astype(np.float32), high.ravel().astype(np.float32), dtype=np.float32)
+        # Rounded to float32, a bound may be a little outside.
+        return flat, lambda a: np.clip(a.astype(dtype).reshape(-1, *shape), low, high)
     raise ValueError(f"actions must be Discrete, MultiDiscrete or a bounded Box, got {space}")

@@ -17,7 +17,7 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
     """`num_envs` of EnvPool's environments of a name.
 
     Raises:
-      CannotBuild: EnvPool is not installed, or has no such environment.
+      CannotBuild: EnvPool is not installed, has no such environment, or can't make it with these options.
     """
     try:
         import envpool
@@ -25,9 +25,12 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
         raise CannotBuild("EnvPool is not installed here: pip install 'seed_rl[envpool]'") from error
     if name not in envpool.list_all_envs():
         raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() names them")
-    return EnvPoolVectorEnv(
-        lambda seed: envpool.make_gymnasium(name, num_envs=num_envs, seed=seed, **options), num_envs
-    )
+    try:
+        return EnvPoolVectorEnv(
+            lambda seed: envpool.make_gymnasium(name, num_envs=num_envs, seed=seed, **options), num_envs
+        )
+    except (ImportError, TypeError, ValueError, RuntimeError) as error:
+        raise CannotBuild(f"{name} can't be made by EnvPool: {error}") from error
 
 
 class EnvPoolVectorEnv(VectorEnv):

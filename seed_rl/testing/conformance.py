@@ -32,13 +32,13 @@ def check_suite(config: EnvConfig, steps: int) -> None:
 
 
 def _play(config: EnvConfig, seed: int, steps: int) -> list[Any]:
-    env, num_envs = config.make(3), 3
+    env, num_envs, action_spec = config.make(3), 3, config.spec().action
     actions = np.random.default_rng(0)
     try:
         observation, _ = env.reset(seed=seed)
         history = [(*_tensors(observation), np.zeros(num_envs), np.zeros(num_envs, bool))]
         for _ in range(steps):
-            action = random_actions(config.spec().action, actions, num_envs)
+            action = random_actions(action_spec, actions, num_envs)
             observation, reward, terminated, truncated, _ = env.step(action)
             assert env.observation_space.contains(observation)
             assert reward.shape == terminated.shape == truncated.shape == (num_envs,)

@@ -1,0 +1,111 @@
+"""Registers small environments with Gymnasium, as a package of environments does when it is imported."""
+
+import functools
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+
+class Counted(gymnasium.Env):
+    """Episode e has 2 + e % 3 steps and ends by itself if e is even; the reward of step t of it is 10 e + t.
+
+    An observation is the seed (-1 in an episode without), the episode, and the steps taken in it.
+    """
+
+    observation_space = spaces.Box(-1, 10_000, (3,), np.int64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self):
+        self._seed = self._episode = -1
+        self._steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._seed = -1 if seed is None else seed
+        self._episode += 1
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        assert action in (0, 1)
+        self._steps += 1
+        ends, even = self._steps == 2 + self._episode % 3, self._episode % 2 == 0
+        return self._observe(), 10.0 * self._episode + self._steps, ends and even, ends and not even, {}
+
+    def _observe(self):
+        return np.array([self._seed, self._episode, self._steps], np.int64)
+
+
+SENSES = {
+    "flat": spaces.Box(-1, 1, (2,), np.float32),
+    "nested": spaces.Dict(
+        {
+            "camera": spaces.Dict(
+                {"right": spaces.Box(0, 255, (2, 3, 1), np.uint8), "left": spaces.Box(0, 255, (2, 3, 1), np.uint8)}
+            ),
+            "mode": spaces.Discrete(3, start=5),
+            "pair": spaces.Tuple([spaces.Discrete(2), spaces.Box(-9, 9, (), np.float64)]),
+        }
+    ),
+    "tuple": spaces.Tuple([spaces.Box(-1, 1, (1, 2), np.float16), spaces.Tuple([spaces.Discrete(4, start=-1)])]),
+    "one part": spaces.Dict({"only": spaces.Discrete(4)}),
+    "same names": spaces.Dict({"a/b": spaces.Box(0, 1, (1,)), "a": spaces.Dict({"b": spaces.Box(0, 1, (2,))})}),
+    "text": spaces.Text(5),
+    "text inside": spaces.Dict({"a": spaces.Box(0, 1, (1,)), "b": spaces.Text(5)}),
+    "bytes with a sign": spaces.Box(-1, 1, (2,), np.int8),
+    "bits": spaces.MultiBinary(3),
+}
+LEVERS = {
+    "choices": spaces.MultiDiscrete([2, 3]),
+    "table of choices": spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, -1], [0, 7]]),
+    "from three": spaces.Discrete(4, start=3),
+    "vector": spaces.Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32)),
+    "matrix of doubles": spaces.Box(-0.1, 0.7, (2, 2), np.float64),
+    "number": spaces.Box(-2, 3, (), np.float32),
+    "unbounded": spaces.Box(-np.inf, 1, (2,), np.float32),
+    "bytes": spaces.Box(0, 255, (2,), np.uint8),
+    "one value": spaces.Box(1, 1, (2,), np.float32),
+    "text": spaces.Text(5),
+    "bits": spaces.MultiBinary(3),
+    "pair": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]),
+}
+
+
+class Echo(gymnasium.Env):
+    """Takes and shows what its options say; shows random things, and as `info` what it took. Ends one time in four."""
+
+    def __init__(self, senses="flat", levers="choices"):
+        self.observation_space = SENSES[senses]
+        self.action_space = LEVERS[levers]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        ends = self.np_random.random() < 0.25
+        reward = self.np_random.normal()
+        taken = np.full(4, np.nan)
+        taken[: np.size(action)] = np.ravel(action)
+        return self.observation_space.sample(), reward, ends, False, {"taken": taken}
+
+
+def many(num_envs, mode, **options):
+    """A vector environment with an entry point of its own."""
+    env = SyncVectorEnv([functools.partial(Counted, **options)] * num_envs, autoreset_mode=mode or "NextStep")
+    if mode is None:  # says nothing about it, as environments from before there were modes
+        env.metadata = {key: value for key, value in env.metadata.items() if key != "autoreset_mode"}
+    return env
+
+
+MODES = {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP, "Disabled": AutoresetMode.DISABLED}
+
+gymnasium.register("Counted-v0", Counted)
+gymnasium.register("Echo-v0", Echo)
+for name, mode in {**MODES, "Silent": None}.items():
+    gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))
