@@ -106,7 +106,7 @@ def _action_space(
         if not np.issubdtype(dtype, np.floating) or not space.is_bounded():
             raise ValueError(f"a Box of actions must be of floats and bounded on all sides, got {space}")
         low, high = space.low, space.high
-        flat = spaces.Box(low.ravel().astype(np.float32), high.ravel().astype(np.float32), dtype=np.float32)
+        vector = spaces.Box(low.ravel().astype(np.float32), high.ravel().astype(np.float32), dtype=np.float32)
         # Rounded to float32, a bound may be a little outside.
-        return flat, lambda a: np.clip(a.astype(dtype).reshape(-1, *shape), low, high)
+        return vector, lambda a: np.clip(a.astype(dtype).reshape(-1, *shape), low, high)
     raise ValueError(f"actions must be Discrete, MultiDiscrete or a bounded Box, got {space}")
