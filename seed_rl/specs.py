@@ -11,6 +11,8 @@ import numpy as np
 DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
 """The dtypes a tensor may have on the wire."""
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 Option = bool | int | float | str | tuple
 """What an environment option may be: a scalar, or a tuple of scalars of one kind."""
 
@@ -92,6 +94,9 @@ class ContinuousSpec:
         for low, high in zip(self.low, self.high, strict=True):
             if not -math.inf < low < high < math.inf:
                 raise ValueError(f"continuous actions need finite bounds, the lower one smaller, got {low} and {high}")
+        for bound in (*self.low, *self.high):  # on the wire it would become another one, and the spaces differ
+            if abs(bound) > _LARGEST or float(np.float32(bound)) != bound:
+                raise ValueError(f"bounds of continuous actions must be float32 numbers, got {bound}")
 
     @property
     def tensor(self) -> ArraySpec:
