@@ -182,6 +182,7 @@ class DMLabEnv(gymnasium.Env):
         self._actions = np.array(config.actions, np.intc)
         self._frame = np.zeros(self.observation_space.shape, np.uint8)
         self._running = False
+        self._played = False
         self._lab = _start(config, self._name)
 
     def reset(
@@ -198,6 +199,9 @@ class DMLabEnv(gymnasium.Env):
         episode_seed = int(self.np_random.integers(2**32)) if seed is None else int(seed) % 2**32
         self._running = False
         try:
+            if not self._played:  # the simulator's first episode is another than its later ones with the same seed
+                lab.reset(seed=episode_seed)
+                self._played = True
             lab.reset(seed=episode_seed)
             self._frame = lab.observations()[_FRAMES]
         except RuntimeError as error:

@@ -102,6 +102,12 @@ def test_episodes_follow_from_the_seed_of_the_first(make_env):
     assert not any(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+def test_the_same_seed_gives_the_same_episode_again(make_env):
+    env = make_env()
+    first, again = (env.reset(seed=3)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
 @pytest.mark.parametrize("seed", [None, 0, np.int64(7), 2**40])
 def test_any_seed_will_do(seed, make_env):
     env = make_env()
