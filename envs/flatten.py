@@ -11,15 +11,21 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from seed_rl.specs import DTYPES
+_WIDER = {"int8": "int32", "int16": "int32", "uint32": "int64", "uint64": "float64", "float128": "float64"}
+"""What dtypes that are not sent become. Networks compute in floats anyway."""
+
+_MOST_CHANNELS = 16
+_MOST_CHOICES = 1000
 
 
 class FlatVectorEnv(gymnasium.vector.VectorWrapper):
     """Presents observations as one Box, or a Dict of Boxes without further nesting, and actions that start at 0.
 
-    Boxes of any rank pass as they are; Discrete(n) becomes a one-hot bool [n]; the parts of a Dict or Tuple are named
-    by their path, such as `camera/left` or `0`. A Box of actions is presented as a vector of float32, of any other rank
-    or dtype though it may be; choices that start at another number than 0 as if they started there.
+    Boxes of any rank pass as they are, but for uint8 frames [C, H, W] (at most 16 channels), which become [H, W, C],
+    and for dtypes that are not sent, which become wider ones; Discrete(n) becomes a one-hot bool [n], MultiDiscrete the
+    one-hots of its parts in a row, MultiBinary bool. The parts of a Dict or Tuple are named by their path, such as
+    `camera/left` or `0`. A Box of actions is presented as a vector of float32, of any other rank or dtype though it may
+    be, one of whole numbers as MultiDiscrete; choices that start at another number than 0 as if they started there.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv):
@@ -37,7 +43,7 @@ class FlatVectorEnv(gymnasium.vector.VectorWrapper):
         else:
             self.single_observation_space = spaces.Dict({part.name: part.space for part in parts})
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
-        self.single_action_space, self._to_action = _action_space(env.single_action_space, env.action_space)
+        self.single_action_space, self._to_action = _action_space(env.single_action_space)
         self.action_space = batch_space(self.single_action_space, env.num_envs)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -72,27 +78,60 @@ class _Part:
 
 
 def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Part]:
-    if isinstance(space, spaces.Box) and np.dtype(space.dtype).name in DTYPES:
-        yield _Part(name, space, functools.partial(np.ascontiguousarray, dtype=space.dtype), path)
+    flags: Any = np.bool_  # which a Box may have, though its annotations do not say so
+    if isinstance(space, spaces.Box):
+        dtype = np.dtype(_WIDER.get(np.dtype(space.dtype).name, space.dtype))
+        if _is_channels_first(space):
+            low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+            yield _Part(name, spaces.Box(low, high, dtype=np.uint8), _channels_last, path)
+            return
+        bounds = space.low.astype(dtype), space.high.astype(dtype)
+        sent: Any = dtype.type
+        yield _Part(name, spaces.Box(*bounds, dtype=sent), functools.partial(np.ascontiguousarray, dtype=dtype), path)
     elif isinstance(space, spaces.Discrete):
-        n, start = int(space.n), int(space.start)
-        dtype: Any = np.bool_  # which a Box may have, though its annotations do not say so
-        yield _Part(name, spaces.Box(0, 1, (n,), dtype), functools.partial(_one_hot, n=n, start=start), path)
+        parts, starts = np.array([space.n]), np.array([space.start])
+        yield _Part(name, spaces.Box(0, 1, (int(space.n),), flags), _OneHot(parts, starts), path)
+    elif isinstance(space, spaces.MultiDiscrete):
+        parts = space.nvec.ravel()
+        yield _Part(name, spaces.Box(0, 1, (int(parts.sum()),), flags), _OneHot(parts, space.start.ravel()), path)
+    elif isinstance(space, spaces.MultiBinary):
+        yield _Part(name, spaces.Box(0, 1, space.shape, flags), functools.partial(np.asarray, dtype=np.bool_), path)
     elif isinstance(space, spaces.Dict | spaces.Tuple):
         children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
         for key, child in children:
             yield from _parts(f"{name}/{key}" if name else str(key), child, (*path, key))
     else:
-        raise ValueError(f"observations must be Box, Discrete, or Dict or Tuple of those, got {space}")
+        raise ValueError(
+            f"observations must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those, got {space}"
+        )
 
 
-def _one_hot(values: Any, n: int, start: int) -> np.ndarray:
-    return (np.asarray(values, np.int64)[:, None] - start) == np.arange(n)
+def _is_channels_first(space: spaces.Box) -> bool:
+    return (
+        space.dtype == np.uint8
+        and len(space.shape) == 3
+        and space.shape[0] <= _MOST_CHANNELS < min(space.shape[1], space.shape[2])
+    )
 
 
-def _action_space(
-    space: gymnasium.Space[Any], batched: gymnasium.Space[Any]
-) -> tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]:
+def _channels_last(frames: Any) -> np.ndarray:
+    return np.ascontiguousarray(np.moveaxis(np.asarray(frames), 1, -1))
+
+
+class _OneHot:
+    """One-hot codes of choices, one beside the other."""
+
+    def __init__(self, sizes: np.ndarray, starts: np.ndarray):
+        self._owner = np.repeat(np.arange(len(sizes)), sizes)
+        self._meant = np.concatenate([start + np.arange(n) for n, start in zip(sizes, starts, strict=True)])
+
+    def __call__(self, values: Any) -> np.ndarray:
+        """bool [E, sum of sizes] of integers [E, ...]."""
+        values = np.asarray(values)
+        return np.take(values.reshape(len(values), -1), self._owner, axis=1) == self._meant
+
+
+def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]:
     """The space as it is presented, and what makes the environment's actions [E, ...] of those."""
     if isinstance(space, spaces.Discrete):
         start, dtype = int(space.start), space.dtype
@@ -101,10 +140,18 @@ def _action_space(
         shape, starts, dtype = space.shape, space.start.ravel(), space.dtype
         flat = spaces.MultiDiscrete(space.nvec.ravel())
         return flat, lambda a: (a + starts).astype(dtype).reshape(-1, *shape)
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.integer):
+        ranges = space.high.astype(float) - space.low.astype(float) + 1
+        if np.any(ranges > _MOST_CHOICES):
+            raise ValueError(f"a Box of whole-numbered actions may have {_MOST_CHOICES} values each, got {space}")
+        choices = spaces.MultiDiscrete(ranges.astype(np.int64), start=space.low.astype(np.int64))
+        presented, to_choices = _action_space(choices)
+        whole = space.dtype
+        return presented, lambda a: to_choices(a).astype(whole)
     if isinstance(space, spaces.Box):
         shape, dtype = space.shape, space.dtype
         if not np.issubdtype(dtype, np.floating) or not space.is_bounded():
-            raise ValueError(f"a Box of actions must be of floats and bounded on all sides, got {space}")
+            raise ValueError(f"a Box of actions must be of numbers and bounded on all sides, got {space}")
         low, high = space.low, space.high
         vector = spaces.Box(low.ravel().astype(np.float32), high.ravel().astype(np.float32), dtype=np.float32)
         # Rounded to float32, a bound may be a little outside.

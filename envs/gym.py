@@ -87,5 +87,6 @@ class Gym(EnvConfig):
             return gymnasium.make_vec(
                 self.id, num_envs, vectorization_mode=self.vectorization, **arguments, **json.loads(self.options)
             )
-        except (gymnasium.error.Error, ImportError, TypeError) as error:
-            raise CannotBuild(f"{self.id} can't be made: {error}") from error
+        except Exception as error:  # an environment's constructor may raise anything
+            said = str(error) if isinstance(error, gymnasium.error.Error | ImportError | TypeError) else repr(error)
+            raise CannotBuild(f"{self.id} can't be made: {said}") from error

@@ -40,10 +40,10 @@ class Unroll(NamedTuple):
     initial_state: Any
     """Nest [B, ...]: the agent's recurrent state *before* step 0 (not yet reset where `done[0]`)."""
     prev_action: Any
-    """int32 [L, B]: the action before each step; zero at the first step of a run."""
+    """[L, B, ...]: the action before each step; zero at the first step of a run."""
     env_output: EnvOutput
     """Fields [L, B, ...]."""
     action: Any
-    """int32 [L, B]: the action taken at each step."""
+    """[L, B, ...]: the action taken at each step."""
     behaviour: Any
     """Nest [L, B, ...]: what else the agent chose to remember of its decision, such as `policy_logits`."""

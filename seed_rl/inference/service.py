@@ -133,7 +133,7 @@ class CentralInference:
         _log.info("environments %d..%d left: %s", lease.env_ids[0], lease.env_ids[-1], reason)
 
     def step(self, lease: GroupLease, first: bool, output: EnvOutput) -> asyncio.Future[np.ndarray]:
-        """Queues a group's observations; the future gets its actions, int32 [E]."""
+        """Queues a group's observations; the future gets its actions, [E, ...]."""
         actions = asyncio.get_running_loop().create_future()
         if self.failure is not None:
             actions.set_exception(Refused(grpc.StatusCode.UNAVAILABLE, f"inference failed: {self.failure}"))

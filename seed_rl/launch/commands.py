@@ -265,7 +265,7 @@ def _learn(
                 )
                 return 0
             bound = running.listen()
-        except (CannotAct, CheckpointError, DoesNotFit) as error:
+        except (CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
         except AddressError as error:
             raise UsageError(str(error)) from error

@@ -81,6 +81,7 @@ class Learner:
 
         Raises:
           CannotAct: the agent can't act in these environments.
+          CannotBuild: they can't be built here to see what they are like.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
           DoesNotFit: the replay needs more memory than there is.
         """

@@ -64,7 +64,7 @@ class Service(Protocol):
           output: reward [E], done [E], observation [E, ...]: read-only views that may be kept.
 
         Returns:
-          A future of this loop for the actions, int32 [E]. It is cancelled if the stream ends before, so whoever
+          A future of this loop for the actions, [E, ...]. It is cancelled if the stream ends before, so whoever
           resolves it looks at `done()` first.
         """
 

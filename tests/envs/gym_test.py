@@ -58,6 +58,8 @@ def echo(senses="flat", levers="choices", **settings):
         (echo("tuple", "from three"), 20),
         (echo(levers="choices"), 20),
         (echo("one part", levers="matrix of doubles"), 20),
+        (echo("channels first"), 20),
+        (echo("choices"), 20),
         (echo(levers="number"), 20),
     ],
     ids=str,
@@ -299,6 +301,33 @@ def test_a_dict_of_one_part_stays_a_dict():
     assert echo("one part").spec().observation == {"only": ArraySpec((4,), "bool")}
 
 
+@pytest.mark.parametrize(
+    ("senses", "spec"),
+    [
+        ("bytes with a sign", ArraySpec((2,), "int32")),
+        ("large", ArraySpec((2,), "float64")),
+        ("bits", ArraySpec((3,), "bool")),
+        ("choices", ArraySpec((5,), "bool")),
+        ("channels first", ArraySpec((20, 30, 2), "uint8")),
+    ],
+)
+def test_other_observations_take_a_form_that_can_be_sent(make, senses, spec):
+    assert echo(senses).spec().observation == spec
+    env = make(echo(senses), 3)
+    observation, _ = env.reset(seed=4)
+    assert (observation.dtype, observation.shape) == (spec.dtype, (3, *spec.shape))
+    assert observation.flags.c_contiguous
+    for index in range(3):
+        space = env.unwrapped.single_observation_space
+        space.seed(4 + index)
+        own = space.sample()
+        if senses == "choices":
+            own = np.concatenate([own[0] == np.arange(2), own[1] == np.arange(4, 7)])
+        elif senses == "channels first":
+            own = np.stack(own, axis=-1)
+        np.testing.assert_array_equal(observation[index], own)
+
+
 def test_a_choice_is_one_hot(make):
     env = make(Gym("FrozenLake-v1", options='{"is_slippery": false}'), 1)
     observation, _ = env.reset(seed=0)
@@ -321,6 +350,8 @@ def test_a_choice_is_one_hot(make):
             [[1, -1, 0, 7], [2, 1, 3, 11]],
         ),
         ("from three", DiscreteSpec(4), [0, 3], [[3], [6]]),
+        ("bytes", MultiDiscreteSpec((256, 256)), [[0, 255], [128, 7]], [[0, 255], [128, 7]]),
+        ("signed bytes", MultiDiscreteSpec((256, 256)), [[0, 255], [128, 7]], [[-128, 127], [0, -121]]),
         ("vector", ContinuousSpec((-1.0, 0.0), (1.0, 5.0)), [[-1, 5], [0.5, 0]], [[-1, 5], [0.5, 0]]),
         ("number", ContinuousSpec((-2.0,), (3.0,)), [[-2], [2.5]], [[-2], [2.5]]),
     ],
@@ -358,10 +389,8 @@ def test_bounds_that_float32_rounds_outwards_are_kept(make):
 @pytest.mark.parametrize(
     ("senses", "message"),
     [
-        ("text", r"Echo-v0: observations must be Box, Discrete, or Dict or Tuple of those, got Text\("),
-        ("text inside", r"observations must be Box, Discrete, or Dict or Tuple of those, got Text\("),
-        ("bytes with a sign", r"observations must be Box, .* got Box\(-1, 1, \(2,\), int8\)"),
-        ("bits", r"observations must be Box, .* got MultiBinary\(3\)"),
+        ("text", r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
+        ("text inside", r"observations must be Box, .*, or Dict or Tuple of those, got Text\("),
         ("same names", r"each part of an observation needs its own path, got Dict\("),
     ],
 )
@@ -374,8 +403,8 @@ def test_observations_that_cannot_be_sent_are_named(senses, message):
 @pytest.mark.parametrize(
     ("levers", "message"),
     [
-        ("unbounded", r"Echo-v0: a Box of actions must be of floats and bounded on all sides, got Box\(-inf, 1.0"),
-        ("bytes", r"a Box of actions must be of floats and bounded .* got Box\(0, 255, \(2,\), uint8\)"),
+        ("unbounded", r"Echo-v0: a Box of actions must be of numbers and bounded on all sides, got Box\(-inf, 1.0"),
+        ("integers", r"a Box of whole-numbered actions may have 1000 values each, got Box\(0, 1000, \(2,\), int32\)"),
         ("one value", "continuous actions need finite bounds, the lower one smaller, got 1.0 and 1.0"),
         ("text", r"actions must be Discrete, MultiDiscrete or a bounded Box, got Text\("),
         ("bits", r"actions must be Discrete, MultiDiscrete or a bounded Box, got MultiBinary\(3\)"),
@@ -429,6 +458,7 @@ def test_flattening_leaves_what_is_flat_alone():
             {"id": "CartPole-v1", "options": '{"num_envs": 4}'},
             "CartPole-v1 can't be made: .* multiple values for argument 'num_envs'",
         ),
+        ({"id": "FrozenLake-v1", "options": '{"map_name": "3x3"}'}, "FrozenLake-v1 can't be made: KeyError\\('3x3'"),
     ],
     ids=str,
 )

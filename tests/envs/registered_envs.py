@@ -55,7 +55,10 @@ SENSES = {
     "text": spaces.Text(5),
     "text inside": spaces.Dict({"a": spaces.Box(0, 1, (1,)), "b": spaces.Text(5)}),
     "bytes with a sign": spaces.Box(-1, 1, (2,), np.int8),
+    "large": spaces.Box(0, 2**64 - 1, (2,), np.uint64),
     "bits": spaces.MultiBinary(3),
+    "choices": spaces.MultiDiscrete([2, 3], start=[0, 4]),
+    "channels first": spaces.Box(0, 255, (2, 20, 30), np.uint8),
 }
 LEVERS = {
     "choices": spaces.MultiDiscrete([2, 3]),
@@ -66,6 +69,8 @@ LEVERS = {
     "number": spaces.Box(-2, 3, (), np.float32),
     "unbounded": spaces.Box(-np.inf, 1, (2,), np.float32),
     "bytes": spaces.Box(0, 255, (2,), np.uint8),
+    "signed bytes": spaces.Box(-128, 127, (2,), np.int8),
+    "integers": spaces.Box(0, 1000, (2,), np.int32),
     "one value": spaces.Box(1, 1, (2,), np.float32),
     "text": spaces.Text(5),
     "bits": spaces.MultiBinary(3),
