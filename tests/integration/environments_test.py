@@ -1,4 +1,4 @@
-"""The guide's own environment: its files, as they stand in docs/environments.md, in a package of their own."""
+"""Environments from outside, in whole runs: the one of docs/environments.md, in a package of its own, and none."""
 
 import os
 import pathlib
@@ -49,3 +49,10 @@ check_suite(Corridor(), steps=200)
     run = runs.run("train", f"--gin_file={config}", f"--logdir={logdir}", "--total_frames=60000")
     assert run.returncode == 0, run.text()
     assert rows(logdir)[-1]["episode_return"] > 0.8, "walking straight gives 0.92"
+
+
+def test_an_environment_that_cannot_be_made_is_named_in_a_sentence(runs, tmp_path):
+    run = runs.run("train", "--gin_file=gym/cartpole", "--gin_param=Gym.id = 'CartPoll-v1'", f"--logdir={tmp_path}/run")
+    assert run.returncode == 2
+    assert "seed_rl train: CartPoll-v1 can't be made: Environment `CartPoll` doesn't exist." in run.text()
+    assert "Traceback" not in run.text()
