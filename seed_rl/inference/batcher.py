@@ -35,6 +35,7 @@ class _Group:
     """An open environment group."""
 
     def __init__(self):
+        self.asked_at = 0.0
         self.answered_at: float | None = None
         self.turnaround = float("inf")  # seconds from an answer to the next request, smoothed; unknown at first
         self.expected = False
@@ -58,6 +59,10 @@ class Batcher:
         """
         self.max_batch_size = max_batch_size
         self.max_wait = max_wait
+        self.waiting_seconds = 0.0
+        """Sum over all groups of the time that they waited for answers."""
+        self.stepping_seconds = 0.0
+        """Sum over all groups of the time from an answer to their next request."""
         self._clock = clock
         self._requests: collections.deque[tuple[float, Request]] = collections.deque()
         self._size = 0
@@ -86,8 +91,10 @@ class Batcher:
         with self._changed:
             now = self._clock()
             group = self._groups[id(request.lease)]
+            group.asked_at = now
             if group.answered_at is not None:
                 turnaround = now - group.answered_at
+                self.stepping_seconds += turnaround
                 known = group.turnaround != float("inf")
                 group.turnaround = (group.turnaround + turnaround) / 2 if known else turnaround
             self._expected -= group.expected
@@ -104,6 +111,7 @@ class Batcher:
                 group = self._groups.get(id(request.lease))
                 if group is not None:  # not closed meanwhile
                     group.answered_at = now
+                    self.waiting_seconds += now - group.asked_at
                     group.expected = group.turnaround < self.max_wait
                     self._expected += group.expected
             self._last_expectation = now

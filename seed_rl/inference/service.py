@@ -39,6 +39,10 @@ class InferenceStats:
     blocked_seconds: float = 0.0
     """Time spent waiting for room in the unroll queue (back-pressure)."""
     acting_seconds: float = 0.0
+    groups_waiting_seconds: float = 0.0
+    """Sum over environment groups of the time that they waited for actions."""
+    groups_stepping_seconds: float = 0.0
+    """Sum over environment groups of the time that they took from actions to observations, the wire included."""
 
 
 class CentralInference:
@@ -175,6 +179,8 @@ class CentralInference:
         if len(plan.finished):
             self._queue.put(plan.finished)
 
+        self.stats.groups_waiting_seconds = self._batcher.waiting_seconds
+        self.stats.groups_stepping_seconds = self._batcher.stepping_seconds
         self.stats.agent_steps += len(env_ids)
         self.stats.batches += 1
         self.stats.padded_steps += self._act_step.padding(len(env_ids))

@@ -10,15 +10,21 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from seed_rl.learner.bottleneck import bottleneck
+
 
 class Progress:
-    """Shows the newest row of metrics. On a terminal one line is renewed in place; elsewhere each row is a line."""
+    """Shows the newest row of metrics, and what holds the run back.
+
+    On a terminal two lines are renewed in place; elsewhere each row is a line, and a bottleneck one when it changes.
+    """
 
     def __init__(self, total_frames: int, stream: TextIO | None = None):
         stream = stream or sys.stderr
         self._total_frames = total_frames
         self._console = Console(file=stream, highlight=False)
         self._live: Live | None = None
+        self._bottleneck = ""
         if self._console.is_terminal:
             self._live = Live(Text("starting ..."), console=self._console, auto_refresh=False, transient=False)
 
@@ -33,11 +39,15 @@ class Progress:
 
     def show(self, row: dict[str, float]) -> None:
         """Shows a row of `metrics.jsonl`."""
-        text = summary(row, self._total_frames)
+        text, limit = summary(row, self._total_frames), bottleneck(row)
         if self._live:
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
-        else:
-            self._console.print(f"{time.strftime('%H:%M:%S')} {text}", soft_wrap=True, markup=False)
+            self._live.update(Text(f"{text}\nbottleneck: {limit}", no_wrap=True, overflow="ellipsis"), refresh=True)
+            return
+        now = time.strftime("%H:%M:%S")
+        self._console.print(f"{now} {text}", soft_wrap=True, markup=False)
+        if limit != self._bottleneck:
+            self._bottleneck = limit
+            self._console.print(f"{now} bottleneck: {limit}", soft_wrap=True, markup=False)
 
 
 def summary(row: dict[str, float], total_frames: int) -> str:

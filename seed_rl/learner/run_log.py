@@ -8,6 +8,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
+import psutil
+
 from seed_rl.inference.service import InferenceStats
 from seed_rl.learner.metrics import MetricsWriter
 
@@ -28,7 +30,8 @@ class RunLog:
 
     Shares say where the time of the interval went: `time/learner_waiting` (for a batch), `time/inference_waiting` (for
     observations), `time/inference_blocked` (for room in the queue: back-pressure) and `time/inference_acting`, each of
-    its own thread's time.
+    its own thread's time; `time/actors_waiting` (for actions), of the time of all environment groups; and `time/cpu`,
+    the share of the learner's machine's cores that was busy.
     """
 
     def __init__(self, state: Callable[[], RunState], writer: MetricsWriter, interval: float):
@@ -42,6 +45,7 @@ class RunLog:
         self._writer = writer
         self._interval = interval
         self._last = state()
+        psutil.cpu_percent()  # begins to measure
         self._begin()
 
     def _begin(self) -> None:
@@ -91,7 +95,12 @@ class RunLog:
             "time/inference_waiting": (acted.waiting_seconds - before.waiting_seconds) / elapsed,
             "time/inference_blocked": (acted.blocked_seconds - before.blocked_seconds) / elapsed,
             "time/inference_acting": (acted.acting_seconds - before.acting_seconds) / elapsed,
+            "time/cpu": psutil.cpu_percent() / 100,
         }
+        waiting = acted.groups_waiting_seconds - before.groups_waiting_seconds
+        stepping = acted.groups_stepping_seconds - before.groups_stepping_seconds
+        if waiting + stepping > 0:
+            row["time/actors_waiting"] = waiting / (waiting + stepping)
         steps = acted.agent_steps - before.agent_steps
         if batches and steps:  # inference goes on while it is read: one may be ahead of the other
             row["inference_batch_size"] = steps / batches

@@ -111,6 +111,23 @@ def test_an_expected_group_that_is_late_delays_the_others_by_the_wait_bound_once
     assert due(batcher) == [a], "b is late"
 
 
+def test_the_time_of_groups_is_their_waiting_and_their_stepping():
+    clock = Clock()
+    batcher = Batcher(4, max_wait=1000, clock=clock)
+    a, b = opened(batcher, request(0, 2), request(2, 2))
+    batcher.put(a)
+    clock.now += 3
+    batcher.put(b)
+    clock.now += 5
+    batcher.get()
+    clock.now += 7
+    batcher.answered([a, b])
+    assert batcher.waiting_seconds == (3 + 5 + 7) + (5 + 7)
+    clock.now += 11
+    batcher.put(b)
+    assert (batcher.waiting_seconds, batcher.stepping_seconds) == (27, 11)
+
+
 def test_requests_are_not_split():
     batcher = Batcher(5, max_wait=1000)
     a, b, c = opened(batcher, request(0, 3), request(3, 3), request(6, 2))

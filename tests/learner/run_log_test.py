@@ -25,6 +25,8 @@ class Run:
             "waiting_seconds": 5.0,
             "blocked_seconds": 6.0,
             "acting_seconds": 7.0,
+            "groups_waiting_seconds": 100.0,
+            "groups_stepping_seconds": 200.0,
         }
         self.rows, self.wall_times, self.closed = [], [], 0
 
@@ -81,7 +83,7 @@ def test_rates_and_shares_are_those_of_the_interval(run, log):
         run.passes(2, frames=100)
     with log.waiting():
         run.passes(3, waiting_seconds=4, blocked_seconds=2)
-    run.passes(15, frames=300, acting_seconds=9)
+    run.passes(15, frames=300, acting_seconds=9, groups_waiting_seconds=3, groups_stepping_seconds=9)
     row = log.row_if_due()
     assert row["frames_per_second"] == 400 / 20
     assert row["updates_per_second"] == 3 / 20
@@ -89,6 +91,13 @@ def test_rates_and_shares_are_those_of_the_interval(run, log):
     assert row["time/inference_waiting"] == 4 / 20
     assert row["time/inference_blocked"] == 2 / 20
     assert row["time/inference_acting"] == 9 / 20
+    assert row["time/actors_waiting"] == 3 / 12
+    assert 0 <= row["time/cpu"] <= 1
+
+
+def test_without_a_message_nothing_is_said_of_the_actors(run, log):
+    run.passes(10)
+    assert "time/actors_waiting" not in log.row_if_due()
 
 
 def test_batches_are_described_by_their_mean_size_and_the_share_of_padding(run, log):
