@@ -107,7 +107,8 @@ class SquashedNormal(ActionDistribution):
 
     def __init__(self, low: Sequence[float], high: Sequence[float]):
         self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
-        self._middle, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
+        self._half = (self._high - self._low) / 2
+        self._middle = self._low + self._half  # the sum of the bounds may overflow
         self.num_parameters = 2 * len(self._low)
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
