@@ -101,8 +101,9 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
         for key, child in children:
             yield from _parts(f"{name}/{key}" if name else str(key), child, (*path, key))
     else:
+        what = f"observation {name}" if name else "observations"
         raise ValueError(
-            f"observations must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those, got {space}"
+            f"{what} must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those, got {space}"
         )
 
 

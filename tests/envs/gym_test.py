@@ -390,7 +390,7 @@ def test_bounds_that_float32_rounds_outwards_are_kept(make):
     ("senses", "message"),
     [
         ("text", r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
-        ("text inside", r"observations must be Box, .*, or Dict or Tuple of those, got Text\("),
+        ("text inside", r"observation b must be Box, .*, or Dict or Tuple of those, got Text\("),
         ("same names", r"each part of an observation needs its own path, got Dict\("),
     ],
 )
