@@ -115,9 +115,13 @@ class Actor:
             return
         for env in self._envs:
             env.close()
+        self._envs = []
         config = registry.from_description(settings.env)
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
-            self._envs = list(builders.map(config.make, [settings.envs_per_group] * settings.num_groups))
+            builds = [builders.submit(config.make, settings.envs_per_group) for _ in range(settings.num_groups)]
+        self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
+        for build in builds:
+            build.result()
         mode = self._envs[0].metadata.get("autoreset_mode")
         if mode != AutoresetMode.SAME_STEP:
             raise registry.CannotBuild(

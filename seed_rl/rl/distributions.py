@@ -133,8 +133,9 @@ class SquashedNormal(ActionDistribution):
         return tf.reduce_sum(normal + slope, axis=-1)
 
     def features(self, actions: Any) -> tf.Tensor:
-        """Scaled to [-1, 1]."""
-        return (tf.cast(actions, tf.float32) - self._middle) / self._half
+        """Scaled to [-1, 1], and brought there if they are outside, as the zeros before a first action may be."""
+        scaled = (tf.cast(actions, tf.float32) - self._middle) / self._half
+        return tf.clip_by_value(scaled, -1.0, 1.0)
 
     def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
