@@ -68,7 +68,8 @@ class TrunkConfig(AgentConfig):
     lstm_units: int = 0
     """Units of the LSTM; 0: feed-forward."""
     previous_step_inputs: bool = False
-    """Feed the last reward (which V-trace clips to [-1, 1]) and the last action (one-hot) to what follows the torso."""
+    """Feed the last reward (which V-trace clips to [-1, 1]) and the last action (one-hot, or scaled to [-1, 1]) to what
+    follows the torso."""
     frame_stack: int = 4
     """Pictures the torso sees, stacked on the learner's device; 1: none but the current one."""
     kernel_initializer: str = "glorot_uniform"

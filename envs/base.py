@@ -21,6 +21,10 @@ from seed_rl.specs import (
 )
 
 
+class CannotBuild(ValueError):
+    """Environments that this machine can't build; the message says why."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(abc.ABC):
     """Settings of a suite's environments, checked on construction.
@@ -54,9 +58,12 @@ def spec_of(env: gymnasium.vector.VectorEnv) -> EnvSpec:
     """The specs of one of a vector environment's environments.
 
     Raises:
-      ValueError: a space of a kind that can't be sent; says which kinds can.
+      CannotBuild: a space of a kind that can't be sent; says which kinds can.
     """
-    return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))
+    try:
+        return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))
+    except ValueError as error:
+        raise CannotBuild(str(error)) from error
 
 
 def random_actions(spec: ActionSpec, rng: np.random.Generator, num_envs: int) -> np.ndarray:
@@ -72,7 +79,7 @@ def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, Arra
         return _array_spec(space)
     if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
         return {name: _array_spec(part) for name, part in space.items()}
-    raise ValueError(f"observations must be a Box or a Dict of them, got {space}")
+    raise ValueError(f"observations must be a Box or a Dict of them (FlatVectorEnv makes them so), got {space}")
 
 
 def _array_spec(space: gymnasium.Space[Any]) -> ArraySpec:

@@ -143,7 +143,7 @@ class _FsspecStore:
             raise CannotBuild(f"the level cache {url} needs fsspec: pip install 'seed_rl[dmlab]'") from error
         try:
             self._files, self._root = url_to_fs(url)
-        except (ImportError, ValueError) as error:
+        except Exception as error:  # each kind of file system raises its own
             raise CannotBuild(f"the level cache {url} can't be used here: {error}") from error
         protocols = self._files.protocol
         self._atomic = not _ATOMIC_STORES.isdisjoint({protocols} if isinstance(protocols, str) else protocols)

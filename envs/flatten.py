@@ -21,11 +21,12 @@ _MOST_CHOICES = 1000
 class FlatVectorEnv(gymnasium.vector.VectorWrapper):
     """Presents observations as one Box, or a Dict of Boxes without further nesting, and actions that start at 0.
 
-    Boxes of any rank pass as they are, but for uint8 frames [C, H, W] (at most 16 channels), which become [H, W, C],
-    and for dtypes that are not sent, which become wider ones; Discrete(n) becomes a one-hot bool [n], MultiDiscrete the
-    one-hots of its parts in a row, MultiBinary bool. The parts of a Dict or Tuple are named by their path, such as
-    `camera/left` or `0`. A Box of actions is presented as a vector of float32, of any other rank or dtype though it may
-    be, one of whole numbers as MultiDiscrete; choices that start at another number than 0 as if they started there.
+    Boxes of any rank pass as they are, but for uint8 frames [H, W] and [C, H, W] (at most 16 channels, more pixels a
+    side), which become [H, W, C], and for dtypes that are not sent, which become wider ones; Discrete(n) becomes a
+    one-hot bool [n], MultiDiscrete the one-hots of its parts in a row, MultiBinary bool. The parts of a Dict or Tuple
+    are named by their path, such as `camera/left` or `0`. A Box of actions is presented as a vector of float32, of any
+    other rank or dtype though it may be, one of whole numbers and MultiBinary as MultiDiscrete; choices that start at
+    another number than 0 as if they started there.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv):
@@ -81,9 +82,12 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
     flags: Any = np.bool_  # which a Box may have, though its annotations do not say so
     if isinstance(space, spaces.Box):
         dtype = np.dtype(_WIDER.get(np.dtype(space.dtype).name, space.dtype))
-        if _is_channels_first(space):
-            low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
-            yield _Part(name, spaces.Box(low, high, dtype=np.uint8), _channels_last, path)
+        if dtype == np.uint16 and len(space.shape) == 2:
+            dtype = np.dtype(np.int32)  # such maps are planes of bits where they come from suites of this project
+        as_frames = _frames(space)
+        if as_frames is not None:
+            low, high = (as_frames(bound[np.newaxis])[0] for bound in (space.low, space.high))
+            yield _Part(name, spaces.Box(low, high, dtype=np.uint8), as_frames, path)
             return
         bounds = space.low.astype(dtype), space.high.astype(dtype)
         sent: Any = dtype.type
@@ -101,21 +105,21 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
         for key, child in children:
             yield from _parts(f"{name}/{key}" if name else str(key), child, (*path, key))
     else:
+        what = f"observation {name}" if name else "observations"
         raise ValueError(
-            f"observations must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those, got {space}"
+            f"{what} must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those, got {space}"
         )
 
 
-def _is_channels_first(space: spaces.Box) -> bool:
-    return (
-        space.dtype == np.uint8
-        and len(space.shape) == 3
-        and space.shape[0] <= _MOST_CHANNELS < min(space.shape[1], space.shape[2])
-    )
-
-
-def _channels_last(frames: Any) -> np.ndarray:
-    return np.ascontiguousarray(np.moveaxis(np.asarray(frames), 1, -1))
+def _frames(space: spaces.Box) -> Callable[[Any], np.ndarray] | None:
+    """What makes frames [E, H, W, C] of those of a space that has them in another form; None for other spaces."""
+    if space.dtype != np.uint8 or len(space.shape) not in (2, 3) or min(space.shape[-2:]) <= _MOST_CHANNELS:
+        return None
+    if len(space.shape) == 2:
+        return lambda frames: np.ascontiguousarray(frames)[..., np.newaxis]
+    if space.shape[0] <= _MOST_CHANNELS:
+        return lambda frames: np.ascontiguousarray(np.moveaxis(np.asarray(frames), 1, -1))
+    return None
 
 
 class _OneHot:
@@ -136,6 +140,8 @@ def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Ca
     if isinstance(space, spaces.Discrete):
         start, dtype = int(space.start), space.dtype
         return spaces.Discrete(int(space.n)), lambda a: a.astype(dtype) + np.asarray(start, dtype)
+    if isinstance(space, spaces.MultiBinary):
+        space = spaces.MultiDiscrete(np.full(space.shape, 2), dtype=np.int8)
     if isinstance(space, spaces.MultiDiscrete):
         shape, starts, dtype = space.shape, space.start.ravel(), space.dtype
         flat = spaces.MultiDiscrete(space.nvec.ravel())
@@ -156,4 +162,4 @@ def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Ca
         vector = spaces.Box(low.ravel().astype(np.float32), high.ravel().astype(np.float32), dtype=np.float32)
         # Rounded to float32, a bound may be a little outside.
         return vector, lambda a: np.clip(a.astype(dtype).reshape(-1, *shape), low, high)
-    raise ValueError(f"actions must be Discrete, MultiDiscrete or a bounded Box, got {space}")
+    raise ValueError(f"actions must be Discrete, MultiDiscrete, MultiBinary or a bounded Box, got {space}")

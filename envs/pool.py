@@ -22,7 +22,9 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
     try:
         import envpool
     except ImportError as error:
-        raise CannotBuild("EnvPool is not installed here: pip install 'seed_rl[envpool]'") from error
+        raise CannotBuild(
+            "EnvPool is not installed here: pip install 'seed_rl[envpool]' (Python 3.11 or newer)"
+        ) from error
     if name not in envpool.list_all_envs():
         raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() names them")
     try:

@@ -142,7 +142,8 @@ class ProcessVectorEnv(gymnasium.vector.VectorEnv):
         if code is None:
             how = "closed its connection"
         else:
-            how = f"ended: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
+            named = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
+            how = f"ended: {named if code < 0 else f'exit code {code}'}"
         return EnvironmentFailed(f"the process of environment {index} of {self.num_envs} of {self._what} {how}")
 
 

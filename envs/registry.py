@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 from importlib.metadata import entry_points
 
-from seed_rl.envs.base import EnvConfig
+from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"
 """The entry-point group in which installed packages, this one included, announce their `EnvConfig` classes."""
-
-
-class CannotBuild(ValueError):
-    """Environments that this machine can't build; the message says why."""
 
 
 _registered: dict[str, type[EnvConfig]] = {}

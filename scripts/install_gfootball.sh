@@ -12,10 +12,10 @@ packages=(
 )
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
-cd -- "$root"
-venv="${1:-$(scripts/setup_venv.sh runtime)}"
+venv="${1:-$("$root/scripts/setup_venv.sh" runtime)}"
 [[ -x $venv/bin/python ]] || { printf '%s is not a virtual environment\n' "$venv" >&2 && exit 1; }
-venv="$(cd -- "$venv" && pwd -P)"
+venv="$(CDPATH='' cd -- "$venv" && pwd -P)"
+cd -- "$root"
 
 installed() {
   "$venv/bin/python" -c "import importlib.metadata as m, sys; sys.exit(m.version('gfootball') != '$version')" 2>/dev/null

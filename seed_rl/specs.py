@@ -12,6 +12,7 @@ DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "fl
 """The dtypes a tensor may have on the wire."""
 
 _LARGEST = float(np.finfo(np.float32).max)
+_SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of it is not yet flushed to zero
 
 Option = bool | int | float | str | tuple
 """What an environment option may be: a scalar, or a tuple of scalars of one kind."""
@@ -83,7 +84,7 @@ class MultiDiscreteSpec:
 
 @dataclasses.dataclass(frozen=True)
 class ContinuousSpec:
-    """K numbers at once, number k in [low[k], high[k]]: float32 [K]. The bounds are finite float32 values."""
+    """K numbers at once, number k in [low[k], high[k]]: float32 [K]. Bounds and their distances are float32 values."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -97,6 +98,9 @@ class ContinuousSpec:
         for bound in (*self.low, *self.high):  # on the wire it would become another one, and the spaces differ
             if abs(bound) > _LARGEST or float(np.float32(bound)) != bound:
                 raise ValueError(f"bounds of continuous actions must be float32 numbers, got {bound}")
+        for low, high in zip(self.low, self.high, strict=True):
+            if not _SMALLEST <= high - low <= _LARGEST:  # scaled to it, actions would be NaN
+                raise ValueError(f"bounds of continuous actions are too far apart or too close, got {low} and {high}")
 
     @property
     def tensor(self) -> ArraySpec:

@@ -9,6 +9,7 @@ from seed_rl.envs.base import random_actions
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 
 TENTH = float(np.float32(0.1))
+LARGEST, TINY = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,11 @@ def test_bytes_of_a_tensor():
         (lambda: ContinuousSpec((math.nan,), (0.0,)), "need finite bounds, .* got nan and 0.0"),
         (lambda: ContinuousSpec((-0.1,), (1.0,)), "must be float32 numbers, got -0.1"),
         (lambda: ContinuousSpec((0.0,), (1e39,)), r"must be float32 numbers, got 1e\+39"),
+        (
+            lambda: ContinuousSpec((-LARGEST,), (LARGEST,)),
+            r"too far apart or too close, got -3.4.*e\+38 and 3.4.*e\+38",
+        ),
+        (lambda: ContinuousSpec((0.0,), (TINY,)), "too far apart or too close, got 0.0 and 1.1.*e-38"),
     ],
 )
 def test_what_cannot_be_described_is_named(build, message):

@@ -46,7 +46,7 @@ class VTrace(TrunkConfig):
     def __post_init__(self):
         super().__post_init__()
         check_range(self, 0, 1, "discount", "lambda_")
-        check_at_least(self, 0, "clip_rho", "clip_pg_rho", "max_abs_reward", "baseline_cost")
+        check_at_least(self, 0, "clip_rho", "clip_pg_rho", "reward_scale", "max_abs_reward", "baseline_cost")
         check_at_least(self, 0, "entropy_cost", "entropy_cost_adjustment_speed", "kl_cost")
         if self.target_entropy is not None and self.entropy_cost <= 0:
             raise ValueError("VTrace.target_entropy needs a positive VTrace.entropy_cost to start from")

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs import registry
 from seed_rl.envs.base import spec_of
@@ -72,6 +73,7 @@ class Actor:
 
         Raises:
           Rejected: the learner refuses this actor for good.
+          CannotBuild: the environments can't be built here, or aren't as `EnvConfig` says.
           Exception: an environment failed.
         """
         backoff = Backoff()
@@ -113,9 +115,19 @@ class Actor:
             return
         for env in self._envs:
             env.close()
+        self._envs = []
         config = registry.from_description(settings.env)
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
-            self._envs = list(builders.map(config.make, [settings.envs_per_group] * settings.num_groups))
+            builds = [builders.submit(config.make, settings.envs_per_group) for _ in range(settings.num_groups)]
+        self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
+        for build in builds:
+            build.result()
+        mode = self._envs[0].metadata.get("autoreset_mode")
+        if mode != AutoresetMode.SAME_STEP:
+            raise registry.CannotBuild(
+                f"environments must reset in the step that ends an episode (SAME_STEP autoreset), those of suite "
+                f"{config.suite!r} say {mode}"
+            )
         self._settings = settings
 
     def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:

@@ -107,7 +107,8 @@ class SquashedNormal(ActionDistribution):
 
     def __init__(self, low: Sequence[float], high: Sequence[float]):
         self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
-        self._middle, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
+        self._half = (self._high - self._low) / 2
+        self._middle = self._low + self._half  # the sum of the bounds may overflow
         self.num_parameters = 2 * len(self._low)
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
@@ -132,8 +133,9 @@ class SquashedNormal(ActionDistribution):
         return tf.reduce_sum(normal + slope, axis=-1)
 
     def features(self, actions: Any) -> tf.Tensor:
-        """Scaled to [-1, 1]."""
-        return (tf.cast(actions, tf.float32) - self._middle) / self._half
+        """Scaled to [-1, 1], and brought there if they are outside, as the zeros before a first action may be."""
+        scaled = (tf.cast(actions, tf.float32) - self._middle) / self._half
+        return tf.clip_by_value(scaled, -1.0, 1.0)
 
     def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])

@@ -2,7 +2,7 @@
 
     loss = policy_gradient_loss + baseline_cost baseline_loss + entropy_cost entropy_loss + kl_cost kl_loss
 
-Shapes: T steps, B sequences, A actions. Index t of every argument belongs to the state x_t and the action a_t taken
+Shapes: T steps, B sequences. Index t of every argument belongs to the state x_t and the action a_t taken
 in it. Everything is computed in float32.
 """
 

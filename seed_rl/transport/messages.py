@@ -198,22 +198,23 @@ def _action_spec_from(message: pb.EnvSpec) -> ActionSpec:
         _in_range("the number of choices in an action", len(counts), _MAX_ACTION_PARTS)
         return MultiDiscreteSpec(tuple(_in_range("the number of values of a choice", n, _MAX_ACTIONS) for n in counts))
     if kind == "continuous":
-        low, high = tuple(message.continuous.low), tuple(message.continuous.high)
-        _in_range("the numbers in an action", len(low), _MAX_ACTION_PARTS)
+        low, high = message.continuous.low, message.continuous.high
+        for bounds in (low, high):
+            _in_range("the numbers in an action", len(bounds), _MAX_ACTION_PARTS)
         try:
-            return ContinuousSpec(low, high)
+            return ContinuousSpec(tuple(low), tuple(high))
         except ValueError as error:
             raise WireError(str(error)[:_MAX_TEXT]) from error
     raise WireError("expected an action space, got none")
 
 
 def _array_spec_from(name: str, message: pb.TensorSpec) -> ArraySpec:
-    shape = tuple(message.shape)
+    shape = tuple(message.shape[: _MAX_RANK + 1])
     # Python's integers don't overflow, unlike those of ArraySpec.nbytes.
     if len(shape) > _MAX_RANK or math.prod(shape) * 8 > _MAX_OBSERVATION_BYTES:
         raise WireError(
             f"{name} may have up to {_MAX_RANK} axes and {_MAX_OBSERVATION_BYTES // 8} elements, got "
-            f"[{', '.join(map(str, shape[: _MAX_RANK + 1]))}]"
+            f"[{', '.join(map(str, shape))}]"
         )
     try:
         return ArraySpec(shape, message.dtype[:_MAX_TEXT])

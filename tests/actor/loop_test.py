@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 from seed_rl.actor.loop import Actor, Sizes
 from seed_rl.envs import registry
@@ -30,6 +31,19 @@ class FragileVectorEnv(CountingVectorEnv):
         if self._counters[0, 0] % 2 and self._counters[0, 3] == 2:
             raise OSError("the game crashed")
         return super().step(actions)
+
+
+@registry.register
+@dataclasses.dataclass(frozen=True)
+class Late(Counting):
+    """Counting, but the environments say that they reset in the step after the end of an episode."""
+
+    suite: ClassVar[str] = "late"
+
+    def make(self, num_envs):
+        env = super().make(num_envs)
+        env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        return env
 
 
 class Stream:
@@ -87,6 +101,11 @@ def test_an_error_in_any_group_ends_the_actor_and_is_told():
 def test_a_refusal_ends_the_actor_and_is_told():
     with pytest.raises(Rejected, match="other spaces"):
         Actor(lambda: Client("counting", Rejected("other spaces"))).run()
+
+
+def test_environments_that_reset_in_another_step_are_refused():
+    with pytest.raises(registry.CannotBuild, match=r"SAME_STEP autoreset\), those of suite 'late' say .*NEXT_STEP"):
+        Actor(lambda: Client("late")).run()
 
 
 def test_sizes_of_the_actor_win_over_the_learners():

@@ -2,7 +2,6 @@
 
 import sys
 
-import envpool
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -12,6 +11,8 @@ from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec
 from seed_rl.testing.conformance import check_suite
+
+envpool = pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
 
 
 def pooled(name, options="{}"):

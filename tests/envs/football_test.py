@@ -1,6 +1,5 @@
 """Football in both backends: the same engine, so that the same seeds and actions must give the same matches."""
 
-import envpool
 import numpy as np
 import pytest
 from gfootball.env import observation_preprocessing, scenario_builder, wrappers
@@ -15,6 +14,8 @@ from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.testing.conformance import check_suite
 from seed_rl.transport.codec import StepCodec
 from seed_rl.types import EnvOutput
+
+envpool = pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
 
 register(Football)
 DRILL = "academy_empty_goal_close"

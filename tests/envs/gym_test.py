@@ -309,6 +309,9 @@ def test_a_dict_of_one_part_stays_a_dict():
         ("bits", ArraySpec((3,), "bool")),
         ("choices", ArraySpec((5,), "bool")),
         ("channels first", ArraySpec((20, 30, 2), "uint8")),
+        ("gray", ArraySpec((20, 30, 1), "uint8")),
+        ("board", ArraySpec((7, 7), "uint8")),
+        ("depth", ArraySpec((20, 30), "int32")),
     ],
 )
 def test_other_observations_take_a_form_that_can_be_sent(make, senses, spec):
@@ -325,6 +328,8 @@ def test_other_observations_take_a_form_that_can_be_sent(make, senses, spec):
             own = np.concatenate([own[0] == np.arange(2), own[1] == np.arange(4, 7)])
         elif senses == "channels first":
             own = np.stack(own, axis=-1)
+        elif senses == "gray":
+            own = own[..., None]
         np.testing.assert_array_equal(observation[index], own)
 
 
@@ -350,6 +355,7 @@ def test_a_choice_is_one_hot(make):
             [[1, -1, 0, 7], [2, 1, 3, 11]],
         ),
         ("from three", DiscreteSpec(4), [0, 3], [[3], [6]]),
+        ("bits", MultiDiscreteSpec((2, 2, 2)), [[0, 1, 1], [1, 0, 0]], [[0, 1, 1], [1, 0, 0]]),
         ("bytes", MultiDiscreteSpec((256, 256)), [[0, 255], [128, 7]], [[0, 255], [128, 7]]),
         ("signed bytes", MultiDiscreteSpec((256, 256)), [[0, 255], [128, 7]], [[-128, 127], [0, -121]]),
         ("vector", ContinuousSpec((-1.0, 0.0), (1.0, 5.0)), [[-1, 5], [0.5, 0]], [[-1, 5], [0.5, 0]]),
@@ -390,7 +396,7 @@ def test_bounds_that_float32_rounds_outwards_are_kept(make):
     ("senses", "message"),
     [
         ("text", r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
-        ("text inside", r"observations must be Box, .*, or Dict or Tuple of those, got Text\("),
+        ("text inside", r"observation b must be Box, .*, or Dict or Tuple of those, got Text\("),
         ("same names", r"each part of an observation needs its own path, got Dict\("),
     ],
 )
@@ -406,8 +412,7 @@ def test_observations_that_cannot_be_sent_are_named(senses, message):
         ("unbounded", r"Echo-v0: a Box of actions must be of numbers and bounded on all sides, got Box\(-inf, 1.0"),
         ("integers", r"a Box of whole-numbered actions may have 1000 values each, got Box\(0, 1000, \(2,\), int32\)"),
         ("one value", "continuous actions need finite bounds, the lower one smaller, got 1.0 and 1.0"),
-        ("text", r"actions must be Discrete, MultiDiscrete or a bounded Box, got Text\("),
-        ("bits", r"actions must be Discrete, MultiDiscrete or a bounded Box, got MultiBinary\(3\)"),
+        ("text", r"actions must be Discrete, MultiDiscrete, MultiBinary or a bounded Box, got Text\("),
         ("pair", r"actions must be Discrete, .* got Tuple\(Discrete\(2\), Discrete\(3\)\)"),
     ],
 )

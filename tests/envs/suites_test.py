@@ -1,8 +1,12 @@
+import types
+
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from seed_rl.envs import registry
 from seed_rl.envs.atari import Atari
+from seed_rl.envs.base import spec_of
 from seed_rl.specs import EnvDescription
 from seed_rl.testing.catch import Catch
 from seed_rl.testing.conformance import check_suite
@@ -20,6 +24,22 @@ from seed_rl.testing.counting import Counting
 )
 def test_conformance(config):
     check_suite(config, steps=120)
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "message"),
+    [
+        (spaces.Discrete(5), spaces.Discrete(2), r"Box or a Dict of them \(FlatVectorEnv makes .*, got Discrete\(5\)"),
+        (spaces.Box(0, 1, (3,), np.int8), spaces.Discrete(2), "dtype must be one of bool, .*, got 'int8'"),
+        (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "start at 0, .*, got Discrete"),
+        (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "actions can't be those of Box.*: .* finite bounds"),
+    ],
+    ids=str,
+)
+def test_spaces_that_cannot_be_sent_are_named(observation, action, message):
+    env = types.SimpleNamespace(single_observation_space=observation, single_action_space=action)
+    with pytest.raises(registry.CannotBuild, match=message):
+        spec_of(env)
 
 
 def test_counting_counts():

@@ -99,6 +99,23 @@ def test_actions_at_and_beyond_float32s_reach_of_the_bounds_have_finite_probabil
     assert ((extreme >= LOW) & (extreme <= HIGH)).all()
 
 
+@pytest.mark.parametrize(
+    ("low", "high"), [(2e38, 3e38), (-1.7e38, 1.7e38), (-1.2e-38, 1.2e-38), (1e6, 1e6 + 1)], ids=str
+)
+def test_every_range_that_a_spec_allows_gives_finite_numbers(low, high):
+    spec = ContinuousSpec((float(np.float32(low)),), (float(np.float32(high)),))
+    distribution = SquashedNormal(spec.low, spec.high)
+
+    @tf.function(jit_compile=True)
+    def numbers(parameters):
+        actions = distribution.sample(parameters, tf.constant([1, 2]))
+        log_prob = distribution.log_prob(parameters, actions)
+        return actions, log_prob, distribution.entropy(parameters), distribution.features(actions)
+
+    for tensor in numbers(tf.constant([[-0.5, 0.0], [9.0, 0.5]])):
+        assert np.isfinite(tensor).all()
+
+
 def test_features_of_continuous_actions_are_scaled():
     np.testing.assert_allclose(SquashedNormal(LOW, HIGH).features([[-1.0, 0.0], [0.5, 5.0]]), [[-1, -1], [0.5, 1]])
 

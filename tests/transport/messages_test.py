@@ -211,6 +211,7 @@ def forces(low, high):
         (forces([], [1]), "the numbers in an action must be 1 to 4096, got 0"),
         (forces([0, 0], [1]), r"as many lower as upper bounds are needed, .* got \(0.0, 0.0\) and \(1.0,\)"),
         (forces([0], [1, 1]), r"as many lower as upper bounds are needed, .* got \(0.0,\) and \(1.0, 1.0\)"),
+        (forces([0], [1] * 5000), "the numbers in an action must be 1 to 4096, got 5000"),
         (forces([0, 1], [1, 1]), "need finite bounds, the lower one smaller, got 1.0 and 1.0"),
         (forces([0, 2], [1, 1]), "need finite bounds, the lower one smaller, got 2.0 and 1.0"),
         (forces([0], [np.inf]), "need finite bounds, the lower one smaller, got 0.0 and inf"),
