@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 
@@ -162,6 +163,11 @@ class GroupLease:
     env_ids: tuple[int, ...]
     seed: int
     """Seed of the group's first environment; the following ones add 1 each."""
+
+    @functools.cached_property
+    def env_id_array(self) -> np.ndarray:
+        """int32 [E]."""
+        return np.array(self.env_ids, np.int32)
 
 
 @dataclasses.dataclass(frozen=True)

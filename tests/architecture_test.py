@@ -125,7 +125,7 @@ ROOMS = {
             "seed_rl.launch.local_actors",
             "seed_rl.learner",
         ),
-        ("numpy", "tensorflow"),
+        ("grpc", "numpy", "psutil", "tensorflow"),
     ),
     "seed_rl.__main__": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner", "seed_rl.launch"), TOOLS

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
 import os
-import tempfile
-import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from seed_rl.bench.load import random_output
 from seed_rl.bench.timing import rate
 from seed_rl.envs.base import EnvConfig, random_actions
 from seed_rl.experiment import Experiment
-from seed_rl.specs import ActorSettings, ArraySpec, EnvSpec, GroupLease, Lease
-from seed_rl.transport.client import Disconnected, LearnerClient
-from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
-from seed_rl.transport.server import ActorServer
-from seed_rl.types import EnvOutput
 
 
 def env_rate(config: EnvConfig, group_sizes: Sequence[int], seconds: float) -> float:
@@ -46,97 +37,6 @@ def env_rate(config: EnvConfig, group_sizes: Sequence[int], seconds: float) -> f
     for env in envs:
         env.close()
     return result
-
-
-def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
-    """Random observations [batch, ...], no reward, no ends."""
-    rng = np.random.default_rng(0)
-
-    def draw(tensor: ArraySpec) -> np.ndarray:
-        return rng.integers(0, 2 if tensor.dtype == "bool" else 100, (batch, *tensor.shape)).astype(tensor.dtype)
-
-    observation = spec.observation
-    drawn = (
-        draw(observation)
-        if isinstance(observation, ArraySpec)
-        else {name: draw(tensor) for name, tensor in observation.items()}
-    )
-    return EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), drawn)
-
-
-class NullService:
-    """Answers every step with zeros at once."""
-
-    def __init__(self, env_spec: EnvSpec, group_size: int):
-        self._env_spec = env_spec
-        self._leases: tuple[GroupLease, ...] = ()
-        self._actions = np.zeros(group_size, np.int32)
-
-    def describe(self) -> ActorSettings:
-        raise AssertionError("the load generator knows what to send")
-
-    def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
-        ids = np.cumsum([0, *group_sizes])
-        self._leases = tuple(GroupLease(tuple(range(i, i + n)), 0) for i, n in zip(ids, group_sizes, strict=False))
-        return Lease("session", self._leases)
-
-    def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
-        return self._leases[group], self._env_spec
-
-    def step(self, lease: GroupLease, first: bool, output: EnvOutput) -> asyncio.Future[np.ndarray]:
-        actions = asyncio.get_running_loop().create_future()
-        actions.set_result(self._actions)
-        return actions
-
-    def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        pass
-
-
-def send_load(address: str, env_spec: EnvSpec, groups: int, group_size: int, pause: float = 0.0) -> None:
-    """Streams random observations from `groups` threads, `pause` seconds apart, until the server ends the streams."""
-    client = LearnerClient(address, ClientSecurity())
-    lease = client.join("load", env_spec, [group_size] * groups, timeout=30)
-    output = random_output(env_spec, group_size)
-
-    def run(group: int) -> None:
-        stream = client.open(lease, group, env_spec)
-        try:
-            while True:
-                stream.step(output)
-                time.sleep(pause)
-        except Disconnected:
-            return
-
-    threads = [threading.Thread(target=run, args=(group,)) for group in range(groups)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    client.close()
-
-
-def transport_rate(env_spec: EnvSpec, groups: int, group_size: int, seconds: float) -> float:
-    """Observations per second through the real server, from another process on this machine."""
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
-        service = NullService(env_spec, group_size)
-        server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
-        address = server.start()
-        load = multiprocessing.get_context("spawn").Process(
-            target=send_load, args=(address, env_spec, groups, group_size)
-        )
-        load.start()
-        try:
-            while server.stats.steps < 10 * groups:
-                time.sleep(0.01)
-                if not load.is_alive():
-                    raise RuntimeError("the load generator ended before it sent anything")
-            before, started = server.stats.steps, time.monotonic()
-            time.sleep(seconds)
-            steps, elapsed = server.stats.steps - before, time.monotonic() - started
-        finally:
-            server.stop(grace=1)
-            load.join()
-    return steps * group_size / elapsed
 
 
 def act_and_train_rates(experiment: Experiment, seconds: float) -> dict[str, float]:

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from seed_rl import experiment as experiments
-from seed_rl.bench import components
+from seed_rl.bench import components, transport
 from seed_rl.experiment import Experiment
 from seed_rl.learner import metrics
 
@@ -66,7 +66,8 @@ def measure(experiment_arguments: list[str], experiment: Experiment, seconds: fl
     groups = actors.num_actors * actors.groups_per_actor
     rates = {"env": components.env_rate(experiment.env, [actors.envs_per_group] * groups, seconds)}
     rates["env"] *= actors.num_training_envs / actors.num_envs
-    rates["transport"] = components.transport_rate(experiment.env.spec(), groups, actors.envs_per_group, seconds)
+    sent = transport.measure(experiment.env.spec(), groups, actors.envs_per_group, seconds)
+    rates["transport"] = sent["observations"]
     rates.update(components.act_and_train_rates(experiment, seconds))
     rates["end_to_end"] = end_to_end_rate(experiment_arguments, experiment, 2 * seconds)
     ceiling = 1 / sum(1 / rates[part] for part in ("env", "act", "train"))

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from seed_rl import experiment as experiments
-from seed_rl.bench.components import send_load
+from seed_rl.bench.load import send_load
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.inference.acting import Acting
 from seed_rl.launch.local_actors import LocalActors

@@ -12,6 +12,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.devices import HOST, has_accelerator
+from seed_rl.inference.staging import Staging
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
@@ -53,6 +54,7 @@ class ActStep:
     def __init__(
         self,
         agent: Agent,
+        env_spec: EnvSpec,
         step_spec: Unroll,
         store: UnrollStore,
         *,
@@ -64,6 +66,7 @@ class ActStep:
         """
         Args:
           agent: chooses the actions.
+          env_spec: of one environment.
           step_spec: see `unroll_step_spec`.
           store: where steps are kept.
           num_envs: N; environment ids are 0 .. N - 1.
@@ -85,7 +88,7 @@ class ActStep:
         # program, unless the store is on the host: then the unrolls are written by a second one there.
         self._store_apart = has_accelerator() and store.device == HOST
         self._compiled = tf.function(self._act, jit_compile=has_accelerator() and not self._store_apart)
-        self._staging = {size: self._allocate(size) for size in self.batch_sizes}
+        self._staging = {size: self._allocate(env_spec, size) for size in self.batch_sizes}
 
     def __call__(
         self,
@@ -108,7 +111,7 @@ class ActStep:
         batch = len(env_ids)
         size = self._padded(batch)
         depth = self._depth
-        control, staged = self._staging[size]
+        control, staging = self._staging[size]
         control[0, :batch] = env_ids
         control[1, :batch] = restarted
         control[2, :batch] = writes.opened
@@ -116,21 +119,17 @@ class ActStep:
         control[_CONTROL_ROWS + depth :, :batch] = writes.positions
         self._pad(control, batch)
 
-        begin = 0
-        for output in outputs:
-            end = begin + len(output.reward)
-            tf.nest.map_structure(lambda to, part, b=begin, e=end: np.copyto(to[b:e], part), staged, output)
-            begin = end
+        staging.fill(outputs)
         self._calls = (self._calls + 1) % 2**31
         seed = np.array([self._seed, self._calls], np.int32)
-        return self._compiled(control, staged, seed).numpy()[:batch]
+        return self._compiled(control, staging.batch, seed).numpy()[:batch]
 
     def warm_up(self) -> None:
         """Compiles every batch size, by acting for padding only."""
         for size in self.batch_sizes:
-            control, staged = self._staging[size]
+            control, staging = self._staging[size]
             self._pad(control, 0)
-            self._compiled(control, staged, np.zeros(2, np.int32))
+            self._compiled(control, staging.batch, np.zeros(2, np.int32))
 
     def padding(self, batch: int) -> int:
         """Rows that are added to a batch of this size."""
@@ -139,12 +138,8 @@ class ActStep:
     def _padded(self, batch: int) -> int:
         return next(size for size in self.batch_sizes if size >= batch)
 
-    def _allocate(self, size: int) -> tuple[np.ndarray, EnvOutput]:
-        control = np.zeros((_CONTROL_ROWS + 2 * self._depth, size), np.int32)
-        outputs = tf.nest.map_structure(
-            lambda spec: np.zeros((size, *spec.shape), spec.dtype.as_numpy_dtype), self._step_spec.env_output
-        )
-        return control, outputs
+    def _allocate(self, env_spec: EnvSpec, size: int) -> tuple[np.ndarray, Staging]:
+        return np.zeros((_CONTROL_ROWS + 2 * self._depth, size), np.int32), Staging(env_spec, size)
 
     def _pad(self, control: np.ndarray, begin: int) -> None:
         control[0, begin:] = self._num_envs

@@ -66,6 +66,7 @@ class Acting:
         )
         self.act_step = ActStep(
             agent,
+            env_spec,
             step_spec,
             self.store,
             num_envs=num_envs,

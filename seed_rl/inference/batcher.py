@@ -27,8 +27,10 @@ class Request:
     actions: asyncio.Future
     """Gets int32 [E], on its own event loop."""
 
-    def __post_init__(self):
-        self.env_ids = np.array(self.lease.env_ids, np.int32)
+    @property
+    def env_ids(self) -> np.ndarray:
+        """int32 [E]."""
+        return self.lease.env_id_array
 
 
 class _Group:
@@ -100,8 +102,11 @@ class Batcher:
             self._expected -= group.expected
             group.expected = False
             self._requests.append((now, request))
-            self._size += len(request.env_ids)
-            self._changed.notify()
+            self._size += len(request.lease.env_ids)
+            # Waking the consumer costs more than all the rest: the first request starts its clock, and otherwise it
+            # wants to know only of the one that makes the batch due.
+            if len(self._requests) == 1 or self._size >= self.max_batch_size or not self._expected:
+                self._changed.notify()
 
     def answered(self, requests: Sequence[Request]) -> None:
         """Says that these requests of the last batch have been answered: their groups may come back."""

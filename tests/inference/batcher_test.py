@@ -199,3 +199,17 @@ def test_every_request_is_handed_out_once_among_many_producers():
     for thread in threads:
         thread.join(10)
         assert not thread.is_alive()
+
+
+def test_the_consumer_is_woken_for_the_first_request_and_for_the_one_that_makes_a_batch():
+    clock = Clock()
+    batcher = Batcher(6, max_wait=1000, clock=clock)
+    groups = opened(batcher, *(request(2 * i, 2) for i in range(4)))
+    play_once(batcher, clock, 1, *groups[:3])
+    play_once(batcher, clock, 1, *groups[:3])  # now all three are expected
+    woken = []
+    notify = batcher._changed.notify
+    batcher._changed.notify = lambda: (woken.append(len(batcher._requests)), notify())
+    for r in groups[:3]:
+        batcher.put(r)
+    assert woken == [1, 3]

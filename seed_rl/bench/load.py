@@ -1,0 +1,84 @@
+"""Streams of observations that cost next to nothing to make: what actors would send if they had no environments."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from seed_rl.specs import ArraySpec, EnvSpec, Lease
+from seed_rl.transport import methods
+from seed_rl.transport.address import parse_address
+from seed_rl.transport.client import LearnerClient
+from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.credentials import ClientSecurity
+from seed_rl.types import EnvOutput
+
+
+def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
+    """Random observations [batch, ...], no reward, no ends."""
+    rng = np.random.default_rng(0)
+
+    def draw(tensor: ArraySpec) -> np.ndarray:
+        return rng.integers(0, 2 if tensor.dtype == "bool" else 100, (batch, *tensor.shape)).astype(tensor.dtype)
+
+    observation = spec.observation
+    drawn = (
+        draw(observation)
+        if isinstance(observation, ArraySpec)
+        else {name: draw(tensor) for name, tensor in observation.items()}
+    )
+    return EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), drawn)
+
+
+def send_load(address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0) -> None:
+    """Sends the same observations from `streams` streams, `pause` seconds apart, until the server ends them.
+
+    All of them share one thread, and a message is encoded once: what is measured is the server.
+    """
+    client = LearnerClient(address, ClientSecurity())
+    lease = client.join("load", env_spec, [group_size] * streams, timeout=30)
+    client.close()
+    message = StepCodec(env_spec, group_size).encode_step(random_output(env_spec, group_size))
+    asyncio.run(_send(address, lease, message, pause))
+
+
+async def _send(address: str, lease: Lease, message: bytes, pause: float) -> None:
+    async with grpc.aio.insecure_channel(
+        str(parse_address(address)), [("grpc.max_receive_message_length", -1)]
+    ) as channel:
+
+        async def run(group: int) -> None:
+            call: Any = channel.stream_stream(methods.ACT)(metadata=methods.membership_metadata(lease.session, group))
+            try:
+                while True:
+                    await call.write(message)
+                    if await call.read() is grpc.aio.EOF:
+                        return
+                    if pause:
+                        await asyncio.sleep(pause)
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                return  # the server has ended it
+
+        await asyncio.gather(*(run(group) for group in range(len(lease.groups))))
+
+
+@contextmanager
+def load(address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0) -> Iterator[BaseProcess]:
+    """A process that runs `send_load`; the server is to be stopped before this ends."""
+    process = multiprocessing.get_context("spawn").Process(
+        target=send_load, args=(address, env_spec, streams, group_size, pause)
+    )
+    process.start()
+    try:
+        yield process
+    finally:
+        process.join(10)
+        process.kill()

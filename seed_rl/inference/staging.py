@@ -1,0 +1,42 @@
+"""Where the observations of many streams become one batch: the one copy that each makes on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.types import EnvOutput
+
+
+class Staging:
+    """Arrays for a batch of one size, used again and again."""
+
+    def __init__(self, env_spec: EnvSpec, size: int):
+        """
+        Args:
+          env_spec: of one environment.
+          size: environments in a batch at the most.
+        """
+        observation = {name: np.zeros((size, *spec.shape), spec.dtype) for name, spec in env_spec.observation_tensors()}
+        self._names = () if isinstance(env_spec.observation, ArraySpec) else tuple(observation)
+        reward, done = np.zeros(size, np.float32), np.zeros(size, bool)
+        self.batch = EnvOutput(reward, done, observation if self._names else observation[""])
+        """The whole batch, fields [size, ...]; rows that `fill` has not reached hold what was there before."""
+        self._arrays = self._tensors(self.batch)
+
+    def fill(self, outputs: Sequence[EnvOutput]) -> None:
+        """Copies consecutive pieces with fields [B_i, ...] into the first rows."""
+        if len(outputs) == 1:
+            for to, piece in zip(self._arrays, self._tensors(outputs[0]), strict=True):
+                np.copyto(to[: len(piece)], piece)
+            return
+        pieces = [self._tensors(output) for output in outputs]
+        rows = sum(len(tensors[0]) for tensors in pieces)
+        for to, of_field in zip(self._arrays, zip(*pieces, strict=True), strict=True):
+            np.concatenate(of_field, out=to[:rows])
+
+    def _tensors(self, output: EnvOutput) -> list[np.ndarray]:
+        observation = output.observation
+        return [output.reward, output.done, *([observation[name] for name in self._names] or [observation])]
