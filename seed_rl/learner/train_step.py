@@ -62,18 +62,24 @@ class TrainStep:
         return Update(dict(zip(self._names, values[:count].tolist(), strict=True)), values[count:])
 
     def _update(self, unroll: Unroll, importance_weights: tf.Tensor | None, progress: tf.Tensor) -> tf.Tensor:
-        weights: list[Any] = list(self._agent.trainable_variables)
+        weights: list[Any] = [weight.value for weight in self._agent.trainable_variables]
         with tf.GradientTape() as tape:
             output = self._agent.loss(unroll, importance_weights)
-        gradients = tape.gradient(output.loss, [weight.value for weight in weights])
-        norm = tf.linalg.global_norm(gradients)
-        if self._config.clip_norm:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm, use_norm=norm)
+        gradients = tape.gradient(output.loss, weights)
         learning_rate = self._config.learning_rate * SCHEDULES[self._config.schedule](progress)
-        self.optimizer.learning_rate.assign(learning_rate)
-        self.optimizer.apply(gradients, weights)
+        norm = self._apply(gradients, learning_rate)
         metrics = {**output.metrics, "gradient_norm": norm, "learning_rate": learning_rate}
         self._names = list(metrics)
         # One tensor, so that the host reads once.
         values = tf.stack([tf.cast(value, tf.float32) for value in metrics.values()])
         return values if output.priorities is None else tf.concat([values, output.priorities], axis=0)
+
+    @tf.function(jit_compile=True)  # also on CPUs: it makes one pass over the weights of the dozen that the ops would
+    def _apply(self, gradients: list[tf.Tensor], learning_rate: tf.Tensor) -> tf.Tensor:
+        """Clips and applies the gradients; returns their norm before that."""
+        norm = tf.linalg.global_norm(gradients)
+        if self._config.clip_norm:
+            gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm, use_norm=norm)
+        self.optimizer.learning_rate.assign(learning_rate)
+        self.optimizer.apply(gradients, list(self._agent.trainable_variables))
+        return norm
