@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import dataclasses
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from seed_rl.specs import GroupLease
+from seed_rl.transport.server import ActorStream
 from seed_rl.types import EnvOutput
 
 
@@ -24,8 +24,8 @@ class Request:
     """Whether the group starts a new run with this request."""
     output: EnvOutput
     """Fields [E, ...]."""
-    actions: asyncio.Future
-    """Gets int32 [E], on its own event loop."""
+    stream: ActorStream
+    """Gets the actions, [E, ...]."""
 
     @property
     def env_ids(self) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 import threading
@@ -20,7 +19,7 @@ from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import Episodes, EpisodeTracker
 from seed_rl.inference.membership import AlreadyStreaming, Membership, NoRoom, UnknownSession
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
-from seed_rl.transport.server import Refused
+from seed_rl.transport.server import ActorStream, Refused
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class InferenceStats:
 class CentralInference:
     """Implements `transport.server.Service`.
 
-    Calls from the server arrive on its event-loop thread and only queue work; a thread of this object's batches it,
+    Calls from the server arrive on its thread and only queue work; a thread of this object's batches it,
     runs the compiled act step and answers. If that thread fails, `failure` holds the exception, the queue of unrolls is
     closed, which wakes the learner, and every later request fails with a sentence.
     """
@@ -136,14 +135,11 @@ class CentralInference:
         self._membership.close(session, group)
         _log.info("environments %d..%d left: %s", lease.env_ids[0], lease.env_ids[-1], reason)
 
-    def step(self, lease: GroupLease, first: bool, output: EnvOutput) -> asyncio.Future[np.ndarray]:
-        """Queues a group's observations; the future gets its actions, [E, ...]."""
-        actions = asyncio.get_running_loop().create_future()
+    def step(self, lease: GroupLease, first: bool, output: EnvOutput, stream: ActorStream) -> None:
+        """Queues a group's observations; the stream gets its actions, [E, ...]."""
         if self.failure is not None:
-            actions.set_exception(Refused(grpc.StatusCode.UNAVAILABLE, f"inference failed: {self.failure}"))
-        else:
-            self._batcher.put(Request(lease, first, output, actions))
-        return actions
+            raise Refused(grpc.StatusCode.UNAVAILABLE, f"inference failed: {self.failure}")
+        self._batcher.put(Request(lease, first, output, stream))
 
     def _run(self) -> None:
         try:
@@ -175,7 +171,7 @@ class CentralInference:
         actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
         self.stats.acting_seconds += time.monotonic() - started
         self._batcher.answered(requests)
-        requests[0].actions.get_loop().call_soon_threadsafe(_resolve, requests, actions)
+        _reply(requests, actions)
         if len(plan.finished):
             self._queue.put(plan.finished)
 
@@ -201,10 +197,9 @@ class CentralInference:
                 self._on_episodes(episodes)
 
 
-def _resolve(requests: Sequence[Request], actions: np.ndarray) -> None:
+def _reply(requests: Sequence[Request], actions: np.ndarray) -> None:
     begin = 0
     for request in requests:
         end = begin + len(request.env_ids)
-        if not request.actions.done():  # the stream may have ended meanwhile
-            request.actions.set_result(actions[begin:end])
+        request.stream.answer(actions[begin:end])
         begin = end

@@ -1,17 +1,15 @@
-"""The learner's side: serves actors' calls on one event-loop thread and hands their steps to a `Service`."""
+"""The learner's side: serves actors' calls on one thread and hands their steps to a `Service`."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import grpc
-import grpc.aio
 import numpy as np
 from google.protobuf import message as protobuf
 
@@ -19,13 +17,13 @@ from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport import address as addresses
 from seed_rl.transport import messages, methods
 from seed_rl.transport import seed_rl_pb2 as pb
+from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import StepCodec, WireError
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
 _MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
 _STOPPING = "the learner is stopping"
 
@@ -40,9 +38,9 @@ class Refused(Exception):
 
 
 class Service(Protocol):
-    """What the server serves. Every method is called on the event-loop thread and must return at once.
+    """What the server serves. Every method is called on the server's thread and must return at once.
 
-    `join`, `open` and `step` (also through its future) may raise `Refused`. NOT_FOUND, ABORTED, UNAVAILABLE and
+    `join`, `open` and `step` may raise `Refused`. NOT_FOUND, ABORTED, UNAVAILABLE and
     RESOURCE_EXHAUSTED make an actor try again later; INVALID_ARGUMENT and FAILED_PRECONDITION make it give up.
     """
 
@@ -55,17 +53,15 @@ class Service(Protocol):
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
         """A group's stream begins; its environments and their spec."""
 
-    def step(self, lease: GroupLease, first: bool, output: EnvOutput) -> asyncio.Future[np.ndarray]:
+    def step(self, lease: GroupLease, first: bool, output: EnvOutput, stream: ActorStream) -> None:
         """Takes the observations of a group of E environments.
 
         Args:
           lease: what `open` returned.
           first: whether this is the stream's first message.
-          output: reward [E], done [E], observation [E, ...]: read-only views that may be kept.
-
-        Returns:
-          A future of this loop for the actions, [E, ...]. It is cancelled if the stream ends before, so whoever
-          resolves it looks at `done()` first.
+          output: reward [E], done [E], observation [E, ...]: read-only. The observation may be looked at until the
+            answer is given, the others for longer.
+          stream: gets the actions, or a refusal, once.
         """
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
@@ -74,7 +70,8 @@ class Service(Protocol):
 
 @dataclasses.dataclass
 class ServerStats:
-    """What the server has done since it started. Only its thread writes; anyone may read, without a lock."""
+    """What the server has done since it started. Written without a lock: each field by one thread, that of the server or
+    the one that answers; anyone may read."""
 
     streams: int = 0
     """Streams that are open now."""
@@ -119,20 +116,20 @@ class ActorServer:
         self._credentials = security.credentials()
         self._service = service
         self._max_message_bytes = max_message_bytes
-        self._options = [
+        options = [
             ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.so_reuseport", 0),  # otherwise two learners may share a port without noticing
             *methods.keepalive_options(keepalive_seconds),
         ]
-        self._tasks: set[asyncio.Task[Any]] = set()  # one of each open stream
+        self._calls = CallServer(self._on_call, options)
+        self._streams: set[ActorStream] = set()
         self._stopping = False
-        self._loop: asyncio.AbstractEventLoop
-        self._thread = threading.Thread(target=self._run_loop, name="actor-server", daemon=True)
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the server's thread, from `start` on; for `call_soon_threadsafe`."""
-        return self._loop
+        self._all_streams_ended = threading.Event()
+        self._handlers: dict[str, Callable[[IncomingCall], None]] = {
+            methods.DESCRIBE: lambda call: self._answer_with(self._describe, call),
+            methods.JOIN: lambda call: self._answer_with(self._join, call),
+            methods.ACT: self._act,
+        }
 
     def start(self) -> str:
         """Begins to serve.
@@ -143,13 +140,13 @@ class ActorServer:
         Raises:
           AddressError: the address can't be listened on; the server can't be used any more.
         """
-        self._loop = asyncio.new_event_loop()
-        self._thread.start()
-        try:
-            self._address = self._wait(self._start())
-        except BaseException:
-            self._end_loop()
-            raise
+        if self._address.path:
+            addresses.clear_stale_socket(self._address.path)
+        port = self._calls.start(str(self._address), self._credentials)
+        if not port:
+            raise addresses.explain_bind_failure(self._address)
+        if not self._address.path:
+            self._address = dataclasses.replace(self._address, port=port)
         return str(self._address)
 
     def stop(self, grace: float) -> None:
@@ -158,50 +155,30 @@ class ActorServer:
         Args:
           grace: how long calls may take to end before they are cut, seconds.
         """
-        if not self._thread.is_alive():
+        if not self._calls.is_serving:
             return
-        self._wait(self._stop(grace))
-        self._end_loop()
+        self._calls.post(self._end_streams)
+        self._all_streams_ended.wait()
+        self._calls.stop(grace)
 
-    def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _run_loop(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-    async def _start(self) -> addresses.Address:
-        if self._address.path:
-            addresses.clear_stale_socket(self._address.path)
-        self._server = grpc.aio.server(options=self._options)
-        self._server.add_generic_rpc_handlers((_Door(self._security, self._handlers()),))
-        try:
-            if self._credentials is None:
-                port = self._server.add_insecure_port(str(self._address))
-            else:
-                port = self._server.add_secure_port(str(self._address), self._credentials)
-        except RuntimeError as error:
-            raise addresses.explain_bind_failure(self._address) from error
-        await self._server.start()
-        return self._address if self._address.path else dataclasses.replace(self._address, port=port)
-
-    async def _stop(self, grace: float) -> None:
+    def _end_streams(self) -> None:
         self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await self._server.stop(grace)
+        for stream in list(self._streams):
+            stream.end(Refused(grpc.StatusCode.UNAVAILABLE, _STOPPING))
+        self._all_streams_ended.set()
 
-    def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
-        return {
-            methods.DESCRIBE: grpc.unary_unary_rpc_method_handler(_unary(self._describe)),
-            methods.JOIN: grpc.unary_unary_rpc_method_handler(_unary(self._join)),
-            methods.ACT: grpc.stream_stream_rpc_method_handler(self._act),
-        }
+    def _on_call(self, call: IncomingCall) -> None:
+        """Looks at a call's credentials before anything of it is read, then finds its handler."""
+        refusal = self._security.refusal(call.metadata)
+        if refusal is not None:
+            call.finish(grpc.StatusCode.UNAUTHENTICATED, refusal)
+        elif call.method not in self._handlers:
+            call.finish(grpc.StatusCode.UNIMPLEMENTED, f"the learner has no method {call.method[:100]}")
+        else:
+            self._handlers[call.method](call)
+
+    def _answer_with(self, answer: Callable[[bytes, str], protobuf.Message], call: IncomingCall) -> None:
+        call.listen(_Question(call, answer))
 
     def _describe(self, request: bytes, peer: str) -> protobuf.Message:
         with _reading():
@@ -222,97 +199,131 @@ class ActorServer:
             )
         return messages.join_reply(self._service.join(run_id, env_spec, group_sizes, peer), env_spec)
 
-    async def _act(self, _: object, context: grpc.aio.ServicerContext) -> None:
+    def _act(self, call: IncomingCall) -> None:
         try:
             with _reading():
-                session, group = methods.membership(context.invocation_metadata() or ())
+                session, group = methods.membership(call.metadata)
             if self._stopping:
                 raise Refused(grpc.StatusCode.UNAVAILABLE, _STOPPING)
             lease, env_spec = self._service.open(session, group)
         except Exception as error:
-            failure: Exception | None = error
-        else:
-            failure = await self._stream(context, session, group, lease, env_spec)
-        if failure is not None:
             self.stats.streams_refused += not self._stopping
-            await _abort(context, failure)
-
-    async def _stream(
-        self, context: grpc.aio.ServicerContext, session: str, group: int, lease: GroupLease, env_spec: EnvSpec
-    ) -> Exception | None:
-        """Serves an open stream to its end and closes it; returns why the learner ends it, if it does."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+            _refuse(call, error)
+            return
         self.stats.streams_opened += 1
         self.stats.streams += 1
-        reason = "the actor vanished"
-        try:
-            await self._converse(context, lease, StepCodec(env_spec, len(lease.env_ids)))
-            reason = "the actor left"
-            return None
-        except asyncio.CancelledError:
-            if not self._stopping:
-                raise
-            reason = _STOPPING
-            return Refused(grpc.StatusCode.UNAVAILABLE, _STOPPING)
-        except grpc.aio.InternalError:  # the reply found nobody
-            raise
-        except Exception as error:
-            reason = str(error)
-            return error
-        finally:
-            self._tasks.discard(task)
+
+        def on_end(stream: ActorStream, reason: str, refused: bool) -> None:
+            self._streams.discard(stream)
             self.stats.streams -= 1
-            # Before the status is sent: whoever reads it may open the group again at once.
+            self.stats.streams_refused += refused and not self._stopping
             self._service.close(session, group, lease, reason)
 
-    async def _converse(self, context: grpc.aio.ServicerContext, lease: GroupLease, codec: StepCodec) -> None:
-        """Answers each message of a stream in turn, until the actor closes it."""
-        stats, step = self.stats, self._service.step
-        first = True
-        while (message := await context.read()) is not grpc.aio.EOF:
-            stats.bytes_received += len(message)
-            try:
-                output = codec.decode_step(message)
-            except WireError as error:
-                raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-            reply = codec.encode_actions(await step(lease, first, output))
-            first = False
-            stats.steps += 1
-            stats.bytes_sent += len(reply)
-            await context.write(reply)
+        stream = ActorStream(call, lease, StepCodec(env_spec, len(lease.env_ids)), self._service.step, on_end, self.stats, self._calls.post)
+        self._streams.add(stream)
+        call.listen(stream)
 
 
-class _Door(grpc.GenericRpcHandler):
-    """Looks at a call's credentials before anything of it is read, then finds its handler."""
+class ActorStream:
+    """A group's stream, open: each message is a step, and is answered before the next is read."""
 
-    def __init__(self, security: ServerSecurity, handlers: dict[str, grpc.RpcMethodHandler]):
-        self._security = security
-        self._handlers = handlers
+    def __init__(
+        self,
+        call: IncomingCall,
+        lease: GroupLease,
+        codec: StepCodec,
+        step: Callable[[GroupLease, bool, EnvOutput, ActorStream], None],
+        on_end: Callable[[ActorStream, str, bool], None],
+        stats: ServerStats,
+        post: Callable[[Callable[[], None]], None],
+    ):
+        """
+        Args:
+          call: to be listened to with this as its conversation.
+          lease: of the group.
+          codec: of the group.
+          step: of the `Service`.
+          on_end: called once, with the reason in words and whether the learner has ended the stream, before the actor
+            is told: whoever hears of the end may open the group again at once.
+          stats: counts messages.
+          post: has a function called on the server's thread.
+        """
+        self._call = call
+        self._lease = lease
+        self._codec = codec
+        self._step = step
+        self._on_end = on_end
+        self._stats = stats
+        self._post = post
+        self._first = True
+        self._ended = False
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        refusal = self._security.refusal(details.invocation_metadata)
-        if refusal is None:
-            return self._handlers.get(details.method)
-
-        async def refuse(_: object, context: grpc.aio.ServicerContext) -> None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, refusal)
-
-        return grpc.stream_stream_rpc_method_handler(refuse)
-
-
-def _unary(answer: Callable[[bytes, str], protobuf.Message]) -> Callable[..., Coroutine[Any, Any, bytes | None]]:
-    """A handler of a call with one request and one reply; gRPC passes bytes, so that parsing fails in our words."""
-
-    async def handle(request: bytes, context: grpc.aio.ServicerContext) -> bytes | None:
+    def answer(self, actions: np.ndarray) -> None:
+        """Sends actions [E, ...] for the last step, if the stream is still there. On any thread."""
         try:
-            return answer(request, context.peer()).SerializeToString()
-        except Exception as error:
-            await _abort(context, error)
-            return None
+            reply = self._codec.encode_actions(actions)
+        except WireError as error:
+            self.refuse(error)
+            return
+        if self._call.send(reply):
+            self._stats.steps += 1
+            self._stats.bytes_sent += len(reply)
 
-    return handle
+    def refuse(self, error: Exception) -> None:
+        """Ends the stream instead of an answer. On any thread."""
+        self._post(lambda: self.end(error))
+
+    def received(self, message: bytes | None) -> None:
+        """A step, or the actor's leave. On the server's thread."""
+        if message is None:
+            self._close("the actor left", refused=False)
+            self._call.finish(grpc.StatusCode.OK)
+            return
+        self._stats.bytes_received += len(message)
+        first, self._first = self._first, False
+        try:
+            with _reading():
+                output = self._codec.decode_step(message)
+            self._step(self._lease, first, output, self)
+        except Exception as error:
+            self.end(error)
+
+    def vanished(self) -> None:
+        """The connection is gone. On the server's thread."""
+        self._close("the actor vanished", refused=False)
+
+    def end(self, error: Exception) -> None:
+        """The learner ends the stream, for this reason. On the server's thread."""
+        if not self._ended:
+            self._close(str(error), refused=True)
+            _refuse(self._call, error)
+
+    def _close(self, reason: str, refused: bool) -> None:
+        if not self._ended:
+            self._ended = True
+            self._on_end(self, reason, refused)
+
+
+class _Question:
+    """A call with one request and one reply; both are bytes here, so that parsing fails in our words."""
+
+    def __init__(self, call: IncomingCall, answer: Callable[[bytes, str], protobuf.Message]):
+        self._call = call
+        self._answer = answer
+
+    def received(self, message: bytes | None) -> None:
+        """The request."""
+        try:
+            if message is None:
+                raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "expected a request, got none")
+            reply = self._answer(message, self._call.peer).SerializeToString()
+        except Exception as error:
+            _refuse(self._call, error)
+        else:
+            self._call.finish(grpc.StatusCode.OK, message=reply)
+
+    def vanished(self) -> None:
+        """Nobody waits for the answer."""
 
 
 @contextlib.contextmanager
@@ -326,9 +337,9 @@ def _reading() -> Iterator[None]:
         raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
 
 
-async def _abort(context: grpc.aio.ServicerContext, error: Exception) -> None:
+def _refuse(call: IncomingCall, error: Exception) -> None:
     """Ends a call with the status that fits the error."""
     if not isinstance(error, Refused):
-        _log.error("a call of %s failed in the learner", context.peer(), exc_info=error)
+        _log.error("a call of %s failed in the learner", call.peer, exc_info=error)
         error = Refused(grpc.StatusCode.INTERNAL, f"the learner failed: {error!r}")
-    await context.abort(error.code, error.sentence[:_MAX_SENTENCE])
+    call.finish(error.code, error.sentence[:_MAX_SENTENCE])

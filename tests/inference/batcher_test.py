@@ -1,4 +1,3 @@
-import asyncio
 import threading
 
 import numpy as np
@@ -10,11 +9,7 @@ from seed_rl.types import EnvOutput
 
 def request(begin, size):
     output = EnvOutput(np.zeros(size, np.float32), np.zeros(size, bool), np.zeros((size, 1), np.uint8))
-    loop = asyncio.new_event_loop()
-    try:
-        return Request(GroupLease(tuple(range(begin, begin + size)), 0), False, output, loop.create_future())
-    finally:
-        loop.close()
+    return Request(GroupLease(tuple(range(begin, begin + size)), 0), False, output, stream=None)
 
 
 def opened(batcher, *requests):

@@ -23,12 +23,11 @@ class FakeService:
     """Answers each environment with the sum of its observation plus its id, from another thread and out of order."""
 
     def __init__(self):
-        self.server: ActorServer | None = None
         self.joined = []  # (run_id, env_spec, group_sizes, peer)
         self.opened = []  # (session, group)
         self.closed = queue.Queue()  # (session, group, lease, reason)
         self.steps = []  # (lease, first, output)
-        self.held = queue.Queue()  # futures that nobody answers
+        self.held = queue.Queue()  # streams that nobody answers
         self.hold = False
         self.fail: Exception | None = None
         self._leases = {}
@@ -70,16 +69,14 @@ class FakeService:
         self.opened.append((session, group))
         return self._leases[session].groups[group], SPEC
 
-    def step(self, lease, first, output):
+    def step(self, lease, first, output, stream):
         if self.fail is not None:
             raise self.fail
-        future = self.server.loop.create_future()
         self.steps.append((lease, first, output))
         if self.hold:
-            self.held.put(future)
+            self.held.put(stream)
         else:
-            self._requests.put((lease, output, future))
-        return future
+            self._requests.put((lease, output, stream))
 
     def close(self, session, group, lease, reason):
         self._streaming.remove((session, group))
@@ -93,12 +90,8 @@ class FakeService:
                 batch.append(self._requests.get())
             batch = [request for request in batch if request is not None]
             shuffle(batch)
-            self.server.loop.call_soon_threadsafe(self._resolve, batch)
-
-    def _resolve(self, batch):
-        for lease, output, future in batch:
-            if not future.done():
-                future.set_result(answer(lease, output.observation))
+            for lease, output, stream in batch:
+                stream.answer(answer(lease, output.observation))
 
 
 def answer(lease, observation):
@@ -108,7 +101,7 @@ def answer(lease, observation):
 
 if __name__ == "__main__":
     service = FakeService()
-    service.server = ActorServer(sys.argv[1], service, security=ServerSecurity())
-    print(service.server.start(), flush=True)
+    server = ActorServer(sys.argv[1], service, security=ServerSecurity())
+    print(server.start(), flush=True)
     sys.stdin.read()
-    service.server.stop(grace=1.0)
+    server.stop(grace=1.0)

@@ -1,0 +1,190 @@
+"""Calls that arrive at a server, each a few operations on one completion queue that one thread polls.
+
+gRPC's Python servers come as threads that each wait for one call, or as coroutines: both spend more on waking each other
+than on carrying a message. Below them is a queue of completed operations (`grpc._cython.cygrpc`), which both of them poll.
+Here it is polled directly, and whoever has an answer sends it, on whatever thread it is. This is the only module that
+knows that layer; `calls_test.py` in the tests holds what is expected of it.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import grpc
+from grpc._cython import cygrpc
+
+_log = logging.getLogger(__name__)
+
+Metadata = Sequence[tuple[str, str | bytes]]
+
+_POLL_SECONDS = 0.1  # how soon the thread sees what other threads have posted to it
+_NO_FLAGS = 0
+
+
+class Conversation(Protocol):
+    """Takes what a peer says in a call. Its methods are called on the server's thread and must return at once."""
+
+    def received(self, message: bytes | None) -> None:
+        """The peer's next message; None: it will send no more."""
+
+    def vanished(self) -> None:
+        """The call was ended by the peer or the network. Not called after `finish`."""
+
+
+class IncomingCall:
+    """A call of a peer. It must be listened to or finished; `send` and `finish` may be called on any thread."""
+
+    def __init__(self, event: Any):
+        """
+        Args:
+          event: of the completion queue: a call has come.
+        """
+        self.method: str = event.call_details.method.decode("ascii", "replace")
+        self.metadata: Metadata = event.invocation_metadata
+        self._call = event.call
+        self._lock = threading.Lock()
+        self._over = False
+        self._listening = False
+        self._conversation: Conversation
+
+    @property
+    def peer(self) -> str:
+        """Where it comes from, in gRPC's words."""
+        peer = self._call.peer()
+        return peer.decode(errors="replace") if isinstance(peer, bytes) else peer
+
+    def listen(self, conversation: Conversation, metadata: Metadata = ()) -> None:
+        """Accepts the call, and asks for its first message.
+
+        Args:
+          conversation: what to call from now on.
+          metadata: sent to the peer at once.
+        """
+        self._conversation = conversation
+        self._listening = True
+        self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),), self._on_close)
+        accept = cygrpc.SendInitialMetadataOperation(tuple(metadata) or None, _NO_FLAGS)
+        self._call.start_server_batch((accept, cygrpc.ReceiveMessageOperation(_NO_FLAGS)), self._on_message)
+
+    def send(self, message: bytes) -> bool:
+        """Sends an answer and asks for the next message, as one operation; False if the call is over."""
+        operations = (cygrpc.SendMessageOperation(message, _NO_FLAGS), cygrpc.ReceiveMessageOperation(_NO_FLAGS))
+        with self._lock:
+            if not self._over:
+                self._call.start_server_batch(operations, self._on_message)
+            return not self._over
+
+    def finish(self, code: grpc.StatusCode, sentence: str = "", message: bytes | None = None) -> None:
+        """Ends the call, perhaps with a last message; does nothing if it is over."""
+        operations = [
+            cygrpc.SendStatusFromServerOperation(None, code.value[0], sentence.encode(errors="replace"), _NO_FLAGS)
+        ]
+        if message is not None:
+            operations.insert(0, cygrpc.SendMessageOperation(message, _NO_FLAGS))
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+            if not self._listening:
+                operations.insert(0, cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS))
+                operations.insert(0, cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS))
+            self._call.start_server_batch(tuple(operations), _ignore)
+
+    def _on_message(self, event: Any) -> None:
+        if not self._over:
+            self._conversation.received(event.batch_operations[-1].message())
+
+    def _on_close(self, event: Any) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        self._conversation.vanished()
+
+
+def _ignore(_: object) -> None:
+    """For operations whose end is of no interest."""
+
+
+class CallServer:
+    """Takes calls on one address, on one thread."""
+
+    def __init__(self, on_call: Callable[[IncomingCall], None], options: Iterable[tuple[str, int]]):
+        """
+        Args:
+          on_call: called on the server's thread with each new call; must return at once.
+          options: of gRPC's channels.
+        """
+        self._on_call = on_call
+        self._queue = cygrpc.CompletionQueue()
+        self._server = cygrpc.Server(tuple(options), False)
+        self._server.register_completion_queue(self._queue)
+        self._posted: collections.deque[Callable[[], None]] = collections.deque()
+        self._calls_ended = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="actor-server", daemon=True)
+
+    @property
+    def is_serving(self) -> bool:
+        """Between `start` and `stop`."""
+        return self._thread.is_alive()
+
+    def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        """Begins to take calls.
+
+        Args:
+          address: `host:port` or `unix:/path`.
+          credentials: for TLS; None: plain text.
+
+        Returns:
+          The port, whatever that is for a path; 0 if the address can't be bound.
+        """
+        secure = () if credentials is None else (credentials._credentials,)
+        port = self._server.add_http2_port(address.encode(), *secure)
+        if port:
+            self._server.start()
+            self._server.request_call(self._queue, self._queue, self._on_request)
+            self._thread.start()
+        return port
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Has a function called on the server's thread, within a tenth of a second."""
+        self._posted.append(function)
+
+    def stop(self, grace: float) -> None:
+        """Takes no more calls, gives the others `grace` seconds to end, then ends them and the thread."""
+        self._server.shutdown(self._queue, lambda _: self._calls_ended.set())
+        if not self._calls_ended.wait(grace):
+            self._server.cancel_all_calls()
+            self._calls_ended.wait()
+        self._queue.shutdown()
+        self._thread.join()
+        self._server.destroy()
+
+    def _poll(self) -> None:
+        while True:
+            event = self._queue.poll(time.time() + _POLL_SECONDS)
+            if event.completion_type == cygrpc.CompletionType.queue_shutdown:
+                return
+            if event.completion_type == cygrpc.CompletionType.operation_complete:
+                _run(event.tag, event)
+            event = None  # what it holds on to should not live until the next one
+            while self._posted:
+                _run(self._posted.popleft())
+
+    def _on_request(self, event: Any) -> None:
+        if not event.success:  # the server is shutting down
+            return
+        self._server.request_call(self._queue, self._queue, self._on_request)
+        self._on_call(IncomingCall(event))
+
+
+def _run(function: Callable[..., None], *arguments: object) -> None:
+    try:
+        function(*arguments)
+    except Exception:  # one call's fault must not end the others
+        _log.exception("the server failed in %s", function)
