@@ -19,6 +19,7 @@ from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ClientSecurity
+from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 
 
@@ -38,7 +39,9 @@ def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
     return EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), drawn)
 
 
-def send_load(address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0) -> None:
+def send_load(
+    address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0, share_memory: bool = False
+) -> None:
     """Sends the same observations from `streams` streams, `pause` seconds apart, until the server ends them.
 
     All of them share one thread, and a message is encoded once: what is measured is the server.
@@ -46,19 +49,31 @@ def send_load(address: str, env_spec: EnvSpec, streams: int, group_size: int, pa
     client = LearnerClient(address, ClientSecurity())
     lease = client.join("load", env_spec, [group_size] * streams, timeout=30)
     client.close()
-    message = StepCodec(env_spec, group_size).encode_step(random_output(env_spec, group_size))
-    asyncio.run(_send(address, lease, message, pause))
+    asyncio.run(_send(address, lease, env_spec, share_memory, pause))
 
 
-async def _send(address: str, lease: Lease, message: bytes, pause: float) -> None:
+async def _send(address: str, lease: Lease, env_spec: EnvSpec, share_memory: bool, pause: float) -> None:
     async with grpc.aio.insecure_channel(
         str(parse_address(address)), [("grpc.max_receive_message_length", -1)]
     ) as channel:
 
         async def run(group: int) -> None:
-            call: Any = channel.stream_stream(methods.ACT)(metadata=methods.membership_metadata(lease.session, group))
+            size = len(lease.groups[group].env_ids)
+            output, codec = random_output(env_spec, size), StepCodec(env_spec, size)
+            message, metadata = codec.encode_step(output), methods.membership_metadata(lease.session, group)
+            memory = OfferedMemory(codec.payload_bytes) if share_memory else None
+            if memory is not None:
+                metadata += methods.memory_metadata(memory.offer)
+            call: Any = channel.stream_stream(methods.ACT)(metadata=metadata)
+            if memory is not None:
+                if not methods.memory(await call.initial_metadata()):
+                    raise RuntimeError("the learner doesn't take the memory")
+                memory.close()
+                message = b""
             try:
                 while True:
+                    if memory is not None:
+                        codec.write_step(output, memory.step)
                     await call.write(message)
                     if await call.read() is grpc.aio.EOF:
                         return
@@ -71,10 +86,12 @@ async def _send(address: str, lease: Lease, message: bytes, pause: float) -> Non
 
 
 @contextmanager
-def load(address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0) -> Iterator[BaseProcess]:
+def load(
+    address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0, share_memory: bool = False
+) -> Iterator[BaseProcess]:
     """A process that runs `send_load`; the server is to be stopped before this ends."""
     process = multiprocessing.get_context("spawn").Process(
-        target=send_load, args=(address, env_spec, streams, group_size, pause)
+        target=send_load, args=(address, env_spec, streams, group_size, pause, share_memory)
     )
     process.start()
     try:

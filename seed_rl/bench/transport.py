@@ -62,7 +62,9 @@ def null_inference(env_spec: EnvSpec, num_envs: int, batch_size: int) -> Central
     )
 
 
-def measure(env_spec: EnvSpec, streams: int, group_size: int, seconds: float) -> dict[str, Any]:
+def measure(
+    env_spec: EnvSpec, streams: int, group_size: int, seconds: float, share_memory: bool = False
+) -> dict[str, Any]:
     """What goes through the server, with the load generator on the same machine.
 
     Returns:
@@ -74,7 +76,7 @@ def measure(env_spec: EnvSpec, streams: int, group_size: int, seconds: float) ->
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
         service.start()
-        with load(server.start(), env_spec, streams, group_size) as sender:
+        with load(server.start(), env_spec, streams, group_size, share_memory=share_memory) as sender:
             try:
                 while server.stats.streams < streams or server.stats.steps < 10 * streams:
                     time.sleep(0.01)

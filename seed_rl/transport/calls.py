@@ -1,9 +1,9 @@
 """Calls that arrive at a server, each a few operations on one completion queue that one thread polls.
 
-gRPC's Python servers come as threads that each wait for one call, or as coroutines: both spend more on waking each other
-than on carrying a message. Below them is a queue of completed operations (`grpc._cython.cygrpc`), which both of them poll.
-Here it is polled directly, and whoever has an answer sends it, on whatever thread it is. This is the only module that
-knows that layer; `calls_test.py` in the tests holds what is expected of it.
+gRPC's Python servers come as threads that each wait for one call, or as coroutines: both spend more on waking each
+other than on carrying a message. Below them is a queue of completed operations, which both of them poll. Here it is
+polled directly, and whoever has an answer sends it, on whatever thread it is. This is the only module that knows that
+layer.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import grpc
-from grpc._cython import cygrpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 _log = logging.getLogger(__name__)
 
 Metadata = Sequence[tuple[str, str | bytes]]
 
-_POLL_SECONDS = 0.1  # how soon the thread sees what other threads have posted to it
+_POLL_SECONDS = 0.1  # how soon the thread sees what has been posted to it
+_IDLE_SECONDS = 0.001
 _NO_FLAGS = 0
 
 
@@ -30,7 +31,7 @@ class Conversation(Protocol):
     """Takes what a peer says in a call. Its methods are called on the server's thread and must return at once."""
 
     def received(self, message: bytes | None) -> None:
-        """The peer's next message; None: it will send no more."""
+        """The peer's next message; None: it will send no more, unless `vanished` follows within a millisecond."""
 
     def vanished(self) -> None:
         """The call was ended by the peer or the network. Not called after `finish`."""
@@ -96,7 +97,7 @@ class IncomingCall:
             self._call.start_server_batch(tuple(operations), _ignore)
 
     def _on_message(self, event: Any) -> None:
-        if not self._over:
+        if event.success and not self._over:  # without success, `_on_close` follows
             self._conversation.received(event.batch_operations[-1].message())
 
     def _on_close(self, event: Any) -> None:
@@ -143,7 +144,7 @@ class CallServer:
         Returns:
           The port, whatever that is for a path; 0 if the address can't be bound.
         """
-        secure = () if credentials is None else (credentials._credentials,)
+        secure = () if credentials is None else (credentials._credentials,)  # type: ignore[attr-defined]
         port = self._server.add_http2_port(address.encode(), *secure)
         if port:
             self._server.start()
@@ -152,7 +153,7 @@ class CallServer:
         return port
 
     def post(self, function: Callable[[], None]) -> None:
-        """Has a function called on the server's thread, within a tenth of a second."""
+        """Has a function called on the server's thread: when it is idle, but within a tenth of a second."""
         self._posted.append(function)
 
     def stop(self, grace: float) -> None:
@@ -166,15 +167,20 @@ class CallServer:
         self._server.destroy()
 
     def _poll(self) -> None:
+        drained_at = time.monotonic()
         while True:
-            event = self._queue.poll(time.time() + _POLL_SECONDS)
+            event = self._queue.poll(time.time() + (_IDLE_SECONDS if self._posted else _POLL_SECONDS))
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
-            if event.completion_type == cygrpc.CompletionType.operation_complete:
+            idle = event.completion_type == cygrpc.CompletionType.queue_timeout
+            if not self._posted:
+                drained_at = time.monotonic()
+            elif idle or time.monotonic() - drained_at > _POLL_SECONDS:
+                while self._posted:
+                    _run(self._posted.popleft())
+            if not idle:
                 _run(event.tag, event)
             event = None  # what it holds on to should not live until the next one
-            while self._posted:
-                _run(self._posted.popleft())
 
     def _on_request(self, event: Any) -> None:
         if not event.success:  # the server is shutting down

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import socket
 import threading
@@ -19,7 +20,10 @@ from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.codec import StepCodec, WireError
 from seed_rl.transport.credentials import ClientSecurity
+from seed_rl.transport.shared_memory import OfferedMemory, SharedMemoryError
 from seed_rl.types import EnvOutput
+
+_log = logging.getLogger(__name__)
 
 _Reply = TypeVar("_Reply", bound=protobuf.Message)
 
@@ -57,6 +61,7 @@ class LearnerClient:
         *,
         name: str | None = None,
         keepalive_seconds: float = 10.0,
+        share_memory: bool = True,
     ):
         """
         Args:
@@ -65,6 +70,7 @@ class LearnerClient:
           name: how the learner may call this actor in its log, by default the name of the host.
           keepalive_seconds: a learner whose machine has been silent for this long is asked for a sign of life, and is
             given up after as long again without one.
+          share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
 
         Raises:
           AddressError: malformed.
@@ -72,6 +78,7 @@ class LearnerClient:
         """
         self._learner = address
         target = parse_address(address)
+        self._share_memory = share_memory and target.is_local
         security.check(target)
         self._name = name or socket.gethostname()
         self._metadata = security.metadata()
@@ -142,13 +149,27 @@ class LearnerClient:
         """
         codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
         metadata = (*self._metadata, *methods.membership_metadata(lease.session, group))
+        memory = self._memory_for(codec)
+        if memory is not None:
+            metadata += methods.memory_metadata(memory.offer)
         requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         act: Any = self._channel.stream_stream(methods.ACT)
         try:
             call = act(iter(requests.get, None), metadata=metadata)
         except ValueError as error:
+            if memory is not None:
+                memory.close()
             raise Disconnected("the client is closed") from error
-        return ActStream(call, requests, codec, self._learner)
+        return ActStream(call, requests, codec, memory, self._learner)
+
+    def _memory_for(self, codec: StepCodec) -> OfferedMemory | None:
+        if not self._share_memory:
+            return None
+        try:
+            return OfferedMemory(codec.payload_bytes)
+        except SharedMemoryError as error:
+            _log.debug("steps go over the wire: %s", error)
+            return None
 
     def close(self) -> None:
         """Ends all streams and calls; what waits raises Disconnected. May be called twice."""
@@ -181,17 +202,27 @@ class LearnerClient:
 class ActStream:
     """A group's stream. One thread steps; any thread may cancel."""
 
-    def __init__(self, call: Any, requests: queue.SimpleQueue[bytes | None], codec: StepCodec, learner: str):
+    def __init__(
+        self,
+        call: Any,
+        requests: queue.SimpleQueue[bytes | None],
+        codec: StepCodec,
+        memory: OfferedMemory | None,
+        learner: str,
+    ):
         """
         Args:
           call: the stream (a grpc.Call, grpc.Future and iterator), which gRPC feeds from `requests`.
           requests: encoded steps; None ends the sending side, and with it gRPC's thread that waits there.
           codec: of the group.
+          memory: offered to the learner.
           learner: its address, for messages.
         """
         self._call = call
         self._requests = requests
         self._codec = codec
+        self._offered = memory
+        self._shared: memoryview | None = None
         self._learner = learner
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
@@ -210,7 +241,7 @@ class ActStream:
           Rejected: `output` isn't what the spec says, or the learner refuses this stream.
         """
         try:
-            self._requests.put(self._codec.encode_step(output))
+            self._requests.put(self._message(output))
             return self._codec.decode_actions(next(self._call))
         except grpc.RpcError as error:
             raise _failure(error, self._learner) from error
@@ -219,12 +250,29 @@ class ActStream:
         except WireError as error:
             raise Rejected(str(error)) from error
 
+    def _message(self, output: EnvOutput) -> bytes:
+        """What to send: nothing if the learner reads the step from memory."""
+        if self._offered is not None:
+            if methods.memory(self._call.initial_metadata() or ()):  # waits for the learner's first word
+                self._shared = self._offered.step
+            self._withdraw_offer()
+        if self._shared is None:
+            return self._codec.encode_step(output)
+        self._codec.write_step(output, self._shared)
+        return b""
+
+    def _withdraw_offer(self) -> None:
+        if self._offered is not None:
+            self._offered.close()
+            self._offered = None
+
     def cancel(self) -> None:
         """Ends the stream at once; a step that waits for its answer raises Disconnected."""
         self._call.cancel()
 
     def close(self) -> None:
         """Takes leave of the learner, if it is still there. May be called twice."""
+        self._withdraw_offer()
         self._requests.put(None)
         if not self._ended.wait(_CLOSE_SECONDS):
             self._call.cancel()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -30,17 +30,19 @@ class WireError(ValueError):
 
 
 class _Field(NamedTuple):
-    """Where a tensor of the observation stands in a message."""
+    """Where a tensor of the observation stands in a payload."""
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]  # with the axis of environments
-    offset: int  # bytes
+    offset: int  # bytes from the payload's start
 
 
 class StepCodec:
     """Encodes and decodes the steps of one group of environments."""
 
+    payload_bytes: int
+    """Size of a step's tensors."""
     step_bytes: int
     """Size of an encoded step, all of it."""
     actions_bytes: int
@@ -67,19 +69,20 @@ class StepCodec:
         self._action_spec = action
         self._named = not isinstance(env_spec.observation, ArraySpec)
         tensors = env_spec.observation_tensors()
-        payload = num_envs * (_FLOAT32.itemsize + 1 + sum(spec.nbytes for _, spec in tensors))
-        self._header = _TAG + encode_varint(payload)
-        self.step_bytes = len(self._header) + payload
+        self.payload_bytes = num_envs * (_FLOAT32.itemsize + 1 + sum(spec.nbytes for _, spec in tensors))
+        self._header = _TAG + encode_varint(self.payload_bytes)
+        self.step_bytes = len(self._header) + self.payload_bytes
         self._actions_header = _TAG + encode_varint(num_envs * action.tensor.nbytes)
         self.actions_bytes = len(self._actions_header) + num_envs * action.tensor.nbytes
 
-        self._done_start = len(self._header) + num_envs * _FLOAT32.itemsize
-        offset = self._done_end = self._done_start + num_envs
+        self._done_offset = num_envs * _FLOAT32.itemsize
+        offset = self._done_offset + num_envs
         self._fields = []
         for name, spec in tensors:
             self._fields.append(_Field(name, np.dtype(spec.dtype), (num_envs, *spec.shape), offset))
             offset += num_envs * spec.nbytes
         self._names = {name for name, _ in tensors}
+        self._checked_names = [field.name for field in self._fields if field.dtype.kind in "fb"]
 
     def encode_step(self, output: EnvOutput) -> bytes:
         """A step's message.
@@ -91,21 +94,24 @@ class StepCodec:
         Raises:
           WireError: a tensor is missing, unexpected, or of another dtype or shape.
         """
-        tensors: list[Any] = [
-            _checked("reward", output.reward, _FLOAT32, (self._num_envs,)),
-            _checked("done", output.done, _BOOL, (self._num_envs,)),
-        ]
-        if self._named:
-            if not isinstance(output.observation, Mapping) or output.observation.keys() != self._names:
-                expected = ", ".join(field.name for field in self._fields)
-                raise WireError(f"expected observations named {expected}, got {_names_in(output.observation)}")
-            tensors += [
-                _checked(name, output.observation[name], dtype, shape) for name, dtype, shape, _ in self._fields
-            ]
-        else:
-            _, dtype, shape, _ = self._fields[0]
-            tensors.append(_checked("observation", output.observation, dtype, shape))
-        return b"".join((self._header, *tensors))
+        return b"".join((self._header, *(tensor.data for tensor in self._tensors(output))))
+
+    def write_step(self, output: EnvOutput, payload: memoryview) -> None:
+        """Writes a step's tensors where a learner reads them.
+
+        Args:
+          output: as for `encode_step`.
+          payload: `payload_bytes` bytes.
+
+        Raises:
+          WireError: as `encode_step`; nothing has been written.
+        """
+        tensors = self._tensors(output)
+        begin = 0
+        for tensor in tensors:
+            end = begin + tensor.nbytes
+            payload[begin:end] = tensor.reshape(-1).view(np.uint8).data
+            begin = end
 
     def decode_step(self, message: bytes) -> EnvOutput:
         """A step from its message.
@@ -119,20 +125,31 @@ class StepCodec:
             floating-point number isn't finite.
         """
         if len(message) != self.step_bytes or not message.startswith(self._header):
-            _refuse_framing(message, self.step_bytes - len(self._header))
-        # What is left after stripping every 0 and 1 from both ends is empty unless there is something else.
-        if message[self._done_start : self._done_end].strip(b"\x00\x01"):
-            raise WireError("done must be 0 or 1 for each environment, got another value")
-        reward: np.ndarray = np.ndarray((self._num_envs,), _FLOAT32, message, len(self._header))
-        _check_values("reward", reward)
-        done: np.ndarray = np.ndarray((self._num_envs,), _BOOL, message, self._done_start)
-        observation = {}
-        for name, dtype, shape, offset in self._fields:
-            tensor: np.ndarray = np.ndarray(shape, dtype, message, offset)
-            if dtype.kind in "fb":
-                _check_values(name or "observation", tensor)
-            observation[name] = tensor
+            _refuse_framing(message, self.payload_bytes)
+        output = self.views(message, len(self._header))
+        self.check(output)
+        return output
+
+    def views(self, buffer: bytes | memoryview, offset: int = 0) -> EnvOutput:
+        """The tensors of a payload that begins `offset` bytes into a buffer: views, unchecked."""
+        reward: np.ndarray = np.ndarray((self._num_envs,), _FLOAT32, buffer, offset)
+        done: np.ndarray = np.ndarray((self._num_envs,), _BOOL, buffer, offset + self._done_offset)
+        observation: dict[str, np.ndarray] = {
+            field.name: np.ndarray(field.shape, field.dtype, buffer, offset + field.offset) for field in self._fields
+        }
         return EnvOutput(reward, done, observation if self._named else observation[""])
+
+    def check(self, output: EnvOutput) -> None:
+        """
+        Raises:
+          WireError: a bool isn't 0 or 1, or a floating-point number isn't finite.
+        """
+        # What is left after stripping every 0 and 1 from both ends is empty unless there is something else.
+        if output.done.tobytes().strip(b"\x00\x01"):
+            raise WireError("done must be 0 or 1 for each environment, got another value")
+        _check_values("reward", output.reward)
+        for name in self._checked_names:
+            _check_values(name or "observation", output.observation[name] if self._named else output.observation)
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
         """A reply's message of actions [E, ...] as the spec says.
@@ -156,6 +173,24 @@ class StepCodec:
         if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # nor is a NaN
             raise WireError(f"actions must be in {self._action_spec}, got {actions.min()} to {actions.max()}")
         return actions
+
+    def _tensors(self, output: EnvOutput) -> list[np.ndarray]:
+        """A step's tensors in the order of the payload, contiguous."""
+        tensors = [
+            _checked("reward", output.reward, _FLOAT32, (self._num_envs,)),
+            _checked("done", output.done, _BOOL, (self._num_envs,)),
+        ]
+        if self._named:
+            if not isinstance(output.observation, Mapping) or output.observation.keys() != self._names:
+                expected = ", ".join(field.name for field in self._fields)
+                raise WireError(f"expected observations named {expected}, got {_names_in(output.observation)}")
+            tensors += [
+                _checked(name, output.observation[name], dtype, shape) for name, dtype, shape, _ in self._fields
+            ]
+        else:
+            _, dtype, shape, _ = self._fields[0]
+            tensors.append(_checked("observation", output.observation, dtype, shape))
+        return tensors
 
 
 def encode_varint(value: int) -> bytes:

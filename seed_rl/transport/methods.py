@@ -15,6 +15,7 @@ ACT = f"/{_SERVICE}/Act"
 
 _SESSION_KEY = "seed-rl-session"
 _GROUP_KEY = "seed-rl-group"
+_MEMORY_KEY = "seed-rl-memory"
 _MAX_GROUP_DIGITS = 6
 
 
@@ -36,6 +37,16 @@ def membership(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, int]:
     if not (group.isascii() and group.isdigit() and len(group) <= _MAX_GROUP_DIGITS):
         raise WireError(f"expected the index of a group in metadata {_GROUP_KEY}, got {group[:20]!r}")
     return values[_SESSION_KEY], int(group)
+
+
+def memory_metadata(text: str) -> tuple[tuple[str, str], ...]:
+    """An actor's offer of shared memory for an Act stream's steps; from the learner: whether it has taken it."""
+    return ((_MEMORY_KEY, text),)
+
+
+def memory(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """What `memory_metadata` said; empty if nothing."""
+    return next((str(value) for key, value in metadata if key == _MEMORY_KEY), "")
 
 
 def keepalive_options(seconds: float) -> list[tuple[str, int]]:

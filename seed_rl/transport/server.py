@@ -20,6 +20,7 @@ from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import StepCodec, WireError
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.shared_memory import SharedMemoryError, open_offered
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -70,8 +71,10 @@ class Service(Protocol):
 
 @dataclasses.dataclass
 class ServerStats:
-    """What the server has done since it started. Written without a lock: each field by one thread, that of the server or
-    the one that answers; anyone may read."""
+    """What the server has done since it started, written without a lock.
+
+    Each field is written by one thread, the server's or the one that answers; anyone may read.
+    """
 
     streams: int = 0
     """Streams that are open now."""
@@ -81,6 +84,7 @@ class ServerStats:
     steps: int = 0
     """Messages answered, each a step of one group."""
     bytes_received: int = 0
+    """On the wire; steps that are read from shared memory don't count."""
     bytes_sent: int = 0
 
 
@@ -219,9 +223,11 @@ class ActorServer:
             self.stats.streams_refused += refused and not self._stopping
             self._service.close(session, group, lease, reason)
 
-        stream = ActorStream(call, lease, StepCodec(env_spec, len(lease.env_ids)), self._service.step, on_end, self.stats, self._calls.post)
+        codec = StepCodec(env_spec, len(lease.env_ids))
+        memory = _shared_memory(call, codec)
+        stream = ActorStream(call, lease, codec, memory, self._service.step, on_end, self.stats, self._calls.post)
         self._streams.add(stream)
-        call.listen(stream)
+        call.listen(stream, methods.memory_metadata("shared") if memory else ())
 
 
 class ActorStream:
@@ -232,6 +238,7 @@ class ActorStream:
         call: IncomingCall,
         lease: GroupLease,
         codec: StepCodec,
+        memory: memoryview | None,
         step: Callable[[GroupLease, bool, EnvOutput, ActorStream], None],
         on_end: Callable[[ActorStream, str, bool], None],
         stats: ServerStats,
@@ -242,6 +249,7 @@ class ActorStream:
           call: to be listened to with this as its conversation.
           lease: of the group.
           codec: of the group.
+          memory: where the actor writes its steps; None: they come in the messages.
           step: of the `Service`.
           on_end: called once, with the reason in words and whether the learner has ended the stream, before the actor
             is told: whoever hears of the end may open the group again at once.
@@ -251,6 +259,7 @@ class ActorStream:
         self._call = call
         self._lease = lease
         self._codec = codec
+        self._shared = None if memory is None else codec.views(memory)
         self._step = step
         self._on_end = on_end
         self._stats = stats
@@ -276,21 +285,33 @@ class ActorStream:
     def received(self, message: bytes | None) -> None:
         """A step, or the actor's leave. On the server's thread."""
         if message is None:
-            self._close("the actor left", refused=False)
-            self._call.finish(grpc.StatusCode.OK)
+            self._post(self._leave)
             return
         self._stats.bytes_received += len(message)
         first, self._first = self._first, False
         try:
             with _reading():
-                output = self._codec.decode_step(message)
+                output = self._codec.decode_step(message) if self._shared is None else self._read(message, self._shared)
             self._step(self._lease, first, output, self)
         except Exception as error:
             self.end(error)
 
+    def _read(self, message: bytes, shared: EnvOutput) -> EnvOutput:
+        """A step from shared memory, which the actor leaves alone until it has its answer."""
+        if message:
+            raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
+        output = shared._replace(reward=shared.reward.copy(), done=shared.done.copy())
+        self._codec.check(output)
+        return output
+
     def vanished(self) -> None:
         """The connection is gone. On the server's thread."""
         self._close("the actor vanished", refused=False)
+
+    def _leave(self) -> None:
+        """The actor has closed its side, and hasn't vanished."""
+        self._close("the actor left", refused=False)
+        self._call.finish(grpc.StatusCode.OK)
 
     def end(self, error: Exception) -> None:
         """The learner ends the stream, for this reason. On the server's thread."""
@@ -335,6 +356,18 @@ def _reading() -> Iterator[None]:
         raise Refused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
     except WireError as error:
         raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+
+
+def _shared_memory(call: IncomingCall, codec: StepCodec) -> memoryview | None:
+    """The memory that the actor offers for its steps, if it does and this process can open it."""
+    offer = methods.memory(call.metadata)
+    if not offer:
+        return None
+    try:
+        return open_offered(offer, codec.payload_bytes)
+    except SharedMemoryError as error:
+        _log.info("%s offers to share memory, but %s: its steps come on the wire", call.peer, error)
+        return None
 
 
 def _refuse(call: IncomingCall, error: Exception) -> None:

@@ -46,9 +46,7 @@ class House:
     def serve(self, address=None, security=None, **limits):
         """Starts a server with a new fake service; returns what a test needs of it."""
         service = learner_process.FakeService()
-        server = ActorServer(
-            address or self.path, service, security=security or ServerSecurity(), **limits
-        )
+        server = ActorServer(address or self.path, service, security=security or ServerSecurity(), **limits)
         self._ends += [service.end, lambda: server.stop(grace=1.0)]
         return SimpleNamespace(address=server.start(), server=server, service=service)
 

@@ -1,6 +1,7 @@
 """Streams over real connections: every step answered once, and what happens when either side goes away."""
 
 import gc
+import os
 import queue
 import signal
 import socket
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 
 from seed_rl.transport import methods
+from seed_rl.transport import server as server_module
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.server import Refused
+from seed_rl.transport.shared_memory import SharedMemoryError
 
 
 def in_thread(function, *arguments):
@@ -31,10 +34,11 @@ def in_thread(function, *arguments):
     return results
 
 
-def test_every_step_is_answered_once_with_its_groups_answer(house):
+@pytest.mark.parametrize("share_memory", [False, True])
+def test_every_step_is_answered_once_with_its_groups_answer(house, share_memory):
     sizes, num_steps = [1, 2, 3, 8] * 8, 30
     learner = house.serve()
-    clients = [house.connect() for _ in range(4)]
+    clients = [house.connect(share_memory=share_memory) for _ in range(4)]
     runs = []
     for index, client in enumerate(clients):
         lease, streams = house.streams(client, sizes[index::4])
@@ -46,7 +50,8 @@ def test_every_step_is_answered_once_with_its_groups_answer(house):
     assert stats.steps == len(learner.service.steps) == len(sizes) * num_steps
     assert sum(first for _, first, _ in learner.service.steps) == stats.streams_opened == len(sizes)
     codecs = [StepCodec(house.spec, size) for size in sizes]
-    assert stats.bytes_received == num_steps * sum(codec.step_bytes for codec in codecs)
+    wire_bytes = 0 if share_memory else num_steps * sum(codec.step_bytes for codec in codecs)
+    assert stats.bytes_received == wire_bytes
     assert stats.bytes_sent == num_steps * sum(codec.actions_bytes for codec in codecs)
     assert [learner.service.closed.get(timeout=5.0)[3] for _ in sizes] == ["the actor left"] * len(sizes)
     assert stats.streams == stats.streams_refused == 0
@@ -65,9 +70,10 @@ def run_steps(house, group, stream, num_steps):
     return right
 
 
-def test_the_service_sees_what_the_actor_sent(house):
+@pytest.mark.parametrize("share_memory", [False, True])
+def test_the_service_sees_what_the_actor_sent(house, share_memory):
     learner = house.serve()
-    lease, (stream,) = house.streams(house.connect(), [2])
+    lease, (stream,) = house.streams(house.connect(share_memory=share_memory), [2])
     sent = house.output(2, 3)._replace(reward=np.array([0.5, -1], np.float32), done=np.array([True, False]))
     stream.step(sent)
     ((seen_lease, first, output),) = learner.service.steps
@@ -104,6 +110,59 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
     assert sentence.split(",")[0] in learner.service.closed.get(timeout=5.0)[3]
     assert good.step(house.output(2)).tolist() == [6, 7]
     assert learner.server.stats.streams_refused == 1
+
+
+def test_a_bad_step_in_shared_memory_ends_its_own_stream_only(house):
+    learner = house.serve()
+    _, (good, bad, sent) = house.streams(house.connect(), [2, 2, 2])
+    for stream in (good, bad, sent):
+        stream.step(house.output(2))
+    with pytest.raises(Rejected, match="reward must be finite, got nan in environment 1"):
+        bad.step(house.output(2)._replace(reward=np.array([0, np.nan], np.float32)))
+    sent._shared = None  # an actor that forgets what was agreed
+    with pytest.raises(Rejected, match="expected an empty message for a step in shared memory, got 44 bytes"):
+        sent.step(house.output(2))
+    assert good.step(house.output(2)).tolist() == [4, 5]
+    assert learner.server.stats.streams_refused == 2
+
+
+def test_a_learner_that_cannot_open_the_memory_gets_the_steps_on_the_wire(house, monkeypatch, caplog):
+    def unreachable(offer, num_bytes):
+        raise SharedMemoryError("Permission denied")
+
+    monkeypatch.setattr(server_module, "open_offered", unreachable)
+    learner = house.serve()
+    with caplog.at_level("INFO"):
+        _, (stream,) = house.streams(house.connect(), [2])
+        assert stream.step(house.output(2)).tolist() == [4, 5]
+    assert learner.server.stats.bytes_received == StepCodec(house.spec, 2).step_bytes
+    assert "offers to share memory, but Permission denied: its steps come on the wire" in caplog.text
+
+
+def test_streams_leave_no_memory_behind(house):
+    learner = house.serve()
+    client = house.connect()
+    gc.collect()
+    before = shared_memory_in_use()
+    _, streams = house.streams(client, [2, 2])
+    for stream in streams:
+        stream.step(house.output(2))
+    assert shared_memory_in_use() == before + 4
+    learner.service.steps.clear()  # it has kept views
+    for stream in streams:
+        stream.close()
+    del stream, streams
+    deadline = time.monotonic() + 5.0  # the server's side is given up on its own thread
+    while shared_memory_in_use() > before and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+    assert shared_memory_in_use() <= before
+
+
+def shared_memory_in_use():
+    """Mappings of memory for steps in this process."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return sum("seed_rl-step" in line for line in maps)
 
 
 def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):

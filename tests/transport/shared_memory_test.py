@@ -1,0 +1,101 @@
+"""Memory between two processes: only what was offered is opened, and it outlives whoever made it."""
+
+import fcntl
+import mmap
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from seed_rl.transport.shared_memory import OfferedMemory, SharedMemoryError, open_offered
+
+SIZE = 100
+
+
+@pytest.fixture
+def offered():
+    memory = OfferedMemory(SIZE)
+    yield memory
+    memory.close()
+
+
+def test_what_is_written_is_read_at_once_and_only_read(offered):
+    step = open_offered(offered.offer, SIZE)
+    offered.step[:] = bytes(range(SIZE))
+    assert bytes(step) == bytes(range(SIZE))
+    with pytest.raises(TypeError, match="read-only"):
+        step[0] = 1
+    offered.close()
+    offered.step[0] = 77
+    assert step[0] == 77
+    with pytest.raises(SharedMemoryError):
+        open_offered(offered.offer, SIZE)
+    offered.close()
+
+
+def test_it_cannot_become_smaller_under_its_reader(offered):
+    with pytest.raises(PermissionError):
+        os.ftruncate(int(offered.offer.split("/")[1]), 1)
+
+
+def offer_and_die(pipe):
+    memory = OfferedMemory(SIZE)
+    memory.step[:3] = b"end"
+    pipe.send(memory.offer)
+    pipe.recv()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_it_outlives_a_process_that_is_killed():
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=offer_and_die, args=(theirs,))
+    process.start()
+    offer = ours.recv()
+    step = open_offered(offer, SIZE)
+    ours.send("die")
+    process.join()
+    assert bytes(step[:3]) == b"end"
+    with pytest.raises(SharedMemoryError, match="No such file or directory"):
+        open_offered(offer, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda process, file, token: f"{process}/{file}", "expected process/file/token"),
+        (lambda process, file, token: f"{process}/-1/{token}", "expected process/file/token"),
+        (lambda process, file, token: f"../{file}/{token}", "expected process/file/token"),
+        (lambda process, file, token: f"{process}/{file}/xyz", "expected a token in hexadecimal digits"),
+        (lambda process, file, token: f"{process}/{file}/", "it is another process's"),
+        (lambda process, file, token: f"{process}/{file}/{token[::-1]}", "it is another process's"),
+        (lambda process, file, token: f"{process}/9999999/{token}", "No such file or directory"),
+    ],
+)
+def test_another_offer_is_refused(offered, change, sentence):
+    with pytest.raises(SharedMemoryError, match=sentence):
+        open_offered(change(*offered.offer.split("/")), SIZE)
+
+
+@pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1])
+def test_another_size_is_refused(offered, size):
+    with pytest.raises(SharedMemoryError, match="it has another size than a step"):
+        open_offered(offered.offer, size)
+
+
+def test_other_files_are_not_opened(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    file = os.open(fifo, os.O_RDWR)
+    with pytest.raises(SharedMemoryError, match="it isn't memory for steps"):
+        open_offered(f"{os.getpid()}/{file}/00", SIZE)
+    os.close(file)
+
+
+def test_memory_that_may_shrink_is_refused():
+    file = os.memfd_create("seed_rl-step", os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, mmap.PAGESIZE)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+    with pytest.raises(SharedMemoryError, match="its size isn't sealed"):
+        open_offered(f"{os.getpid()}/{file}/00", mmap.PAGESIZE - 64)
+    os.close(file)
