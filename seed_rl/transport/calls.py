@@ -72,13 +72,17 @@ class IncomingCall:
         accept = cygrpc.SendInitialMetadataOperation(tuple(metadata) or None, _NO_FLAGS)
         self._call.start_server_batch((accept, cygrpc.ReceiveMessageOperation(_NO_FLAGS)), self._on_message)
 
-    def send(self, message: bytes) -> bool:
-        """Sends an answer and asks for the next message, as one operation; False if the call is over."""
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody will hear more."""
+        return self._over
+
+    def send(self, message: bytes) -> None:
+        """Sends an answer and asks for the next message, as one operation; does nothing if the call is over."""
         operations = (cygrpc.SendMessageOperation(message, _NO_FLAGS), cygrpc.ReceiveMessageOperation(_NO_FLAGS))
         with self._lock:
             if not self._over:
                 self._call.start_server_batch(operations, self._on_message)
-            return not self._over
 
     def finish(self, code: grpc.StatusCode, sentence: str = "", message: bytes | None = None) -> None:
         """Ends the call, perhaps with a last message; does nothing if it is over."""

@@ -274,9 +274,11 @@ class ActorStream:
         except WireError as error:
             self.refuse(error)
             return
-        if self._call.send(reply):
-            self._stats.steps += 1
-            self._stats.bytes_sent += len(reply)
+        if self._call.is_over:
+            return
+        self._stats.steps += 1  # before anybody can know of the answer
+        self._stats.bytes_sent += len(reply)
+        self._call.send(reply)
 
     def refuse(self, error: Exception) -> None:
         """Ends the stream instead of an answer. On any thread."""
@@ -322,6 +324,7 @@ class ActorStream:
     def _close(self, reason: str, refused: bool) -> None:
         if not self._ended:
             self._ended = True
+            self._shared = None  # the actor's memory is freed as soon as nobody looks at it
             self._on_end(self, reason, refused)
 
 

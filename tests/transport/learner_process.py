@@ -92,6 +92,7 @@ class FakeService:
             shuffle(batch)
             for lease, output, stream in batch:
                 stream.answer(answer(lease, output.observation))
+            request = batch = output = None  # what they look at is not to be kept until the next one
 
 
 def answer(lease, observation):

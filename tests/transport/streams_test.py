@@ -1,7 +1,6 @@
 """Streams over real connections: every step answered once, and what happens when either side goes away."""
 
 import gc
-import os
 import queue
 import signal
 import socket
