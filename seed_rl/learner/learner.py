@@ -277,5 +277,5 @@ class Learner:
 
     def close(self) -> None:
         """Stops serving and acting. Always to be called after `listen`."""
-        self._acting.service.stop()  # first: it answers on the server's event loop
+        self._acting.service.stop()  # first: it answers on the server's streams
         self._server.stop(grace=0.5)
