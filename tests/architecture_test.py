@@ -124,7 +124,6 @@ ROOMS = {
             "seed_rl.buffers",
             "seed_rl.inference",
             "seed_rl.launch.local_actors",
-            "seed_rl.launch.native_output",
             "seed_rl.learner",
         ),
         ("grpc", "gymnasium", "numpy", "psutil", "tensorflow"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from seed_rl.bench import report
-from seed_rl.launch.native_output import native_stderr_to
+from seed_rl.bench.quiet import import_quietly
 
 BENCHMARKS = {
     "env": "Environments alone: steps per second of each suite on 1 to all cores.",
@@ -59,9 +58,7 @@ def benchmark(name: str) -> Benchmark:
     if name not in BENCHMARKS:
         raise BadArguments(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}, and {ALL}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with native_stderr_to(os.devnull):  # TensorFlow talks while it loads
-        module: Any = importlib.import_module(f"seed_rl.bench.{name}")
-    return module
+    return import_quietly(f"seed_rl.bench.{name}")
 
 
 def run(command_line: Sequence[str]) -> int:
@@ -105,7 +102,7 @@ def _run(name: str, command: Sequence[str], arguments: argparse.Namespace) -> No
     content = report.report(name, command, values, result)
     path = os.path.join(arguments.output, f"{name}.json")
     report.write(path, content)
-    print(module.table(result))
+    print(module.table(content["result"]))
     print(path)
 
 

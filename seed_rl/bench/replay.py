@@ -137,14 +137,13 @@ def _reset_peak() -> None:
 def table(result: dict[str, Any]) -> str:
     """For people; the last column is the largest replay's cost over the smallest one's."""
     sizes = result["sizes"]
-    values = {
-        **{
-            f"{name}, ms": [size["milliseconds"][name]["median"] for size in sizes] for name in sizes[0]["milliseconds"]
-        },
-        **{
-            f"bytes per sequence, {name}": [size["bytes_per_sequence"][name] for size in sizes]
-            for name in sizes[0]["bytes_per_sequence"]
-        },
-    }
-    rows = [[name, *map(number, row), f"{row[-1] / row[0]:.2f}"] for name, row in values.items()]
+    values = [
+        (f"{name}, ms", [size["milliseconds"][name]["median"] for size in sizes]) for name in sizes[0]["milliseconds"]
+    ]
+    values += [
+        (f"bytes per sequence, {name}", [size["bytes_per_sequence"][name] for size in sizes])
+        for name in sizes[0]["bytes_per_sequence"]
+    ]
+    # The process need not have grown for a small replay, where there was room from before.
+    rows = [[name, *map(number, row), f"{row[-1] / row[0]:.2f}" if row[0] > 0 else "-"] for name, row in values]
     return columns(["sequences", *(f"{size['sequences']:,}" for size in sizes), "last /\nfirst"], rows)

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from seed_rl import __version__
-from seed_rl.launch.native_output import native_stderr_to
+from seed_rl.bench.quiet import import_quietly
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Their versions go into every report."""
@@ -24,7 +24,7 @@ LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 def report(
     name: str, command: Sequence[str], arguments: Mapping[str, Any], result: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The whole content of a JSON file.
+    """The whole content of a JSON file, its numbers with six digits: no clock here is good for more.
 
     Args:
       name: of the benchmark.
@@ -32,7 +32,7 @@ def report(
       arguments: every flag's value.
       result: what `measure` returned.
     """
-    return {
+    content = {
         "benchmark": name,
         "command": " ".join(["seed_rl", *command]),
         "arguments": dict(arguments),
@@ -44,24 +44,25 @@ def report(
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "result": dict(result),
     }
+    return rounded(content)
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:
     """Writes JSON; the file is whole or not there."""
     with open(f"{path}.partial", "w", encoding="utf-8") as file:
-        json.dump(_rounded(content), file, indent=2)
+        json.dump(content, file, indent=2)
         file.write("\n")
     os.replace(f"{path}.partial", path)
 
 
-def _rounded(value: Any) -> Any:
-    """With six significant digits, which is more than any clock here is good for."""
+def rounded(value: Any) -> Any:
+    """JSON-able data with six significant digits in every float, and lists for tuples, as they will be in the file."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, Mapping):
-        return {key: _rounded(child) for key, child in value.items()}
+        return {key: rounded(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(child) for child in value]
+        return [rounded(child) for child in value]
     return value
 
 
@@ -84,8 +85,7 @@ def processor() -> str:
 
 def _accelerators() -> list[str]:
     """Names of the GPUs and TPUs that TensorFlow sees."""
-    with native_stderr_to(os.devnull):  # it talks while it loads
-        import tensorflow as tf  # late: the benchmark may have needed none
+    tf = import_quietly("tensorflow")  # here, as the benchmark may have needed none
 
     return [
         str(tf.config.experimental.get_device_details(device).get("device_name", device.name))

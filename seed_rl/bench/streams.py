@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from seed_rl import experiment as experiments
@@ -86,20 +87,18 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
         acting.service.start()
         address = server.start()
         threading.Thread(target=_drain, args=(acting,), daemon=True).start()
-        spawn = multiprocessing.get_context("spawn")
-        loads = []
         sizes = ["--num_groups=1", f"--envs_per_group={group_size}"]
         actors = LocalActors([f"--server_address={address}", *sizes], busy, directory, on_failure=acting.queue.close)
-        if arguments.saturate:
-            loads = [spawn.Process(target=send_load, args=(address, env_spec, 1, group_size)) for _ in range(busy)]
-        else:
-            actors.start()
-        if idle:
-            loads.append(spawn.Process(target=send_load, args=(address, env_spec, idle, 1, pause)))
-        for load in loads:
-            load.start()
+        loads: list[BaseProcess] = []
         try:
-            _wait_for_streams(server, loads, busy + idle)
+            if arguments.saturate:
+                loads += [_start_load(address, env_spec, 1, group_size) for _ in range(busy)]
+            else:
+                actors.start()
+            _wait_for(server, loads, streams=busy, messages=10 * busy)  # actors open their streams before they play
+            if idle:
+                loads.append(_start_load(address, env_spec, idle, 1, pause))
+            _wait_for(server, loads, streams=busy + idle)
             time.sleep(arguments.settle)
             before, started = acting.service.stats.agent_steps, time.monotonic()
             time.sleep(arguments.seconds)
@@ -113,11 +112,18 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
     return steps / elapsed - idle / pause
 
 
-def _wait_for_streams(server: ActorServer, loads: Sequence[multiprocessing.process.BaseProcess], count: int) -> None:
+def _start_load(*arguments: Any) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=send_load, args=arguments)
+    process.start()
+    return process
+
+
+def _wait_for(server: ActorServer, loads: Sequence[BaseProcess], streams: int, messages: int = 0) -> None:
     deadline = time.monotonic() + 60
-    while server.stats.streams < count:
+    while server.stats.streams < streams or server.stats.steps < messages:
         if time.monotonic() > deadline or not all(load.is_alive() for load in loads):
-            raise RuntimeError(f"only {server.stats.streams} of {count} streams came")
+            stats = server.stats
+            raise RuntimeError(f"{stats.streams} of {streams} streams came, with {stats.steps} of {messages} messages")
         time.sleep(0.05)
 
 
