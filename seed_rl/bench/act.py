@@ -78,9 +78,9 @@ class Stepper:
           batch: environments.
         """
         inference = dataclasses.replace(experiment.inference, max_batch_size=batch)
-        sized = dataclasses.replace(
-            experiment, actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch), inference=inference
-        )
+        # With every field given: gin would fill in the experiment's.
+        actors = Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0)
+        sized = dataclasses.replace(experiment, actors=actors, inference=inference)
         self._acting = Acting(sized, agent, env_spec, experiment.seed, learner_slots=0)
         self._env_ids = np.arange(batch, dtype=np.int32)
         self._restarted = np.zeros(batch, bool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import subprocess
 import sys
@@ -97,6 +98,7 @@ def _run(name: str, command: Sequence[str], arguments: argparse.Namespace) -> No
         os.makedirs(arguments.output, exist_ok=True)
     except OSError as error:
         raise BadArguments(f"--output {arguments.output} can't be used: {error.strerror}") from error
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of programs for many batches, which are meant
     result = module.measure(arguments)
     values = {key: value for key, value in vars(arguments).items() if key != "output"}
     content = report.report(name, command, values, result)
@@ -147,8 +149,12 @@ def _parser(name: str, quick: bool) -> argparse.ArgumentParser:
     return parser
 
 
-class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Keeps the paragraphs of a docstring, and shows defaults."""
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the paragraphs of a docstring, and shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        says_something = action.default not in (None, [], False, argparse.SUPPRESS)
+        return f"{action.help} (default %(default)s)" if says_something else action.help or ""
 
 
 def overview() -> str:

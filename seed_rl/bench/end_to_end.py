@@ -90,7 +90,7 @@ def measure_experiment(name: str, train_arguments: list[str], arguments: argpars
       train_arguments: `--gin_file=` and `--gin_param=` of `seed_rl train`.
       arguments: see `add_arguments`.
     """
-    experiment = _load(train_arguments)
+    experiment = load(train_arguments)
     parts = Parts(experiment, arguments.seconds)
     before = parts.rates()
     mean_rates: dict[str, list[float]] = {part: [] for part in PARTS}
@@ -115,7 +115,8 @@ def measure_experiment(name: str, train_arguments: list[str], arguments: argpars
     }
 
 
-def _load(train_arguments: list[str]) -> Experiment:
+def load(train_arguments: list[str]) -> Experiment:
+    """The experiment that `seed_rl train` would run with these `--gin_file=` and `--gin_param=`."""
     values: dict[str, list[str]] = {"--gin_file": [], "--gin_param": []}
     for argument in train_arguments:
         flag, _, value = argument.partition("=")
