@@ -9,10 +9,10 @@ import argparse
 import csv
 import json
 import os
-import platform
 import shutil
 import subprocess
 
+from seed_rl.bench.report import processor
 from seed_rl.launch.plot import plot_curves
 from seed_rl.learner import metrics
 
@@ -62,7 +62,7 @@ def main() -> None:
     about = {
         "command": arguments.command,
         "commit": commit,
-        "hardware": f"{os.cpu_count()} cores, {_processor()}, no accelerator",
+        "hardware": f"{os.cpu_count()} cores, {processor()}, no accelerator",
         "last": {name: rows[-1][name] for name in columns if name in rows[-1]},
         "best": {
             name: max(row[name] for row in rows if name in row)
@@ -77,12 +77,6 @@ def main() -> None:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def _processor() -> str:
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

@@ -110,6 +110,7 @@ ROOMS = {
             "seed_rl.actor",
             "seed_rl.buffers.placement",
             "seed_rl.learner",
+            "seed_rl.bench.command",
         ),
         (*TOOLS, "matplotlib"),
     ),
@@ -117,15 +118,15 @@ ROOMS = {
         (
             *DATA,
             "seed_rl.experiment",
-            "seed_rl.envs.base",
-            "seed_rl.agents.base",
+            *ENV_INTERFACE,
+            *AGENT_INTERFACE,
             "seed_rl.transport",
             "seed_rl.buffers",
             "seed_rl.inference",
             "seed_rl.launch.local_actors",
             "seed_rl.learner",
         ),
-        ("grpc", "numpy", "psutil", "tensorflow"),
+        ("grpc", "gymnasium", "numpy", "psutil", "tensorflow"),
     ),
     "seed_rl.__main__": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner", "seed_rl.launch"), TOOLS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
@@ -99,3 +100,15 @@ def load(
     finally:
         process.join(10)
         process.kill()
+
+
+def send_bytes(connection: socket.socket, size: int) -> None:
+    """Sends messages of `size` bytes through a bare socket, each after a byte in answer to the last, until it ends."""
+    message = bytes(size)
+    try:
+        while True:
+            connection.sendall(message)
+            if not connection.recv(1):
+                return
+    except OSError:
+        return

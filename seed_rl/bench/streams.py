@@ -1,35 +1,84 @@
-"""Whether many slow streams cost the fast ones anything: `python -m seed_rl.bench.streams`."""
+"""Whether many slow streams cost the fast ones anything.
+
+Actor processes play Pong, as in a run, through the real server and act step, without learning; once alone and once
+beside idle streams of one environment each, in turn. The result is what the busy ones get with the idle ones over what
+they get alone. With --saturate load generators stand in for the actors and send random frames as fast as they are
+answered.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import multiprocessing
-import os
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 from seed_rl import experiment as experiments
+from seed_rl.bench import flags
 from seed_rl.bench.load import send_load
+from seed_rl.bench.text import columns, number
+from seed_rl.bench.timing import ratio, spread
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.inference.acting import Acting
 from seed_rl.launch.local_actors import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
+QUICK = {"busy": 1, "group_size": 2, "idle": 4, "pause": 0.1, "settle": 0.2, "seconds": 0.3, "repeats": 1}
 
-def busy_rate(
-    experiment: Experiment, busy: int, group_size: int, idle: int, pause: float, saturate: bool, seconds: float
-) -> float:
-    """Agent steps per second that `busy` actor processes get while `idle` streams of one environment step slowly.
 
-    Real server, real act step, real actors (with `saturate`, load generators in their place, which step no games but
-    send random frames as fast as they get answers); finished unrolls are taken and given back without learning.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.add_argument("--busy", type=flags.count, default=4, help="busy actor processes")
+    parser.add_argument("--group_size", type=flags.count, default=16, help="environments of each")
+    parser.add_argument("--idle", type=flags.count, default=256, help="slow streams of one environment")
+    parser.add_argument("--pause", type=flags.positive, default=1.0, help="seconds between the steps of a slow stream")
+    parser.add_argument("--max_wait_ms", type=float, default=Inference().max_wait_ms, help="Inference.max_wait_ms")
+    parser.add_argument("--settle", type=float, default=2.0, help="seconds before each measurement")
+    parser.add_argument("--saturate", action="store_true", help="load generators in place of real actors")
+    parser.add_argument("--seconds", type=flags.positive, default=10.0, help="for each measurement")
+    parser.add_argument("--repeats", type=flags.count, default=3, help="of the measurement with and without idle ones")
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Agent steps per second of the busy actors, `alone` and `with_idle` ones, and the `ratio`."""
+    busy_envs = arguments.busy * arguments.group_size
+    experiment = dataclasses.replace(
+        experiments.load(["atari/vtrace_pong"]),
+        actors=Actors(num_actors=busy_envs + arguments.idle, groups_per_actor=1, envs_per_group=1),
+        inference=Inference(max_batch_size=busy_envs, max_wait_ms=arguments.max_wait_ms),
+    )
+    rates: dict[str, list[float]] = {"alone": [], "with_idle": []}
+    for _ in range(arguments.repeats):
+        for name, idle in (("alone", 0), ("with_idle", arguments.idle)):
+            rates[name].append(busy_rate(experiment, arguments, idle))
+    spreads = {name: spread(values) for name, values in rates.items()}
+    return {"idle": arguments.idle, **spreads, "ratio": ratio(rates["with_idle"], rates["alone"])}
+
+
+def table(result: dict[str, Any]) -> str:
+    """For people."""
+    names = {"alone": "alone", "with_idle": f"beside {result['idle']} idle streams"}
+    rows = [
+        [text, number(result[name]["median"]), ", ".join(map(number, result[name]["repeats"]))]
+        for name, text in names.items()
+    ]
+    each = ", ".join(f"{value:.2f}" for value in result["ratio"]["repeats"])
+    rows.append(["ratio", f"{result['ratio']['median']:.2f}", each])
+    return columns(["busy actors", "agent steps/s", "repeats"], rows)
+
+
+def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) -> float:
+    """Agent steps per second that the busy actors get while `idle` streams of one environment step slowly.
+
+    Finished unrolls are taken and given back without learning.
     """
+    busy, group_size, pause = arguments.busy, arguments.group_size, arguments.pause
     env_spec = experiment.env.spec()
     acting = Acting(experiment, experiment.build_agent(), env_spec, experiment.seed, experiment.batch_size)
     acting.act_step.warm_up()
@@ -38,23 +87,21 @@ def busy_rate(
         acting.service.start()
         address = server.start()
         threading.Thread(target=_drain, args=(acting,), daemon=True).start()
-        spawn = multiprocessing.get_context("spawn")
-        loads = []
         sizes = ["--num_groups=1", f"--envs_per_group={group_size}"]
         actors = LocalActors([f"--server_address={address}", *sizes], busy, directory, on_failure=acting.queue.close)
-        if saturate:
-            loads = [spawn.Process(target=send_load, args=(address, env_spec, 1, group_size)) for _ in range(busy)]
-        else:
-            actors.start()
-        if idle:
-            loads.append(spawn.Process(target=send_load, args=(address, env_spec, idle, 1, pause)))
-        for load in loads:
-            load.start()
+        loads: list[BaseProcess] = []
         try:
-            _wait_for_streams(server, loads, busy + idle)
-            time.sleep(2.0)
+            if arguments.saturate:
+                loads += [_start_load(address, env_spec, 1, group_size) for _ in range(busy)]
+            else:
+                actors.start()
+            _wait_for(server, loads, streams=busy, messages=10 * busy)  # actors open their streams before they play
+            if idle:
+                loads.append(_start_load(address, env_spec, idle, 1, pause))
+            _wait_for(server, loads, streams=busy + idle)
+            time.sleep(arguments.settle)
             before, started = acting.service.stats.agent_steps, time.monotonic()
-            time.sleep(seconds)
+            time.sleep(arguments.seconds)
             steps, elapsed = acting.service.stats.agent_steps - before, time.monotonic() - started
         finally:
             actors.stop()
@@ -65,60 +112,21 @@ def busy_rate(
     return steps / elapsed - idle / pause
 
 
-def _wait_for_streams(server: ActorServer, loads: Sequence[multiprocessing.process.BaseProcess], count: int) -> None:
+def _start_load(*arguments: Any) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=send_load, args=arguments)
+    process.start()
+    return process
+
+
+def _wait_for(server: ActorServer, loads: Sequence[BaseProcess], streams: int, messages: int = 0) -> None:
     deadline = time.monotonic() + 60
-    while server.stats.streams < count:
+    while server.stats.streams < streams or server.stats.steps < messages:
         if time.monotonic() > deadline or not all(load.is_alive() for load in loads):
-            raise RuntimeError(f"only {server.stats.streams} of {count} streams came")
+            stats = server.stats
+            raise RuntimeError(f"{stats.streams} of {streams} streams came, with {stats.steps} of {messages} messages")
         time.sleep(0.05)
 
 
 def _drain(acting: Acting) -> None:
     while (slots := acting.queue.take(1, timeout=3600)) is not None:
         acting.pool.release(slots)
-
-
-def main() -> int:
-    """Alternates both cases and prints the median ratio."""
-    parser = argparse.ArgumentParser(description="What idle streams cost busy ones.")
-    parser.add_argument("--busy", type=int, default=4, help="busy actor processes")
-    parser.add_argument("--group_size", type=int, default=16, help="environments of each")
-    parser.add_argument("--idle", type=int, default=256, help="slow streams of one environment")
-    parser.add_argument("--pause", type=float, default=1.0, help="seconds between the steps of a slow stream")
-    parser.add_argument("--max_wait_ms", type=float, default=Inference().max_wait_ms)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--saturate", action="store_true", help="load generators in place of real actors")
-    parser.add_argument("--json", default="streams.json")
-    arguments = parser.parse_args()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    busy_envs = arguments.busy * arguments.group_size
-    experiment = dataclasses.replace(
-        experiments.load(["atari/vtrace_pong"]),
-        actors=Actors(num_actors=busy_envs + arguments.idle, groups_per_actor=1, envs_per_group=1),
-        inference=Inference(max_batch_size=busy_envs, max_wait_ms=arguments.max_wait_ms),
-    )
-    rates: dict[str, list[float]] = {"alone": [], "with_idle": []}
-    for _ in range(arguments.repeats):
-        for name, idle in (("alone", 0), ("with_idle", arguments.idle)):
-            rate = busy_rate(
-                experiment,
-                arguments.busy,
-                arguments.group_size,
-                idle,
-                arguments.pause,
-                arguments.saturate,
-                arguments.seconds,
-            )
-            rates[name].append(rate)
-            print(f"{name:10} {rate:10,.0f} agent steps/s of the busy actors", flush=True)
-    ratio = sorted(b / a for a, b in zip(rates["alone"], rates["with_idle"], strict=True))[arguments.repeats // 2]
-    print(f"{'ratio':10} {ratio:10.2f}")
-    with open(arguments.json, "w", encoding="utf-8") as file:
-        json.dump({**vars(arguments), **rates, "ratio": ratio}, file, indent=2)
-        file.write("\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

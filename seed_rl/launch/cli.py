@@ -137,6 +137,8 @@ class Command(NamedTuple):
     """Define its flags, besides those of every command."""
     takes_places: bool = False
     """Whether arguments without -- are allowed."""
+    reads_its_own: bool = False
+    """Whether it gets all arguments as they are, those for help included."""
 
 
 COMMANDS = {
@@ -173,6 +175,12 @@ COMMANDS = {
         (_plot_flags,),
         takes_places=True,
     ),
+    "bench": Command(
+        "Measures the parts and the whole; without a name it lists what there is.",
+        "seed_rl bench env transport --quick",
+        (),
+        reads_its_own=True,
+    ),
 }
 
 
@@ -189,22 +197,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command not in COMMANDS:
         print(f"seed_rl: no command {command!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return USAGE_ERROR
-    values = _flags(*COMMANDS[command].flags)
     try:
-        rest = values([f"seed_rl {command}", *arguments[1:]])[1:]
-        if values.help:
-            print(_help(command, values))
-            return 0
-        if rest and not COMMANDS[command].takes_places:
-            raise UsageError(f"unexpected argument {rest[0]!r} (flags begin with --)")
-        _configure_logging(values.log_level)
-        # Imported late: an actor must stay free of the learner's libraries, and a wrong flag should say so at once.
-        from seed_rl.launch import commands
-
-        return getattr(commands, command)(values, *rest)
+        return _run(command, arguments[1:])
     except (flags.Error, UsageError, ConfigError) as error:
         print(f"seed_rl {command}: {error}", file=sys.stderr)
         return USAGE_ERROR
+
+
+# `commands` is imported late: an actor must stay free of the learner's libraries, and a wrong flag say so at once.
+def _run(command: str, arguments: Sequence[str]) -> int:
+    if COMMANDS[command].reads_its_own:
+        from seed_rl.launch import commands
+
+        return getattr(commands, command)(arguments)
+    values = _flags(*COMMANDS[command].flags)
+    rest = values([f"seed_rl {command}", *arguments])[1:]
+    if values.help:
+        print(_help(command, values))
+        return 0
+    if rest and not COMMANDS[command].takes_places:
+        raise UsageError(f"unexpected argument {rest[0]!r} (flags begin with --)")
+    _configure_logging(values.log_level)
+    from seed_rl.launch import commands
+
+    return getattr(commands, command)(values, *rest)
 
 
 class _StderrHandler(logging.StreamHandler):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
@@ -118,6 +118,16 @@ def plot(values: flags.FlagValues, *places: str) -> int:
         raise UsageError(str(error)) from error
     print(values.output)
     return 0
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Runs benchmarks."""
+    from seed_rl.bench.command import BadArguments, run
+
+    try:
+        return run(arguments)
+    except BadArguments as error:
+        raise UsageError(str(error)) from error
 
 
 class _Stopped:

@@ -30,6 +30,16 @@ from seed_rl.launch.cli import COMMANDS, main
         (["actor", "--server_address=localhost"], "localhost"),
         (["plot"], "name at least one log directory"),
         (["plot", "/nowhere"], "/nowhere can't be read as metrics"),
+        (["bench", "--quick"], "name a benchmark before --quick; there are: env, transport"),
+        (["bench", "transprot"], "no benchmark 'transprot'; there are: env, transport, .*, and all"),
+        (["bench", "env", "--secs=1"], "env: unrecognized arguments: --secs=1"),
+        (["bench", "env", "--seconds=0"], "env: argument --seconds: must be more than 0, got 0"),
+        (["bench", "env", "--repeats=0"], "env: argument --repeats: must be at least 1, got 0"),
+        (["bench", "env", "--threads=1,two"], "env: argument --threads: must be a whole number, got 'two'"),
+        (["bench", "env", "--suites=pnog"], "env: argument --suites: there is no 'pnog'; there are: pong, breakout"),
+        (["bench", "env", "--output=/dev/null/here"], "--output /dev/null/here can't be used: Not a directory"),
+        (["bench", "env", "--quick", "catch"], "env: unrecognized arguments: catch"),
+        (["bench", "env", "replay", "--suites=catch"], "replay: unrecognized arguments: --suites=catch"),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
     ],
 )
@@ -55,7 +65,7 @@ def test_help_shows_every_flag_and_an_example(command, capsys):
     assert main([command, "--help"]) == 0
     out = capsys.readouterr().out
     assert f"example: seed_rl {command}" in out
-    assert "--log_level" in out
+    assert "--log_level" in out or COMMANDS[command].reads_its_own
 
 
 def test_overview(capsys):

@@ -1,0 +1,90 @@
+"""The tables of docs/performance.md and the script that writes them."""
+
+import importlib.util
+import json
+import pathlib
+import sys
+
+import pytest
+
+from seed_rl.bench.command import BENCHMARKS
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SCRIPT = ROOT / "scripts" / "performance_page.py"
+REPORT = {
+    "benchmark": "env",
+    "command": "seed_rl bench env",
+    "version": "0.1",
+    "commit": None,
+    "libraries": {"numpy": "2.0"},
+    "hardware": {"cores": 2, "processor": "Abacus", "accelerators": []},
+    "date": "2026-01-02T03:04:05+00:00",
+    "result": {"suites": [{"suite": "tetris", "missing": "not here", "rates": []}]},
+}
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Runs the script on a page with the given text and a results folder; returns exit code and page."""
+    spec = importlib.util.spec_from_file_location("performance_page", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = tmp_path / "page.md"
+
+    def run_script(text, *flags):
+        page.write_text(text, encoding="utf-8")
+        monkeypatch.setattr(sys, "argv", ["performance_page", f"--page={page}", f"--results={tmp_path}", *flags])
+        return script.main(), page.read_text(encoding="utf-8")
+
+    return run_script
+
+
+def test_the_page_is_what_its_data_say(run, capsys):
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    code, _ = run(text, "--check", f"--results={ROOT / 'docs' / 'results' / 'performance'}")
+    assert code == 0, capsys.readouterr().err
+
+
+def test_data_on_the_page_are_of_benchmarks_that_there_are():
+    reports = list((ROOT / "docs" / "results" / "performance").glob("*.json"))
+    assert reports
+    for path in reports:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        assert content["benchmark"] in BENCHMARKS
+        assert not content["arguments"]["quick"], f"{path.name} is of a smoke run"
+
+
+def test_a_table_is_written_between_its_markers_and_nothing_else_changes(run, tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(REPORT))
+    code, page = run("before\n<!-- table: x -->\nold\n<!-- end -->\nafter\n")
+    assert code == 0
+    assert page.startswith("before\n<!-- table: x -->\n\n```\n")
+    assert "suite  threads" in page
+    assert "tetris: not here\n```\n" in page
+    assert "2 cores of Abacus, no accelerator; seed_rl 0.1 at an unknown commit, numpy 2.0." in page
+    assert page.endswith("\n<!-- end -->\nafter\n")
+    assert run(page, "--check") == (0, page)
+
+
+def test_a_check_fails_where_the_page_differs_and_writes_nothing(run, tmp_path, capsys):
+    (tmp_path / "x.json").write_text(json.dumps(REPORT))
+    text = "<!-- table: x -->\nold\n<!-- end -->\n"
+    assert run(text, "--check") == (1, text)
+    assert "run scripts/performance_page.py" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("<!-- table: y -->\n<!-- end -->\n", "the table y has no data: y.json is missing"),
+        ("<!-- table: y -->\n", "each <!-- table: NAME --> needs one <!-- end --> behind it"),
+        ("<!-- end -->\n", "each <!-- table: NAME --> needs one"),
+        ("<!-- table: y -->\n<!-- table: y -->\n<!-- end -->\n<!-- end -->\n", "each <!-- table: NAME --> needs one"),
+    ],
+)
+@pytest.mark.parametrize("flags", [(), ("--check",)])
+def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, text, sentence, flags):
+    assert run(text, *flags) == (1, text)
+    err = capsys.readouterr().err
+    assert sentence in err
+    assert len(err.splitlines()) == 1
