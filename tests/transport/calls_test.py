@@ -1,0 +1,147 @@
+"""The calls of a server, with gRPC's own client at the other end."""
+
+import threading
+
+import grpc
+import pytest
+
+from seed_rl.transport.calls import CallServer
+
+
+class Echo:
+    """Answers each message with itself, on another thread."""
+
+    def __init__(self, call):
+        self.call = call
+        self.vanishings = []
+        self.silences = 0
+
+    def received(self, message):
+        if message is None:
+            self.silences += 1
+            self.call.finish(grpc.StatusCode.OK)
+        elif message == b"fail":
+            raise KeyError("x")
+        elif message != b"hold":
+            threading.Thread(target=self.call.send, args=(message,)).start()
+
+    def vanished(self):
+        self.vanishings.append(threading.current_thread().name)
+
+
+class Server:
+    """Serves echoes, and keeps them."""
+
+    def __init__(self, path):
+        self.address = f"unix:{path}"
+        self.echoes = []
+        self.calls = CallServer(self._on_call, [("grpc.max_receive_message_length", 1000)])
+
+    def _on_call(self, call):
+        if call.method == "/unknown":
+            call.finish(grpc.StatusCode.UNIMPLEMENTED, "no such method: \u00e9")
+            return
+        assert call.peer.startswith("unix:")
+        self.echoes.append(Echo(call))
+        call.listen(self.echoes[-1], (("welcome", dict(call.metadata)["name"]),))
+
+    def wait_until_vanished(self, echo):
+        for _ in range(500):
+            if echo.vanishings:
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError("nothing vanished")
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(tmp_path / "socket")
+    assert server.calls.start(server.address, None)
+    yield server
+    if server.calls.is_serving:
+        server.calls.stop(grace=1.0)
+
+
+def stream(channel, messages, method="/echo"):
+    return channel.stream_stream(method)(messages, metadata=(("name", "me"),), timeout=10.0)
+
+
+def test_a_conversation_ends_when_the_peer_has_no_more_to_say(server):
+    with grpc.insecure_channel(server.address) as channel:
+        call = stream(channel, iter([b"a", b"", b"c"]))
+        assert list(call) == [b"a", b"", b"c"]
+        assert dict(call.initial_metadata())["welcome"] == "me"
+        assert call.code() is grpc.StatusCode.OK
+    assert server.echoes[0].silences == 1
+    assert server.echoes[0].vanishings == []
+    assert server.echoes[0].call.is_over
+
+
+def test_a_call_may_be_finished_at_once(server):
+    with grpc.insecure_channel(server.address) as channel, pytest.raises(grpc.RpcError) as error:
+        list(stream(channel, iter([b"a"]), "/unknown"))
+    assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert error.value.details() == "no such method: \u00e9"
+
+
+@pytest.mark.parametrize("message", [b"hold", bytes(2000)])
+def test_a_call_that_is_cut_has_vanished_once(server, message):
+    answered, never = threading.Event(), threading.Event()
+
+    def messages():
+        yield b"a"
+        answered.wait(10.0)
+        yield message
+        never.wait(10.0)
+
+    with grpc.insecure_channel(server.address) as channel:
+        call = stream(channel, messages())
+        assert next(call) == b"a"
+        answered.set()
+        if message == b"hold":
+            call.cancel()
+        else:
+            with pytest.raises(grpc.RpcError, match="larger than max"):
+                next(call)
+        (echo,) = server.echoes
+        server.wait_until_vanished(echo)
+        never.set()
+    assert echo.vanishings == ["actor-server"]
+    assert echo.call.is_over
+    echo.call.send(b"too late")
+    echo.call.finish(grpc.StatusCode.OK)
+    assert echo.silences == 0
+
+
+def test_a_fault_in_one_conversation_leaves_the_others_alone(server, caplog):
+    with grpc.insecure_channel(server.address) as channel:
+        failed = stream(channel, iter([b"fail"]))
+        assert list(stream(channel, iter([b"b"]))) == [b"b"]
+        failed.cancel()
+    assert "KeyError" in caplog.text
+
+
+def test_what_is_posted_runs_on_the_servers_thread_in_order(server):
+    names, done = [], threading.Event()
+    for number in range(3):
+        server.calls.post(lambda number=number: names.append((number, threading.current_thread().name)))
+    server.calls.post(done.set)
+    assert done.wait(5.0)
+    assert names == [(number, "actor-server") for number in range(3)]
+
+
+def test_stopping_cuts_the_calls_that_do_not_end(server):
+    with grpc.insecure_channel(server.address) as channel:
+        call = stream(channel, iter([b"a", b"hold"]))
+        assert next(call) == b"a"
+        server.calls.stop(grace=0.05)
+        with pytest.raises(grpc.RpcError):
+            next(call)
+    assert server.echoes[0].vanishings == ["actor-server"]
+    assert not server.calls.is_serving
+
+
+def test_an_address_that_cannot_be_bound_gives_no_port(tmp_path):
+    server = Server(tmp_path / "missing" / "socket")
+    assert not server.calls.start(server.address, None)
+    assert not server.calls.is_serving
