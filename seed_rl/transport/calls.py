@@ -31,7 +31,7 @@ class Conversation(Protocol):
     """Takes what a peer says in a call. Its methods are called on the server's thread and must return at once."""
 
     def received(self, message: bytes | None) -> None:
-        """The peer's next message; None: it will send no more, unless `vanished` follows within a millisecond."""
+        """The peer's next message; None: it will send no more."""
 
     def vanished(self) -> None:
         """The call was ended by the peer or the network. Not called after `finish`."""
@@ -40,11 +40,13 @@ class Conversation(Protocol):
 class IncomingCall:
     """A call of a peer. It must be listened to or finished; `send` and `finish` may be called on any thread."""
 
-    def __init__(self, event: Any):
+    def __init__(self, event: Any, post: Callable[[Callable[[], None]], None]):
         """
         Args:
           event: of the completion queue: a call has come.
+          post: of the `CallServer`.
         """
+        self._post = post
         self.method: str = event.call_details.method.decode("ascii", "replace")
         self.metadata: Metadata = event.invocation_metadata
         self._call = event.call
@@ -101,8 +103,17 @@ class IncomingCall:
             self._call.start_server_batch(tuple(operations), _ignore)
 
     def _on_message(self, event: Any) -> None:
-        if event.success and not self._over:  # without success, `_on_close` follows
-            self._conversation.received(event.batch_operations[-1].message())
+        if not event.success or self._over:  # without success, `_on_close` follows
+            return
+        message = event.batch_operations[-1].message()
+        if message is None:  # a peer that vanishes also falls silent first
+            self._post(self._on_silence)
+        else:
+            self._conversation.received(message)
+
+    def _on_silence(self) -> None:
+        if not self._over:
+            self._conversation.received(None)
 
     def _on_close(self, event: Any) -> None:
         with self._lock:
@@ -190,7 +201,7 @@ class CallServer:
         if not event.success:  # the server is shutting down
             return
         self._server.request_call(self._queue, self._queue, self._on_request)
-        self._on_call(IncomingCall(event))
+        self._on_call(IncomingCall(event, self.post))
 
 
 def _run(function: Callable[..., None], *arguments: object) -> None:

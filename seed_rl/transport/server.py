@@ -287,7 +287,8 @@ class ActorStream:
     def received(self, message: bytes | None) -> None:
         """A step, or the actor's leave. On the server's thread."""
         if message is None:
-            self._post(self._leave)
+            self._close("the actor left", refused=False)
+            self._call.finish(grpc.StatusCode.OK)
             return
         self._stats.bytes_received += len(message)
         first, self._first = self._first, False
@@ -309,11 +310,6 @@ class ActorStream:
     def vanished(self) -> None:
         """The connection is gone. On the server's thread."""
         self._close("the actor vanished", refused=False)
-
-    def _leave(self) -> None:
-        """The actor has closed its side, and hasn't vanished."""
-        self._close("the actor left", refused=False)
-        self._call.finish(grpc.StatusCode.OK)
 
     def end(self, error: Exception) -> None:
         """The learner ends the stream, for this reason. On the server's thread."""
