@@ -2,9 +2,9 @@
 
 import fcntl
 import mmap
-import multiprocessing
 import os
-import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -39,22 +39,22 @@ def test_it_cannot_become_smaller_under_its_reader(offered):
         os.ftruncate(int(offered.offer.split("/")[1]), 1)
 
 
-def offer_and_die(pipe):
-    memory = OfferedMemory(SIZE)
-    memory.step[:3] = b"end"
-    pipe.send(memory.offer)
-    pipe.recv()
-    os.kill(os.getpid(), signal.SIGKILL)
+OFFER_AND_WAIT = """
+import sys
+from seed_rl.transport.shared_memory import OfferedMemory
+memory = OfferedMemory(100)
+memory.step[:3] = b"end"
+print(memory.offer, flush=True)
+sys.stdin.read()
+"""
 
 
 def test_it_outlives_a_process_that_is_killed():
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=offer_and_die, args=(theirs,))
-    process.start()
-    offer = ours.recv()
-    step = open_offered(offer, SIZE)
-    ours.send("die")
-    process.join()
+    command = [sys.executable, "-c", OFFER_AND_WAIT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        offer = process.stdout.readline().strip()
+        step = open_offered(offer, SIZE)
+        process.kill()
     assert bytes(step[:3]) == b"end"
     with pytest.raises(SharedMemoryError, match="No such file or directory"):
         open_offered(offer, SIZE)
