@@ -119,14 +119,21 @@ def _forward(
     """The gates i, f, o, g [T, B, 4U], outputs and cells [T, B, U] of all steps."""
     length, units = projected.shape[0], recurrent_kernel.shape[0]
 
-    def step(t, h, c, gates, outputs, cells):
-        h, c = keep[t] * h, keep[t] * c
-        z = projected[t] + _product(h, recurrent_kernel)
+    def one_step(projected, keep, h, c):
+        h, c = keep * h, keep * c
+        z = projected + _product(h, recurrent_kernel)
         sigmoids, g = tf.sigmoid(z[:, : 3 * units]), tf.tanh(z[:, 3 * units :])
         i, f, o = tf.split(sigmoids, 3, axis=-1)
         c = f * c + i * g
-        h = o * tf.tanh(c)
-        return t + 1, h, c, gates.write(t, tf.concat([sigmoids, g], -1)), outputs.write(t, h), cells.write(t, c)
+        return tf.concat([sigmoids, g], -1), o * tf.tanh(c), c
+
+    if length == 1:  # acting: a loop costs more than the step
+        gates, h, c = one_step(projected[0], keep[0], h, c)
+        return gates[tf.newaxis], h[tf.newaxis], c[tf.newaxis]
+
+    def step(t, h, c, gates, outputs, cells):
+        new_gates, h, c = one_step(projected[t], keep[t], h, c)
+        return t + 1, h, c, gates.write(t, new_gates), outputs.write(t, h), cells.write(t, c)
 
     arrays = (_array(length, h, 4 * units), _array(length, h, units), _array(length, h, units))
     results = tf.while_loop(lambda t, *_: t < length, step, (0, h, c, *arrays), maximum_iterations=length)
