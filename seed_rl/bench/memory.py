@@ -50,6 +50,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     minutes, sample, warm_up, repeats = arguments.minutes, arguments.sample_s, arguments.warm_up_s, arguments.repeats
     if getattr(arguments, "quick", False):
         counts, minutes, sample, warm_up, repeats = [counts[0], counts[-1]], min(minutes, 0.1), 1.0, 1.0, 1
+    if 0 < 60 * minutes < 2 * sample:
+        raise ValueError(
+            f"--minutes={minutes:g} is too short for three looks at the memory, {sample:g} s apart (--sample_s)"
+        )
     gin_files = arguments.gin_file or ["atari/vtrace_pong"]
     experiment = experiments.load(gin_files, arguments.gin_param)
     result = {"unrolls": by_unrolls(experiment, counts, repeats)}

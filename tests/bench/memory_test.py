@@ -89,3 +89,10 @@ def test_wrong_flags_are_refused(flag):
     memory.add_arguments(parser)
     with pytest.raises(ValueError, match="--unrolls takes"):
         memory.measure(parser.parse_args([flag]))
+
+
+def test_a_run_too_short_for_its_looks_is_refused():
+    parser = argparse.ArgumentParser()
+    memory.add_arguments(parser)
+    with pytest.raises(ValueError, match="--minutes=0.3 is too short"):
+        memory.measure(parser.parse_args(["--minutes=0.3", "--sample_s=10"]))
