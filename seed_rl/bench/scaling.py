@@ -1,0 +1,369 @@
+"""How the product scales with actor processes and environments: rate, CPU per frame and memory."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import psutil
+
+from seed_rl import experiment as experiments
+from seed_rl.bench import pacing
+from seed_rl.bench.children import Child, ChildFailed, ask_all, call_in_child
+from seed_rl.bench.product import Product, State, has_settled, product
+from seed_rl.bench.traffic import Pace, Traffic, generator
+from seed_rl.bench.trial import START_SECONDS, Recorded, recorded, shares
+from seed_rl.envs.base import EnvConfig
+from seed_rl.experiment import Actors, Experiment
+
+SUMMARY = "the whole product with 1 to 8 actor processes and 16 to 4,096 environments: rate, CPU per frame, memory"
+
+REFERENCE_ENVS = 64
+"""What the cost per frame of other numbers of environments is compared with."""
+_LEARNER_BYTES = 900_000_000  # of a learner besides its unrolls: TensorFlow, compiled programs, an update's tensors
+_ACTOR_BYTES = 80_000_000  # of an actor besides its environments
+_USABLE = 0.9  # of the memory that is free
+_RECORDED_STEPS = 200
+
+
+class Layout(NamedTuple):
+    """How environments are spread."""
+
+    processes: int
+    groups: int
+    """Of each process."""
+    group_size: int
+
+    @property
+    def environments(self) -> int:
+        """In all."""
+        return self.processes * self.groups * self.group_size
+
+
+def layout(environments: int, processes: int, largest_group: int) -> Layout:
+    """Spreads environments evenly over processes, at least two groups in each, so that one can step while one waits.
+
+    Raises:
+      ValueError: they can't be spread evenly.
+    """
+    each, rest = divmod(environments, processes)
+    groups = max(2, -(-each // largest_group))
+    if rest or each % groups:
+        raise ValueError(
+            f"{environments} environments can't be spread evenly over {processes} processes of {groups} groups each"
+        )
+    return Layout(processes, groups, each // groups)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of `measure`."""
+    parser.add_argument("--gin_file", action="append", help="experiment; by default atari/vtrace_pong")
+    parser.add_argument("--gin_param", action="append", default=[], help="gin binding")
+    parser.add_argument("--processes", default="1,2,4,8", help="numbers of actor processes, with --envs_for_processes")
+    parser.add_argument("--envs_for_processes", type=int, default=64, help="environments, whatever the processes")
+    parser.add_argument(
+        "--envs", default="16,64,256,1024,4096", help="numbers of environments, in --processes_for_envs"
+    )
+    parser.add_argument("--processes_for_envs", type=int, default=2, help="actor processes, whatever the environments")
+    parser.add_argument("--largest_group", type=int, default=32, help="environments of a group at the most")
+    parser.add_argument("--max_batch_size", type=int, default=64, help="environments per act step at the most")
+    parser.add_argument(
+        "--simulate_above", type=int, default=1024, help="with more environments, recorded steps take their place"
+    )
+    parser.add_argument("--simulate", action="store_true", help="recorded steps in place of all environments")
+    parser.add_argument("--settle", type=float, default=10.0, help="seconds of the steady state before measuring")
+    parser.add_argument("--seconds", type=float, default=10.0, help="per measurement")
+    parser.add_argument("--repeats", type=int, default=3, help="measurements, one after another in the same run")
+    parser.add_argument("--start_timeout", type=float, default=600.0, help="seconds until a run must be steady")
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A row for each number of processes and of environments.
+
+    What can't fit into the memory is said before anything starts, and left out.
+
+    Raises:
+      ConfigError: the experiment can't be run.
+      ValueError: an argument that can't be.
+    """
+    arguments = argparse.Namespace(**vars(arguments))
+    if getattr(arguments, "quick", False):
+        arguments.processes, arguments.envs = arguments.processes.split(",")[0], arguments.envs.split(",")[0]
+        arguments.settle, arguments.seconds, arguments.repeats = 1.0, 2.0, 1
+    plans = _plans(arguments)
+    experiment = experiments.load(arguments.gin_file or ["atari/vtrace_pong"], arguments.gin_param)
+    costs = call_in_child(environment_costs, experiment.env)
+    unique = list(dict.fromkeys(plan for sweep in plans.values() for plan in sweep))
+    sized = [_sized(experiment, plan.layout, arguments.max_batch_size) for plan in unique]
+    free = psutil.virtual_memory().available
+    refused = {}
+    for plan, store in zip(unique, call_in_child(store_bytes, sized), strict=True):
+        sentence = refusal(plan.layout, store, costs["bytes"], plan.simulated, free)
+        if sentence:
+            print(sentence, file=sys.stderr, flush=True)
+            refused[plan] = sentence
+    with recorded(experiment, arguments.largest_group, _RECORDED_STEPS) as steps:
+        rows = {
+            plan: {"skipped": refused[plan]} if plan in refused else _row(plan, experiment, arguments, steps)
+            for plan in unique
+        }
+    sweeps = {name: with_ratios([plan.describe() | rows[plan] for plan in sweep]) for name, sweep in plans.items()}
+    return {"environment": costs, **sweeps}
+
+
+class Plan(NamedTuple):
+    """One row."""
+
+    layout: Layout
+    simulated: bool
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**self.layout._asdict(), "environments": self.layout.environments, "simulated": self.simulated}
+
+
+def _plans(arguments: argparse.Namespace) -> dict[str, list[Plan]]:
+    """The rows of each sweep; where some are simulated, so is one of 64 environments, to compare them with."""
+    plans = {}
+    for name, spreads in _layouts(arguments).items():
+        planned = [
+            Plan(spread, arguments.simulate or spread.environments > arguments.simulate_above) for spread in spreads
+        ]
+        if any(plan.simulated for plan in planned):
+            processes = next(plan.layout.processes for plan in planned if plan.simulated)
+            planned.append(Plan(layout(REFERENCE_ENVS, processes, arguments.largest_group), True))
+        plans[name] = sorted(set(planned), key=lambda plan: (plan.simulated, plan.layout.environments, plan.layout))
+    return plans
+
+
+def _layouts(arguments: argparse.Namespace) -> dict[str, list[Layout]]:
+    try:
+        processes = sorted({int(number) for number in arguments.processes.split(",")})
+        envs = sorted({int(number) for number in arguments.envs.split(",")})
+    except ValueError as error:
+        raise ValueError(f"--processes and --envs take whole numbers with commas between: {error}") from error
+    largest = arguments.largest_group
+    return {
+        "processes": [layout(arguments.envs_for_processes, number, largest) for number in processes],
+        "envs": [layout(number, arguments.processes_for_envs, largest) for number in envs],
+    }
+
+
+def _sized(experiment: Experiment, spread: Layout, largest_batch: int) -> Experiment:
+    return dataclasses.replace(
+        experiment,
+        actors=Actors(spread.processes, spread.groups, spread.group_size),
+        inference=dataclasses.replace(experiment.inference, max_batch_size=max(largest_batch, spread.group_size)),
+    )
+
+
+def environment_costs(config: EnvConfig, few: int = 8, many: int = 40) -> dict[str, float]:
+    """What one environment costs in an actor: `bytes` of resident memory, `start_ms` to build and reset, `step_ms`.
+
+    Runs in a process of its own.
+    """
+    process = psutil.Process()
+    envs, resident, seconds = [], [], []
+    try:
+        for count in (few, many):
+            began = time.monotonic()
+            envs.append(config.make(count))
+            envs[-1].reset(seed=0)
+            seconds.append(time.monotonic() - began)
+            resident.append(process.memory_info().rss)
+        actions = envs[-1].action_space.sample()
+        began, rounds = time.monotonic(), 20
+        for _ in range(rounds):
+            envs[-1].step(actions)
+        stepping = time.monotonic() - began
+    finally:
+        for env in envs:
+            env.close()
+    return {
+        "bytes": (resident[1] - resident[0]) / many,
+        "start_ms": 1000 * seconds[1] / many,
+        "step_ms": 1000 * stepping / rounds / many,
+    }
+
+
+def store_bytes(sized: Sequence[Experiment]) -> list[int]:
+    """Bytes of the unrolls that a learner of each experiment keeps. Runs in a process of its own."""
+    from seed_rl.buffers.placement import sequence_nbytes
+    from seed_rl.inference.act_step import unroll_step_spec
+    from seed_rl.inference.acting import acting_slots
+
+    agent = sized[0].build_agent()
+    each = sequence_nbytes(unroll_step_spec(agent, sized[0].env.spec()), agent.length)
+    kept = [experiment.batch_size if experiment.replay is None else experiment.replay.capacity for experiment in sized]
+    return [(acting_slots(experiment, agent) + more + 1) * each for experiment, more in zip(sized, kept, strict=True)]
+
+
+def refusal(spread: Layout, store: int, bytes_per_env: float, simulated: bool, free: int) -> str:
+    """Why a layout doesn't fit into the free memory, a sentence; "" if it does."""
+    actors = 0.0 if simulated else spread.processes * _ACTOR_BYTES + spread.environments * bytes_per_env
+    needed = _LEARNER_BYTES + store + actors
+    if needed <= _USABLE * free:
+        return ""
+    return (
+        f"{spread.environments:,} environments don't fit and are left out: about {needed / 1e9:.1f} GB, "
+        f"{store / 1e9:.1f} of them unrolls and {actors / 1e9:.1f} actors, where {free / 1e9:.1f} GB are free"
+    )
+
+
+def _row(plan: Plan, experiment: Experiment, arguments: argparse.Namespace, steps: Recorded) -> dict[str, Any]:
+    """Medians over windows of one run; what fails is told in the row."""
+    spread, simulated = plan
+    start = _simulated_run if simulated else _real_run
+    try:
+        with start(spread, experiment, arguments, steps) as run:
+            began = time.monotonic()
+            state = run.wait_until(
+                lambda rows: has_settled(rows, spread.environments, arguments.settle),
+                arguments.start_timeout,
+                f"the steady state of {spread.environments:,} environments",
+            )
+            started = time.monotonic() - began
+            windows = []
+            for _ in range(arguments.repeats):
+                since = state.rows[-1]["seconds"]
+                later = run.wait_until(
+                    lambda rows, since=since: rows[-1]["seconds"] - since >= arguments.seconds,  # type: ignore[misc]
+                    arguments.seconds + 120,
+                    "metrics",
+                )
+                windows.append(window(state, later, simulated))
+                state = later
+    except ChildFailed as failed:
+        return {"failed": str(failed)}
+    return {"steady_after_s": started, **pacing.median_of(windows)}
+
+
+def _product_arguments(spread: Layout, arguments: argparse.Namespace) -> list[str]:
+    return [
+        *(f"--gin_file={name}" for name in arguments.gin_file or ["atari/vtrace_pong"]),
+        *(f"--gin_param={binding}" for binding in arguments.gin_param),
+        f"--gin_param=Actors.num_actors={spread.processes}",
+        f"--gin_param=Actors.groups_per_actor={spread.groups}",
+        f"--gin_param=Actors.envs_per_group={spread.group_size}",
+        f"--gin_param=Inference.max_batch_size={max(arguments.max_batch_size, spread.group_size)}",
+    ]
+
+
+@contextmanager
+def _real_run(
+    spread: Layout, experiment: Experiment, arguments: argparse.Namespace, steps: Recorded
+) -> Iterator[Product]:
+    with product("train", _product_arguments(spread, arguments)) as run:
+        yield run
+
+
+@contextmanager
+def _simulated_run(
+    spread: Layout, experiment: Experiment, arguments: argparse.Namespace, steps: Recorded
+) -> Iterator[Product]:
+    """A learner, and recorded steps that take as long as real ones in place of its actors' environments."""
+    with ExitStack() as cleanup:
+        address = f"unix:{cleanup.enter_context(tempfile.TemporaryDirectory(prefix='seed_rl-'))}/learner.sock"
+        learner_arguments = [*_product_arguments(spread, arguments), f"--server_address={address}"]
+        run = cleanup.enter_context(product("learner", learner_arguments))
+        senders = []
+        for number, streams in enumerate(shares(spread.processes * spread.groups, min(2, spread.processes))):
+            traffic = Traffic(
+                address, experiment.env.spec(), steps.path, streams, spread.group_size, spread.processes, seed=number
+            )
+            senders.append(cleanup.enter_context(Child("the load generator", generator, traffic)))
+        pace = Pace(steps.step_seconds * spread.group_size / steps.environments, 0.3, 0.1)
+        for sender in senders:
+            sender.wait_until_ready(START_SECONDS)
+        ask_all(senders, pace, START_SECONDS)  # they go on at this pace
+        yield run
+
+
+def window(before: State, after: State, simulated: bool) -> dict[str, Any]:
+    """One measurement: what happened between two states of a run.
+
+    Returns:
+      frames_per_second; learner_us, actors_us and total_us: CPU microseconds per environment frame (of the learner
+      only, if the environments are simulated); bytes of the learner and of each actor.
+    """
+    frames = after.rows[-1]["env_frames"] - before.rows[-1]["env_frames"]
+    seconds = after.rows[-1]["seconds"] - before.rows[-1]["seconds"]
+    if frames <= 0:
+        raise ChildFailed(f"no unroll was learned from in {seconds:.0f} s: measure for longer (--seconds)")
+    learner = 1e6 * (after.learner.cpu_seconds - before.learner.cpu_seconds) / frames
+    actors = 1e6 * (after.actors.cpu_seconds - before.actors.cpu_seconds) / frames
+    row = {"frames_per_second": frames / seconds, "learner_us": learner}
+    if not simulated:
+        count = after.actors.processes
+        row |= {"actors_us": actors, "total_us": learner + actors}
+        row |= {"actor_rss": after.actors.rss_bytes / count, "actor_pss": after.actors.pss_bytes / count}
+    return {**row, "learner_rss": after.learner.rss_bytes, "learner_pss": after.learner.pss_bytes}
+
+
+def with_ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with `rate_ratio`, `learner_ratio` and `total_ratio`, to that of 64 environments and fewest processes.
+
+    Simulated rows are compared with simulated ones, and real ones with real ones; without 64 environments, with the
+    first that was measured.
+    """
+    names = {"frames_per_second": "rate_ratio", "learner_us": "learner_ratio", "total_us": "total_ratio"}
+    references: dict[bool, dict[str, Any]] = {}
+    for row in rows:
+        first = references.get(row["simulated"])
+        if "learner_us" in row and (first is None or first["environments"] != row["environments"] == REFERENCE_ENVS):
+            references[row["simulated"]] = row
+    return [
+        {
+            **row,
+            **{ratio: row[name] / references[row["simulated"]][name] for name, ratio in names.items() if name in row},
+        }
+        for row in rows
+    ]
+
+
+def table(result: dict[str, Any]) -> str:
+    """For people."""
+    costs = result["environment"]
+    lines = [
+        f"one environment: {costs['bytes'] / 1e6:.2f} MB, {costs['start_ms']:.1f} ms to start, "
+        f"{costs['step_ms']:.3f} ms per step"
+    ]
+    for sweep, title in (("processes", "by actor processes"), ("envs", "by environments")):
+        lines += ["", title, _HEADING, *(_line(row) for row in result[sweep])]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"µs: CPU per environment frame. Ratios to {REFERENCE_ENVS} environments. MB: proportional set",
+            "sizes (shared pages divided); an actor's is the mean. *: recorded steps in place of environments.",
+        ]
+    )
+
+
+_HEADING = (
+    f"{'envs':>7}{'as':>11}{'frames/s':>11}{'ratio':>7}{'learner µs':>12}{'ratio':>7}{'all µs':>8}{'ratio':>7}"
+    f"{'learner MB':>12}{'actor MB':>10}"
+)
+
+
+def _line(row: dict[str, Any]) -> str:
+    head = f"{row['environments']:6,}{'*' if row['simulated'] else ' '}"
+    head += f"{row['processes']:>4}x{row['groups']}x{row['group_size']}".ljust(11)
+    if "learner_us" not in row:
+        return f"{head} {row.get('skipped') or row['failed']}"
+    whole = (
+        f"{row['total_us']:8.1f}{row.get('total_ratio', float('nan')):7.2f}"
+        if "total_us" in row
+        else f"{'-':>8}{'-':>7}"
+    )
+    actor = f"{row['actor_pss'] / 1e6:10.0f}" if "actor_pss" in row else f"{'-':>10}"
+    return (
+        f"{head}{row['frames_per_second']:11,.0f}{row['rate_ratio']:7.2f}{row['learner_us']:12.1f}"
+        f"{row['learner_ratio']:7.2f}{whole}{row['learner_pss'] / 1e6:12,.0f}{actor}"
+    )
