@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from seed_rl import experiment as experiments
@@ -31,9 +32,16 @@ from seed_rl.learner import metrics
 
 PARTS = ("env", "act", "train")
 
-_PONG = ["--gin_file=atari/vtrace_pong"]
-_LSTM = ["--gin_param=VTrace.lstm_units = 256", "--gin_param=VTrace.previous_step_inputs = True"]
+
+def _preset(gin_file: str, bindings: Mapping[str, object]) -> list[str]:
+    return [f"--gin_file={gin_file}", *(f"--gin_param={name} = {value!r}" for name, value in bindings.items())]
+
+
+_PONG = {"Experiment.batch_size": 32, "Actors.groups_per_actor": 4, "VTrace.dtype": "float32"}
+_LSTM = {**_PONG, "VTrace.lstm_units": 256, "VTrace.previous_step_inputs": True}
+_DEEP = {**_LSTM, "VTrace.torso": "deep"}
 _R2D2 = {
+    "Actors.groups_per_actor": 4,
     "R2D2.unroll_length": 40,
     "R2D2.burn_in": 20,
     "R2D2.lstm_units": 512,
@@ -41,13 +49,17 @@ _R2D2 = {
     "Replay.capacity": 4000,  # two of them have to fit: the run's, and that of the parts
     "Replay.min_size": 500,
 }
+_BFLOAT16 = {"VTrace.dtype": "mixed_bfloat16"}
 PRESETS = {
-    "vtrace": _PONG,
-    "vtrace_lstm": [*_PONG, *_LSTM],
-    "vtrace_deep": [*_PONG, *_LSTM, "--gin_param=VTrace.torso = 'deep'"],
-    "r2d2": ["--gin_file=atari/r2d2_pong", *(f"--gin_param={name} = {value}" for name, value in _R2D2.items())],
+    "vtrace": _preset("atari/vtrace_pong", _PONG),
+    "vtrace_lstm": _preset("atari/vtrace_pong", _LSTM),
+    "vtrace_lstm_bf16": _preset("atari/vtrace_pong", {**_LSTM, **_BFLOAT16}),
+    "vtrace_deep": _preset("atari/vtrace_pong", _DEEP),
+    "vtrace_deep_bf16": _preset("atari/vtrace_pong", {**_DEEP, **_BFLOAT16}),
+    "r2d2": _preset("atari/r2d2_pong", _R2D2),
 }
-"""Arguments of `seed_rl train`: Pong as it is sized for two cores, with the agent and the network of the name."""
+"""Arguments of `seed_rl train`: Pong with the agent, network and dtype of the name, and with the updates and numbers of
+environments that two cores are used best with."""
 
 QUICK = {
     "gin_file": ["catch/vtrace"],

@@ -10,11 +10,13 @@ from seed_rl.bench import act, end_to_end, networks
 
 def test_every_preset_is_an_experiment_with_the_network_it_is_named_after():
     presets = {name: end_to_end.load(arguments).agent for name, arguments in end_to_end.PRESETS.items()}
-    assert {name: (agent.torso, agent.lstm_units) for name, agent in presets.items()} == {
-        "vtrace": ("shallow", 0),
-        "vtrace_lstm": ("shallow", 256),
-        "vtrace_deep": ("deep", 256),
-        "r2d2": ("shallow", 512),
+    assert {name: (agent.torso, agent.lstm_units, agent.dtype) for name, agent in presets.items()} == {
+        "vtrace": ("shallow", 0, "float32"),
+        "vtrace_lstm": ("shallow", 256, "float32"),
+        "vtrace_lstm_bf16": ("shallow", 256, "mixed_bfloat16"),
+        "vtrace_deep": ("deep", 256, "float32"),
+        "vtrace_deep_bf16": ("deep", 256, "mixed_bfloat16"),
+        "r2d2": ("shallow", 512, "mixed_bfloat16"),
     }
     assert (presets["r2d2"].unroll_length, presets["r2d2"].burn_in) == (40, 20)
 
