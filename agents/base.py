@@ -81,7 +81,13 @@ class Agent(abc.ABC):
 
     @abc.abstractmethod
     def act(
-        self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any, env_ids: tf.Tensor, seed: tf.Tensor
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool = False,
     ) -> ActOutput:
         """Chooses actions; pure but for reading the weights, and compilable with static shapes.
 
@@ -92,6 +98,7 @@ class Agent(abc.ABC):
           env_ids: int32 [B], which environments these are; from `num_training_envs` on, the evaluation environments
             and the padding of the batch.
           seed: int32 [2], different at each call; the only source of randomness.
+          greedy: take the action that is thought best, without exploring; to evaluate, not to learn from.
         """
 
     @abc.abstractmethod

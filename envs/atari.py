@@ -12,6 +12,7 @@ import numpy as np
 from ale_py import roms
 from gymnasium.vector import AutoresetMode
 
+from seed_rl.envs import atari_scores
 from seed_rl.envs.base import EnvConfig
 from seed_rl.settings import check_at_least, check_range, check_types
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -73,6 +74,9 @@ class Atari(EnvConfig):
             ale.loadROM(roms.get_rom_path(self.game))
             num_actions = len(ale.getMinimalActionSet())
         return EnvSpec(ArraySpec((84, 84, 1), "uint8"), DiscreteSpec(num_actions))
+
+    def human_normalised(self, mean_return: float) -> float | None:
+        return atari_scores.human_normalised(self.game, mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         env = ale_py.AtariVectorEnv(

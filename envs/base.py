@@ -48,6 +48,10 @@ class EnvConfig(abc.ABC):
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         """Builds `num_envs` environments with SAME_STEP autoreset and spaces as `spec` says."""
 
+    def human_normalised(self, mean_return: float) -> float | None:
+        """A mean return as a score, percent: 0 is a random policy, 100 a person. None where no references are known."""
+        return None
+
     def describe(self) -> EnvDescription:
         """These settings as plain data."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -16,7 +16,7 @@ from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss, td_errors
 from seed_rl.agents.r2d2.networks import DuelingQNetwork
 from seed_rl.agents.trunk import build_trunk
 from seed_rl.networks.trunk import TrunkState
-from seed_rl.rl import q_learning
+from seed_rl.rl import categorical, q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
 from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
 from seed_rl.specs import DiscreteSpec, EnvSpec
@@ -79,12 +79,21 @@ class R2D2Agent(ReplayAgent):
         return self._online.initial_state(batch_size)
 
     def act(
-        self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any, env_ids: tf.Tensor, seed: tf.Tensor
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool = False,
     ) -> ActOutput:
         one_step = tf.nest.map_structure(lambda t: t[None], env_output)
         q, state = self._online(prev_action[None], one_step, state)
-        epsilon = tf.gather(self._epsilons, tf.minimum(env_ids, len(self._epsilons) - 1))
-        action = epsilon_greedy(q[0], epsilon, seed)
+        if greedy:
+            action = categorical.greedy(q[0])
+        else:
+            epsilon = tf.gather(self._epsilons, tf.minimum(env_ids, len(self._epsilons) - 1))
+            action = epsilon_greedy(q[0], epsilon, seed)
         behaviour = Behaviour(q_learning.q_of_actions(q, action[None])[0], tf.reduce_max(q[0], axis=-1))
         return ActOutput(action, behaviour, state)
 

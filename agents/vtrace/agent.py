@@ -52,12 +52,19 @@ class VTraceAgent(Agent):
         return self._network.initial_state(batch_size)
 
     def act(
-        self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any, env_ids: tf.Tensor, seed: tf.Tensor
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool = False,
     ) -> ActOutput:
         one_step = tf.nest.map_structure(lambda t: t[None], env_output)
         output, state = self._network(prev_action[None], one_step, state)
         parameters = output.policy[0]
-        return ActOutput(self._actions.sample(parameters, seed), parameters, state)
+        action = self._actions.mode(parameters) if greedy else self._actions.sample(parameters, seed)
+        return ActOutput(action, parameters, state)
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
         config = self._config

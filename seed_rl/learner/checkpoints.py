@@ -37,8 +37,7 @@ class Checkpoints:
 
     def paths(self) -> list[str]:
         """Complete checkpoints, oldest first."""
-        names = sorted(name for name in os.listdir(self.directory) if _NAME.fullmatch(name))
-        return [os.path.join(self.directory, name) for name in names]
+        return paths(self.directory)
 
     def save(self, step: int, arrays: Mapping[str, np.ndarray], counters: Mapping[str, Any]) -> str:
         """Writes a checkpoint of `step` (learner updates), removes the oldest beyond `keep` and returns its path.
@@ -63,16 +62,31 @@ class Checkpoints:
         for leftover in os.listdir(self.directory):
             if leftover.endswith(".partial"):
                 os.remove(os.path.join(self.directory, leftover))
-        damaged: CheckpointError | None = None
-        for path in reversed(self.paths()):
-            try:
-                return (path, *load(path))
-            except CheckpointError as error:
-                _log.warning("%s", error)
-                damaged = damaged or error
-        if damaged is not None:
-            raise damaged
-        return None
+        return newest(self.directory)
+
+
+def paths(directory: str) -> list[str]:
+    """Complete checkpoints, oldest first; none where there is no such directory."""
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    return [os.path.join(directory, name) for name in sorted(names) if _NAME.fullmatch(name)]
+
+
+def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
+    """The newest checkpoint that can be read: path, arrays, counters; None when there is none at all.
+
+    Raises:
+      CheckpointError: there are some, and all are damaged.
+    """
+    damaged: CheckpointError | None = None
+    for path in reversed(paths(directory)):
+        try:
+            return (path, *load(path))
+        except CheckpointError as error:
+            _log.warning("%s", error)
+            damaged = damaged or error
+    if damaged is not None:
+        raise damaged
+    return None
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

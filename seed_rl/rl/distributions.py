@@ -29,6 +29,10 @@ class ActionDistribution(abc.ABC):
         """Actions [...] or [..., K] of `parameters` [..., P]; int32 [2] `seed` is the only source of randomness."""
 
     @abc.abstractmethod
+    def mode(self, parameters: Any) -> tf.Tensor:
+        """The action to take when not exploring, as `sample`: the most probable one, of continuous ones the centre."""
+
+    @abc.abstractmethod
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
         """log pi(action), or the log density, float32 [...]."""
 
@@ -49,6 +53,9 @@ class Categorical(ActionDistribution):
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         return categorical.sample(parameters, seed)
+
+    def mode(self, parameters: Any) -> tf.Tensor:
+        return categorical.greedy(parameters)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
         return categorical.log_prob(parameters, actions)
@@ -71,6 +78,9 @@ class MultiCategorical(ActionDistribution):
         seeds = tf.unstack(tf.random.split(seed, len(self._num_values)))
         parts = zip(self._logits(parameters), seeds, strict=True)
         return tf.stack([categorical.sample(logits, own) for logits, own in parts], axis=-1)
+
+    def mode(self, parameters: Any) -> tf.Tensor:
+        return tf.stack([categorical.greedy(logits) for logits in self._logits(parameters)], axis=-1)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
         parts = zip(self._logits(parameters), self._choices(actions), strict=True)
@@ -113,7 +123,13 @@ class SquashedNormal(ActionDistribution):
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         mean, deviation = self._mean_and_deviation(parameters)
-        u = mean + deviation * tf.random.stateless_normal(tf.shape(mean), seed)
+        return self._squashed(mean + deviation * tf.random.stateless_normal(tf.shape(mean), seed))
+
+    def mode(self, parameters: Any) -> tf.Tensor:
+        """The median: the normal variable's mean, squashed. (The density's maximum may lie at a bound.)"""
+        return self._squashed(self._mean_and_deviation(parameters)[0])
+
+    def _squashed(self, u: tf.Tensor) -> tf.Tensor:
         return tf.clip_by_value(self._middle + self._half * tf.tanh(u), self._low, self._high)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:

@@ -60,7 +60,13 @@ class CountingAgent(Agent):
         return tf.zeros([batch_size], tf.int32)
 
     def act(
-        self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any, env_ids: tf.Tensor, seed: tf.Tensor
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool = False,
     ) -> ActOutput:
         state = tf.where(env_output.done, 0, state) + 1
         return ActOutput(action_of(env_output.observation), state, state)

@@ -1,0 +1,123 @@
+"""A run's policy: the agent of its configuration with the weights of a checkpoint, acting on numpy arrays."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl import experiment as experiments
+from seed_rl.agents.base import Agent
+from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.learner import checkpoints
+from seed_rl.specs import EnvSpec
+from seed_rl.types import EnvOutput
+
+
+class NoPolicy(Exception):
+    """There is no policy where one was looked for; the message says what is missing, in a sentence."""
+
+
+def experiment_of(logdir: str) -> Experiment:
+    """The experiment that a log directory is of.
+
+    Raises:
+      NoPolicy: it isn't a run's, or its configuration can't be read any more.
+    """
+    path = os.path.join(logdir, "config.gin")
+    if not os.path.isfile(path):
+        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {path}")
+    try:
+        return experiments.load([path])
+    except ConfigError as error:
+        raise NoPolicy(f"{path} can't be used: {error}") from error
+
+
+class Policy:
+    """Acts for B environments at a time; remembers each one's recurrent state and previous action.
+
+    policy = load_policy("runs/pong")
+    policy.reset(num_envs)
+    actions = policy.act(EnvOutput(reward, done, observation))   # done where an episode begins, so at first everywhere
+    """
+
+    def __init__(self, agent: Agent, env_spec: EnvSpec, first_eval_env: int, greedy: bool = False, seed: int = 0):
+        """
+        Args:
+          agent: chooses the actions.
+          env_spec: of one environment.
+          first_eval_env: the lowest id of an environment that is not learned from: agents may explore less in them.
+          greedy: without any exploration.
+          seed: of the sampled actions.
+        """
+        self.env_spec = env_spec
+        self.agent = agent
+        self._first_eval_env = first_eval_env
+        self._greedy = greedy
+        self._seed = seed
+        self._act = tf.function(self._one_step)
+        self.reset(1)
+
+    def reset(self, num_envs: int) -> None:
+        """Forgets everything, and goes on with B = `num_envs` environments."""
+        action = self.env_spec.action.tensor
+        self._calls = 0
+        self._state: Any = self.agent.initial_state(num_envs)
+        self._previous = tf.zeros([num_envs, *action.shape], action.dtype)
+
+    def act(self, output: EnvOutput) -> np.ndarray:
+        """The next actions.
+
+        Args:
+          output: reward float32 [B], done bool [B], observation [B, ...]; what is remembered of an environment is
+            forgotten where `done`.
+
+        Returns:
+          [B, ...], as the environments' spec says.
+        """
+        self._calls += 1
+        seed = tf.constant([self._seed, self._calls], tf.int32)
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, output)
+        self._previous, self._state = self._act(self._previous, tensors, self._state, seed)
+        return self._previous.numpy()
+
+    def _one_step(self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        env_ids = self._first_eval_env + tf.range(tf.shape(output.done)[0])
+        answer = self.agent.act(previous, output, state, env_ids, seed, self._greedy)
+        return answer.action, answer.state
+
+
+def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0) -> Policy:
+    """The policy of a run.
+
+    Args:
+      logdir: of the run.
+      checkpoint: path of one of its checkpoints; None: the newest that can be read.
+      greedy: without exploration; else as in the run's evaluation environments.
+      seed: of sampled actions.
+
+    Raises:
+      NoPolicy: no run, no checkpoint, or one of another agent.
+      CannotBuild: this machine doesn't have the environments, without which their spec isn't known.
+    """
+    experiment = experiment_of(logdir)
+    agent = experiment.build_agent()
+    try:
+        path, arrays = _weights(logdir, checkpoint)
+        variables = checkpoints.name_variables("agent", agent.variables)
+        weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
+        checkpoints.assign(variables, weights, path)
+    except checkpoints.CheckpointError as error:
+        raise NoPolicy(str(error)) from error
+    return Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy, seed)
+
+
+def _weights(logdir: str, checkpoint: str | None) -> tuple[str, dict[str, np.ndarray]]:
+    if checkpoint is not None:
+        return checkpoint, checkpoints.load(checkpoint)[0]
+    latest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
+    if latest is None:
+        raise NoPolicy(f"{logdir} has no checkpoint yet: the first is written after some minutes, and at the end")
+    return latest[0], latest[1]
