@@ -43,6 +43,11 @@ class Policy:
     actions = policy.act(EnvOutput(reward, done, observation))   # done where an episode begins, so at first everywhere
     """
 
+    checkpoint: str = ""
+    """Path of the weights."""
+    env_frames: int = 0
+    """That the weights were learned from."""
+
     def __init__(self, agent: Agent, env_spec: EnvSpec, first_eval_env: int, greedy: bool = False, seed: int = 0):
         """
         Args:
@@ -105,19 +110,21 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
     experiment = experiment_of(logdir)
     agent = experiment.build_agent()
     try:
-        path, arrays = _weights(logdir, checkpoint)
+        path, arrays, counters = _saved(logdir, checkpoint)
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
         checkpoints.assign(variables, weights, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
-    return Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy, seed)
+    policy = Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy, seed)
+    policy.checkpoint, policy.env_frames = path, int(counters.get("env_frames", 0))
+    return policy
 
 
-def _weights(logdir: str, checkpoint: str | None) -> tuple[str, dict[str, np.ndarray]]:
+def _saved(logdir: str, checkpoint: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
     if checkpoint is not None:
-        return checkpoint, checkpoints.load(checkpoint)[0]
+        return (checkpoint, *checkpoints.load(checkpoint))
     latest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
     if latest is None:
         raise NoPolicy(f"{logdir} has no checkpoint yet: the first is written after some minutes, and at the end")
-    return latest[0], latest[1]
+    return latest

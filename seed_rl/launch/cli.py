@@ -109,6 +109,24 @@ def _plot_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_enum("x", "frames", ["frames", "hours"], "Horizontal axis.", flag_values=values)
 
 
+def _run_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("logdir", None, "Log directory of the run.", flag_values=values)
+    flags.DEFINE_string("checkpoint", None, "One of its checkpoints; default: the newest.", flag_values=values)
+    flags.DEFINE_boolean("greedy", False, "Take the best action always, without exploring.", flag_values=values)
+    flags.DEFINE_integer("seed", 1, "Of environments and sampled actions.", flag_values=values)
+
+
+def _eval_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_integer("episodes", 100, "Episodes to play.", lower_bound=1, flag_values=values)
+    flags.DEFINE_integer("envs", 16, "Environments played at a time.", lower_bound=1, flag_values=values)
+    flags.DEFINE_string(
+        "output",
+        None,
+        "JSON file with every episode; default: evaluation.json in the log directory.",
+        flag_values=values,
+    )
+
+
 def _actor_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1, flag_values=values
@@ -135,6 +153,8 @@ class Command(NamedTuple):
     example: str
     flags: tuple[Callable[[flags.FlagValues], None], ...]
     """Define its flags, besides those of every command."""
+    function: str = ""
+    """Of `launch.commands`, where it isn't called as the command is."""
     takes_places: bool = False
     """Whether arguments without -- are allowed."""
     reads_its_own: bool = False
@@ -168,6 +188,12 @@ COMMANDS = {
             _client_flags,
             _actor_flags,
         ),
+    ),
+    "eval": Command(
+        "Plays episodes with what a run has learned, and prints their mean.",
+        "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
+        (_run_flags, _eval_flags),
+        function="evaluate",
     ),
     "plot": Command(
         "Draws the learning curves of runs, given by their log directories.",
@@ -220,7 +246,7 @@ def _run(command: str, arguments: Sequence[str]) -> int:
     _configure_logging(values.log_level)
     from seed_rl.launch import commands
 
-    return getattr(commands, command)(values, *rest)
+    return getattr(commands, COMMANDS[command].function or command)(values, *rest)
 
 
 class _StderrHandler(logging.StreamHandler):

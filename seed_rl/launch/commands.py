@@ -106,6 +106,29 @@ def actor(values: flags.FlagValues) -> int:
         return stopped.exit_code
 
 
+def evaluate(values: flags.FlagValues) -> int:
+    """Plays episodes with a run's policy."""
+    if not values.logdir:
+        raise UsageError("--logdir is needed: the log directory of a run")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from seed_rl.evaluation.policy import NoPolicy
+    from seed_rl.evaluation.report import evaluate_run, text, write
+
+    path = values.output or os.path.join(values.logdir, "evaluation.json")
+    try:
+        evaluation = evaluate_run(
+            values.logdir, values.checkpoint, values.episodes, values.envs, values.greedy, values.seed
+        )
+        write(evaluation, path)
+    except (NoPolicy, CannotBuild) as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"--output {path} can't be written: {error.strerror}") from error
+    print(text(evaluation))
+    print(path)
+    return 0
+
+
 def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves."""
     from seed_rl.launch.plot import NoCurve, plot_curves
