@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs import atari_scores
 from seed_rl.envs.base import EnvConfig
+from seed_rl.envs.pictures import TwinPictures, Watchable
 from seed_rl.settings import check_at_least, check_range, check_types
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -79,7 +80,14 @@ class Atari(EnvConfig):
         return atari_scores.human_normalised(self.game, mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        env = ale_py.AtariVectorEnv(
+        return _ChannelsLast(self._make(num_envs))
+
+    def watch(self) -> Watchable:
+        """Shows the console's screen in colours."""
+        return TwinPictures(self.make(1), self._make(1, grayscale=False, img_height=210, img_width=160))
+
+    def _make(self, num_envs: int, **options: Any) -> ale_py.AtariVectorEnv:
+        return ale_py.AtariVectorEnv(
             self.game,
             num_envs,
             num_threads=min(self.threads, num_envs),
@@ -92,8 +100,8 @@ class Atari(EnvConfig):
             noop_max=self.max_noops,
             reward_clipping=False,
             use_fire_reset=False,
+            **options,
         )
-        return _ChannelsLast(env)
 
 
 def games() -> list[str]:

@@ -1,4 +1,4 @@
-"""Human-normalised scores of the 57 Atari games (arXiv:1511.06581, episodes from random no-ops): 0 is a random policy."""
+"""Human-normalised scores of 57 Atari games (arXiv:1511.06581, episodes begin with no-ops): 0 is a random policy."""
 
 from __future__ import annotations
 

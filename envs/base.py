@@ -10,6 +10,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.pictures import ObservationPictures, Watchable
 from seed_rl.specs import (
     ActionSpec,
     ArraySpec,
@@ -19,10 +21,6 @@ from seed_rl.specs import (
     EnvSpec,
     MultiDiscreteSpec,
 )
-
-
-class CannotBuild(ValueError):
-    """Environments that this machine can't build; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +49,14 @@ class EnvConfig(abc.ABC):
     def human_normalised(self, mean_return: float) -> float | None:
         """A mean return as a score, percent: 0 is a random policy, 100 a person. None where no references are known."""
         return None
+
+    def watch(self) -> Watchable:
+        """One environment with pictures for people; by default they show its observations.
+
+        Raises:
+          CannotBuild: there is nothing to see.
+        """
+        return ObservationPictures(self.make(1))
 
     def describe(self) -> EnvDescription:
         """These settings as plain data."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from importlib.metadata import entry_points
 
-from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import EnvConfig
+from seed_rl.envs.errors import CannotBuild
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"

@@ -127,6 +127,17 @@ def _eval_flags(values: flags.FlagValues) -> None:
     )
 
 
+def _play_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_integer("episodes", 1, "Episodes to film, one after the other.", lower_bound=1, flag_values=values)
+    flags.DEFINE_list(
+        "output",
+        None,
+        "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory.",
+        flag_values=values,
+    )
+    flags.DEFINE_float("fps", 15.0, "Agent steps per second.", lower_bound=0.1, flag_values=values)
+
+
 def _actor_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1, flag_values=values
@@ -194,6 +205,11 @@ COMMANDS = {
         "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
         (_run_flags, _eval_flags),
         function="evaluate",
+    ),
+    "play": Command(
+        "Films episodes that are played with what a run has learned.",
+        "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
+        (_run_flags, _play_flags),
     ),
     "plot": Command(
         "Draws the learning curves of runs, given by their log directories.",

@@ -129,6 +129,34 @@ def evaluate(values: flags.FlagValues) -> int:
     return 0
 
 
+def play(values: flags.FlagValues) -> int:
+    """Films episodes of a run's policy."""
+    if not values.logdir:
+        raise UsageError("--logdir is needed: the log directory of a run")
+    paths = values.output or [os.path.join(values.logdir, f"play.{ending}") for ending in ("mp4", "gif")]
+    for path in paths:
+        if os.path.splitext(path)[1] not in (".mp4", ".gif"):
+            raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from seed_rl.evaluation.film import film
+    from seed_rl.evaluation.policy import NoPolicy, experiment_of, load_policy
+
+    try:
+        policy = load_policy(values.logdir, values.checkpoint, values.greedy, values.seed)
+        env = experiment_of(values.logdir).env.watch()
+    except (NoPolicy, CannotBuild) as error:
+        raise UsageError(str(error)) from error
+    try:
+        played = film(policy, env, values.episodes, values.seed, paths, values.fps)
+    except OSError as error:
+        raise UsageError(f"--output {','.join(paths)} can't be written: {error}") from error
+    finally:
+        env.close()
+    print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
+    print("\n".join(paths))
+    return 0
+
+
 def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves."""
     from seed_rl.launch.plot import NoCurve, plot_curves
