@@ -22,6 +22,11 @@ def register(config: type[EnvConfig]) -> type[EnvConfig]:
     return config
 
 
+def names() -> list[str]:
+    """The suites that are known here, in the order of the alphabet."""
+    return sorted({*entry_points(group=ENTRY_POINTS).names, *_registered})
+
+
 def suite(name: str) -> type[EnvConfig]:
     """The config class of a suite.
 
@@ -32,8 +37,7 @@ def suite(name: str) -> type[EnvConfig]:
         return _registered[name]
     found = entry_points(group=ENTRY_POINTS)
     if name not in found.names:
-        known = ", ".join(sorted({*found.names, *_registered}))
-        raise CannotBuild(f"no environment suite named {name!r} is installed here (known: {known})")
+        raise CannotBuild(f"no environment suite named {name!r} is installed here (known: {', '.join(names())})")
     return register(found[name].load())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -310,6 +311,15 @@ def shipped_configs() -> list[str]:
     root = str(resources.files("seed_rl.configs"))
     found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
     return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))
+
+
+def summary(name: str) -> str:
+    """What a shipped gin file is, as its first comment says in a sentence or two."""
+    with open(find_config(name), encoding="utf-8") as file:
+        lines = [
+            line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
+        ]
+    return " ".join(lines)
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:

@@ -211,6 +211,8 @@ COMMANDS = {
         "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
         (_run_flags, _play_flags),
     ),
+    "configs": Command("Lists the shipped experiments.", "seed_rl configs", ()),
+    "doctor": Command("Checks the installation: what is missing, and how to get it.", "seed_rl doctor", ()),
     "plot": Command(
         "Draws the learning curves of runs, given by their log directories.",
         "seed_rl plot runs/pong --output=pong.png",

@@ -157,6 +157,27 @@ def play(values: flags.FlagValues) -> int:
     return 0
 
 
+def configs(values: flags.FlagValues) -> int:
+    """Lists the shipped experiments."""
+    names = experiments.shipped_configs()
+    widest = max(map(len, names))
+    for name in names:
+        print(f"{name:{widest}}  {experiments.summary(name)}")
+    return 0
+
+
+def doctor(values: flags.FlagValues) -> int:
+    """Checks the installation; the exit code is 1 if nothing will work."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from seed_rl.launch.doctor import BROKEN, examine
+
+    findings = examine()
+    widest = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state:8} {finding.what:{widest}}  {finding.text}")
+    return FAILURE if any(finding.state == BROKEN for finding in findings) else 0
+
+
 def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves."""
     from seed_rl.launch.plot import NoCurve, plot_curves
