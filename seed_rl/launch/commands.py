@@ -335,7 +335,7 @@ def _learn(
     from seed_rl.learner.diverged import Diverged
     from seed_rl.learner.learner import Learner
 
-    with Progress(experiment.total_frames) as progress:
+    with Progress(experiment.total_frames, logdir) as progress:
         try:
             running = Learner(experiment, logdir, address, security, progress.show)
             if running.finished:

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live line on a terminal, plain lines elsewhere."""
+"""What a person sees of a run: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,25 +8,36 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
+from seed_rl.launch.panel import CURVES, panel
+from seed_rl.launch.words import duration, short
 from seed_rl.learner.bottleneck import bottleneck
 
 
 class Progress:
     """Shows the newest row of metrics, and what holds the run back.
 
-    On a terminal two lines are renewed in place; elsewhere each row is a line, and a bottleneck one when it changes.
+    On a terminal a panel is renewed in place; elsewhere each row is a line, and a bottleneck one when it changes.
     """
 
-    def __init__(self, total_frames: int, stream: TextIO | None = None):
-        stream = stream or sys.stderr
+    def __init__(self, total_frames: int, logdir: str, quiet: bool = False, stream: TextIO | None = None):
+        """
+        Args:
+          total_frames: after which the run ends.
+          logdir: where it is stored.
+          quiet: show nothing.
+          stream: where to show it; None: standard error.
+        """
         self._total_frames = total_frames
-        self._console = Console(file=stream, highlight=False)
+        self._logdir = logdir
+        self._quiet = quiet
+        self._console = Console(file=stream or sys.stderr, highlight=False)
         self._live: Live | None = None
         self._bottleneck = ""
-        if self._console.is_terminal:
-            self._live = Live(Text("starting ..."), console=self._console, auto_refresh=False, transient=False)
+        self._rows: list[dict[str, float]] = []
+        if self._console.is_terminal and not quiet:
+            empty = panel([], total_frames, logdir)
+            self._live = Live(empty, console=self._console, auto_refresh=False, transient=False)
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -39,10 +50,15 @@ class Progress:
 
     def show(self, row: dict[str, float]) -> None:
         """Shows a row of `metrics.jsonl`."""
-        text, limit = summary(row, self._total_frames), bottleneck(row)
-        if self._live:
-            self._live.update(Text(f"{text}\nbottleneck: {limit}", no_wrap=True, overflow="ellipsis"), refresh=True)
+        if self._quiet:
             return
+        if self._live:
+            if self._rows:
+                self._rows[-1] = {key: self._rows[-1][key] for key in CURVES.values() if key in self._rows[-1]}
+            self._rows.append(row)
+            self._live.update(panel(self._rows, self._total_frames, self._logdir), refresh=True)
+            return
+        text, limit = summary(row, self._total_frames), bottleneck(row)
         now = time.strftime("%H:%M:%S")
         self._console.print(f"{now} {text}", soft_wrap=True, markup=False)
         if limit != self._bottleneck:
@@ -53,9 +69,9 @@ class Progress:
 def summary(row: dict[str, float], total_frames: int) -> str:
     """One line, under 80 columns, that says how far a run is and how well it does."""
     frames = row["env_frames"]
-    parts = [f"{frames / total_frames:4.0%} {_short(frames)} frames", f"{_short(row['frames_per_second'])}/s"]
+    parts = [f"{frames / total_frames:4.0%} {short(frames)} frames", f"{short(row['frames_per_second'])}/s"]
     if "loss/total" not in row and "replay/size" in row:
-        parts.append(f"filling the replay: {_short(row['replay/size'])}")
+        parts.append(f"filling the replay: {short(row['replay/size'])}")
     elif "episode_return" in row:
         parts.append(f"return {row['episode_return']:.2f}")
     if "eval/episode_return" in row:
@@ -64,18 +80,5 @@ def summary(row: dict[str, float], total_frames: int) -> str:
         parts.append(f"loss {row['loss/total']:.3g}")
     parts.append(f"envs {row['environments']:.0f}")
     if row["frames_per_second"] > 0:
-        parts.append(f"left {_duration((total_frames - frames) / row['frames_per_second'])}")
+        parts.append(f"left {duration((total_frames - frames) / row['frames_per_second'])}")
     return " | ".join(parts)
-
-
-def _short(number: float) -> str:
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g}{unit}"
-    return f"{number:.0f}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{seconds:02d}s"

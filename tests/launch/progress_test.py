@@ -3,6 +3,10 @@
 import io
 import re
 
+import pytest
+from rich.console import Console
+
+from seed_rl.launch.panel import panel, sparkline
 from seed_rl.launch.progress import Progress
 
 ROW = {
@@ -26,7 +30,7 @@ class Terminal(io.StringIO):
 
 
 def shown(stream, *rows):
-    with Progress(1_000_000, stream) as progress:
+    with Progress(1_000_000, "runs/pong", stream=stream) as progress:
         for row in rows:
             progress.show(row)
     return stream.getvalue()
@@ -49,10 +53,38 @@ def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes():
     ]
 
 
-def test_a_terminal_shows_the_newest_row_and_the_bottleneck(monkeypatch):
+def test_a_terminal_shows_the_newest_row_in_a_panel(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0})
+    monkeypatch.setenv("COLUMNS", "80")
+    text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0})
     assert "25%" in text
-    last = text[text.rindex("50%") :]
-    assert "500k frames" in last
-    assert "bottleneck: actors: add environments or processes" in last
+    last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("50%") :])
+    assert "500k of 1M frames" in last
+    assert "7.51k frames/s, 1m07s left" in last
+    assert re.search(r"return +20.00  ▁█", last)
+    assert "32 environments" in last
+    assert re.search(r"bottleneck +actors: add environments or processes", last)
+    assert max(map(len, last.splitlines())) <= 80
+
+
+def test_quiet_shows_nothing(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    for stream in (io.StringIO(), Terminal()):
+        with Progress(1_000_000, "runs/pong", quiet=True, stream=stream) as progress:
+            progress.show(ROW)
+        assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_panel_fits_its_terminal(width):
+    for rows in ([], [ROW], [{"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}]):
+        console = Console(width=width, file=io.StringIO())
+        console.print(panel(rows, 1_000_000, "/a/very/long/path/" * 9 + "pong"))
+        assert max(map(len, console.file.getvalue().splitlines())) <= width
+
+
+def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
+    assert sparkline([1.0]) == "▁"
+    assert sparkline([0.0, 7.0, 3.5]) == "▁█▅"
+    assert sparkline([0.0] * 50 + [1.0] * 50, width=4) == "▁▁██"
+    assert len(sparkline(list(range(1000)))) == 32
