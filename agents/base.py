@@ -114,6 +114,11 @@ class Agent(abc.ABC):
         """Called when update number `learner_updates` (from 1) has been applied."""
 
     @property
+    def model(self) -> Any:
+        """The Keras model that acts, whose weights are exported; None if there is none."""
+        return None
+
+    @property
     def length(self) -> int:
         """L: steps stored per unroll."""
         return self.unroll_length + self.overlap

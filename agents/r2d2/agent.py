@@ -75,6 +75,10 @@ class R2D2Agent(ReplayAgent):
     def variables(self) -> Sequence[Any]:
         return [*self._online.variables, *self._target.variables]
 
+    @property
+    def model(self) -> keras.Model:
+        return self._online
+
     def initial_state(self, batch_size: int) -> TrunkState:
         return self._online.initial_state(batch_size)
 

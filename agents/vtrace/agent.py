@@ -48,6 +48,10 @@ class VTraceAgent(Agent):
     def variables(self) -> Sequence[Any]:
         return self.trainable_variables
 
+    @property
+    def model(self) -> keras.Model:
+        return self._network
+
     def initial_state(self, batch_size: int) -> TrunkState:
         return self._network.initial_state(batch_size)
 

@@ -62,7 +62,7 @@ class Policy:
         self._first_eval_env = first_eval_env
         self._greedy = greedy
         self._seed = seed
-        self._act = tf.function(self._one_step)
+        self._act = tf.function(self.one_step)
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:
@@ -88,7 +88,8 @@ class Policy:
         self._previous, self._state = self._act(self._previous, tensors, self._state, seed)
         return self._previous.numpy()
 
-    def _one_step(self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    def one_step(self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        """Actions and states after a step, of tensors: without what this object remembers."""
         env_ids = self._first_eval_env + tf.range(tf.shape(output.done)[0])
         answer = self.agent.act(previous, output, state, env_ids, seed, self._greedy)
         return answer.action, answer.state
