@@ -56,7 +56,7 @@ def main() -> None:
         writer.writerows({name: _rounded(row[name]) for name in columns if name in row} for row in rows)
     shutil.copy(os.path.join(arguments.logdir, "config.gin"), arguments.destination)
     for axis in ("frames", "hours"):
-        plot_curves([table], os.path.join(arguments.destination, f"by_{axis}.png"), axis)
+        plot_curves([table], [os.path.join(arguments.destination, f"by_{axis}.png")], axis)
 
     commit = arguments.commit or subprocess.check_output(["git", "rev-parse", "HEAD"], text=True).strip()
     about = {

@@ -105,7 +105,9 @@ def _address_flag(default: str, help_text: str) -> Callable[[flags.FlagValues], 
 
 
 def _plot_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("output", "curve.png", "File to write; its ending says the format.", flag_values=values)
+    flags.DEFINE_list(
+        "output", ["curve.png"], "Files to write; their endings say the format: .png, .svg, .pdf.", flag_values=values
+    )
     flags.DEFINE_enum("x", "frames", ["frames", "hours"], "Horizontal axis.", flag_values=values)
 
 
@@ -214,8 +216,8 @@ COMMANDS = {
     "configs": Command("Lists the shipped experiments.", "seed_rl configs", ()),
     "doctor": Command("Checks the installation: what is missing, and how to get it.", "seed_rl doctor", ()),
     "plot": Command(
-        "Draws the learning curves of runs, given by their log directories.",
-        "seed_rl plot runs/pong --output=pong.png",
+        "Draws the learning curves of runs; seeds of one configuration as one curve.",
+        "seed_rl plot runs/pong runs/pong_lstm --output=pong.png,pong.svg",
         (_plot_flags,),
         takes_places=True,
     ),

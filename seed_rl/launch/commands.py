@@ -186,9 +186,9 @@ def plot(values: flags.FlagValues, *places: str) -> int:
         raise UsageError("name at least one log directory")
     try:
         plot_curves(places, values.output, values.x)
-    except (NoCurve, OSError) as error:
+    except (NoCurve, OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
         raise UsageError(str(error)) from error
-    print(values.output)
+    print("\n".join(values.output))
     return 0
 
 
