@@ -140,6 +140,18 @@ def _play_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_float("fps", 15.0, "Agent steps per second.", lower_bound=0.1, flag_values=values)
 
 
+def _sweep_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_multi_string("gin_file", [], "Gin file with the experiment. May be repeated.", flag_values=values)
+    flags.DEFINE_multi_string("gin_param", [], "Gin binding for all runs. May be repeated.", flag_values=values)
+    flags.DEFINE_multi_string(
+        "grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated.", flag_values=values
+    )
+    flags.DEFINE_list("seeds", ["1"], "Seeds of each combination.", flag_values=values)
+    flags.DEFINE_integer("parallel", 1, "Runs at a time.", lower_bound=1, flag_values=values)
+    flags.DEFINE_string("logdir", None, "Where the runs go; default: runs/sweep_<gin file>.", flag_values=values)
+    flags.DEFINE_integer("total_frames", None, "Overrides Experiment.total_frames.", flag_values=values)
+
+
 def _actor_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
         "num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1, flag_values=values
@@ -212,6 +224,11 @@ COMMANDS = {
         "Films episodes that are played with what a run has learned.",
         "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
         (_run_flags, _play_flags),
+    ),
+    "sweep": Command(
+        "Trains with every combination of some settings and seeds, and compares what they reach.",
+        "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.entropy_cost=0.01,0.001 --seeds=1,2,3",
+        (_sweep_flags,),
     ),
     "configs": Command("Lists the shipped experiments.", "seed_rl configs", ()),
     "doctor": Command("Checks the installation: what is missing, and how to get it.", "seed_rl doctor", ()),

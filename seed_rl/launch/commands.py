@@ -157,6 +157,23 @@ def play(values: flags.FlagValues) -> int:
     return 0
 
 
+def sweep(values: flags.FlagValues) -> int:
+    """Trains with every combination of settings and seeds."""
+    from rich.console import Console
+
+    from seed_rl.launch.sweep import BadGrid, Sweep, trials
+    from seed_rl.launch.tables import results_table
+
+    _load_experiment(values)  # a mistake is told before the first run
+    try:
+        wanted = trials(values.grid, [int(seed) for seed in values.seeds])
+    except BadGrid as error:
+        raise UsageError(str(error)) from error
+    except ValueError as error:
+        raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}") from error
+    ...
+
+
 def configs(values: flags.FlagValues) -> int:
     """Lists the shipped experiments."""
     names = experiments.shipped_configs()

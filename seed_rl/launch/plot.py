@@ -1,4 +1,4 @@
-"""Learning curves as pictures: runs compared, and those that differ in their seed only as one curve with an interval."""
+"""Learning curves as pictures: runs compared, and those that differ in their seed only as one with an interval."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     for group in groups.values():
         name = group[0].name
         if len(group) > 1:
-            common = os.path.commonprefix([run.name for run in group]).rstrip("0123456789").rstrip("_-. ") or name
+            common = os.path.commonprefix([run.name for run in group])  # noqa: RUF071 (of names, not of paths)
+            common = common.rstrip("0123456789").rstrip("_-. ") or name
             name = f"{common} ({len(group)} seeds)"
         while name in named:
             name += "'"
