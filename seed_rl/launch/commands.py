@@ -159,19 +159,33 @@ def play(values: flags.FlagValues) -> int:
 
 def sweep(values: flags.FlagValues) -> int:
     """Trains with every combination of settings and seeds."""
-    from rich.console import Console
-
     from seed_rl.launch.sweep import BadGrid, Sweep, trials
-    from seed_rl.launch.tables import results_table
 
-    _load_experiment(values)  # a mistake is told before the first run
     try:
         wanted = trials(values.grid, [int(seed) for seed in values.seeds])
     except BadGrid as error:
         raise UsageError(str(error)) from error
     except ValueError as error:
         raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}") from error
-    ...
+    if not values.gin_file:
+        raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
+    shared = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
+    if values.total_frames is not None:
+        shared.append(f"--total_frames={values.total_frames}")
+    for trial in wanted:  # a mistake is told before the first run
+        experiments.load(values.gin_file, [*values.gin_param, *trial.bindings])
+    directory = values.logdir or os.path.join("runs", f"sweep_{_name_of(values.gin_file)}")
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--logdir {directory} can't be used: {error.strerror}") from error
+    running = Sweep(wanted, shared, directory, values.parallel)
+    print(f"{len(wanted)} runs, {values.parallel} at a time, in {directory}")
+    with _signals() as stopped:
+        code = running.run(stopped.is_set, lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True))
+    print(running.table())
+    print(running.write_results())
+    return stopped.exit_code or code
 
 
 def configs(values: flags.FlagValues) -> int:
@@ -304,11 +318,14 @@ def _actor_arguments(values: flags.FlagValues, experiment: Experiment) -> list[s
     return arguments
 
 
+def _name_of(gin_files: Sequence[str]) -> str:
+    return os.path.splitext(gin_files[-1])[0].strip("./").replace("/", "_")
+
+
 @contextlib.contextmanager
 def _run_directory(values: flags.FlagValues, experiment: Experiment) -> Iterator[str]:
     """The log directory, locked against other learners, with what is logged going there too."""
-    name = os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
-    logdir = values.logdir or os.path.join("runs", name)
+    logdir = values.logdir or os.path.join("runs", _name_of(values.gin_file))
     found = experiments.differences_from_saved(experiment, logdir)
     if found:
         raise ConfigError(

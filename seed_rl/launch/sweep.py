@@ -34,8 +34,8 @@ class Trial(NamedTuple):
 
     name: str
     """Of its log directory."""
-    arguments: tuple[str, ...]
-    """Of `seed_rl train`, besides those of all."""
+    bindings: tuple[str, ...]
+    """Of gin, besides those of all."""
 
 
 def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
@@ -57,8 +57,8 @@ def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
         for seed in seeds:
             chosen = list(zip(names, values, strict=True))
             parts = [f"{name.rpartition('.')[2]}={value}" for name, value in chosen] + [f"seed={seed}"]
-            arguments = [f"--gin_param={name} = {value}" for name, value in chosen] + [f"--seed={seed}"]
-            found.append(Trial(re.sub(r"[^\w=.+-]", "", ",".join(parts).replace(",", "_")), tuple(arguments)))
+            bindings = [f"{name} = {value}" for name, value in [*chosen, ("Experiment.seed", seed)]]
+            found.append(Trial(re.sub(r"[^\w=.+-]", "", "_".join(parts)), tuple(bindings)))
     return found
 
 
@@ -128,7 +128,8 @@ class Sweep:
     def _start(self, trial: Trial, say: Callable[[str], None]) -> None:
         logdir = os.path.join(self._directory, trial.name)
         os.makedirs(logdir, exist_ok=True)
-        command = [sys.executable, "-m", "seed_rl", "train", f"--logdir={logdir}", *self._arguments, *trial.arguments]
+        bindings = [f"--gin_param={binding}" for binding in trial.bindings]
+        command = [sys.executable, "-m", "seed_rl", "train", f"--logdir={logdir}", *self._arguments, *bindings]
         with open(os.path.join(logdir, "output.log"), "ab") as output:
             # A group of its own: Ctrl-C comes to this process only, which then ends the runs in order.
             self._running[trial.name] = subprocess.Popen(
@@ -167,6 +168,24 @@ class Sweep:
             if measured:
                 rows.append({"run": trial.name, "exit_code": self._codes.get(trial.name), **_reached(measured)})
         return sorted(rows, key=lambda row: -float(row.get("last_return", "-inf")))  # type: ignore[arg-type]
+
+    def table(self) -> str:
+        """The results for people, at most 100 columns wide."""
+        rows = self.results()
+        if not rows:
+            return "no run has brought metrics yet"
+        widest = min(50, max(len(str(row["run"])) for row in rows))
+        heads = f"{'run':{widest}} {'frames':>10} {'hours':>6} {'return':>9} {'best':>9}"
+        lines = [heads + (f" {'eval':>9}" if any("last_evaluation" in row for row in rows) else "")]
+        for row in rows:
+            name = str(row["run"])[-widest:]
+            numbers = [f"{row['env_frames']:>10,.0f}", f"{row['hours']:>6.2f}"]
+            numbers += [
+                f"{row[key]:>9.2f}" if key in row else f"{'':9}"
+                for key in ("last_return", "best_return", "last_evaluation")
+            ]
+            lines.append(f"{name:{widest}} {' '.join(numbers)}".rstrip())
+        return "\n".join(lines)
 
     def write_results(self) -> str:
         """Writes the rows as CSV into the sweep's directory; returns the path."""
