@@ -20,6 +20,7 @@ from typing import Any
 
 from seed_rl import experiment as experiments
 from seed_rl.bench import flags
+from seed_rl.bench.failures import MeasurementFailed
 from seed_rl.bench.load import send_load
 from seed_rl.bench.text import columns, number
 from seed_rl.bench.timing import ratio, spread
@@ -123,7 +124,9 @@ def _wait_for(server: ActorServer, loads: Sequence[BaseProcess], streams: int, m
     while server.stats.streams < streams or server.stats.steps < messages:
         if time.monotonic() > deadline or not all(load.is_alive() for load in loads):
             stats = server.stats
-            raise RuntimeError(f"{stats.streams} of {streams} streams came, with {stats.steps} of {messages} messages")
+            raise MeasurementFailed(
+                f"{stats.streams} of {streams} streams came, with {stats.steps} of {messages} messages"
+            )
         time.sleep(0.05)
 
 

@@ -122,7 +122,8 @@ def plot(values: flags.FlagValues, *places: str) -> int:
 
 def bench(arguments: Sequence[str]) -> int:
     """Runs benchmarks."""
-    from seed_rl.bench.command import BadArguments, run
+    from seed_rl.bench.command import run
+    from seed_rl.bench.failures import BadArguments
 
     try:
         return run(arguments)
