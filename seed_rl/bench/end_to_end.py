@@ -57,8 +57,8 @@ QUICK = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.add_argument("--presets", type=flags.some_of(PRESETS), default="vtrace", help=", ".join(PRESETS))
-    parser.add_argument("--gin_file", action="append", help="another experiment, in place of the presets")
-    parser.add_argument("--gin_param", action="append", default=[], help="a gin binding for all experiments")
+    parser.add_argument("--gin_file", action=flags.Append, help="another experiment, in place of the presets")
+    parser.add_argument("--gin_param", action=flags.Append, default=[], help="a gin binding for all experiments")
     parser.add_argument("--settle", type=flags.positive, default=10.0, help="seconds of learning before the run counts")
     parser.add_argument("--run_seconds", type=flags.positive, default=10.0, help="that count of each run")
     parser.add_argument("--metrics_interval", type=flags.positive, default=2.0, help="seconds, of the run's metrics")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", int, float)
 
@@ -22,10 +22,21 @@ def add_timing(parser: argparse.ArgumentParser, seconds: float, repeats: int = 3
     parser.add_argument("--repeats", type=count, default=repeats, help="measurements of each value; the median counts")
 
 
+class Append(argparse.Action):
+    """Like "append", but the first value takes the place of the default, such as that of a smoke run."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        """Adds a value."""
+        given = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [values] if given is self.default else [*given, values])
+
+
 def add_experiment(parser: argparse.ArgumentParser) -> None:
     """`--gin_file` and `--gin_param`; see `gin_files`."""
-    parser.add_argument("--gin_file", action="append", help=f"the experiment, in place of {_EXPERIMENT}")
-    parser.add_argument("--gin_param", action="append", default=[], help="a gin binding for it")
+    parser.add_argument("--gin_file", action=Append, help=f"the experiment, in place of {_EXPERIMENT}")
+    parser.add_argument("--gin_param", action=Append, default=[], help="a gin binding for it")
 
 
 def gin_files(arguments: argparse.Namespace) -> list[str]:

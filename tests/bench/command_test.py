@@ -148,6 +148,9 @@ def test_several_run_one_after_the_other_in_processes_of_their_own(capsys, monke
 def test_flags_win_over_those_of_a_smoke_run():
     assert command.parse("env", ["--quick"]).threads == [1]
     assert command.parse("env", ["--quick", "--threads=3,2"]).threads == [3, 2]
+    assert command.parse("fleet", ["--quick"]).gin_file == ["catch/vtrace"]
+    assert command.parse("fleet", ["--quick", "--gin_file=a", "--gin_file=b"]).gin_file == ["a", "b"]
+    assert command.parse("fleet", ["--gin_param=a", "--gin_param=b"]).gin_param == ["a", "b"]
 
 
 def test_an_environment_that_is_not_installed_is_named_in_a_sentence(capsys, monkeypatch, tmp_path):
