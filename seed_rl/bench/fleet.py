@@ -51,10 +51,10 @@ QUICK = {
     "gin_file": ["catch/vtrace"],
     "actors": "6",
     "group_sizes": "2",
-    "step_ms": 15.0,
+    "step_ms": 10.0,
     "max_batch_size": 8,
     "train": True,
-    "seconds": 1.0,
+    "seconds": 0.7,
     "repeats": 1,
 }
 

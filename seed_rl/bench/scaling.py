@@ -50,7 +50,7 @@ QUICK = {
     "envs": "64",
     "simulate": True,
     "settle": 0.0,
-    "seconds": 1.0,
+    "seconds": 0.5,
     "repeats": 1,
     "start_timeout": 60.0,
 }

@@ -122,8 +122,7 @@ def plot(values: flags.FlagValues, *places: str) -> int:
 
 def bench(arguments: Sequence[str]) -> int:
     """Runs benchmarks."""
-    from seed_rl.bench.command import run
-    from seed_rl.bench.failures import BadArguments
+    from seed_rl.bench.command import BadArguments, run
 
     try:
         return run(arguments)
