@@ -145,3 +145,19 @@ def test_cpu_between_looks_is_a_difference():
     after = {1: ThreadUse(usage.TRANSPORT, "actor-server", 3.5), 3: ThreadUse(usage.TRANSPORT, "event_engine", 0.25)}
     assert usage.cpu_by_kind(before, after)[usage.TRANSPORT] == pytest.approx(1.75)
     assert usage.cpu_of_thread(before, after, "actor-server") == pytest.approx(1.5)
+
+
+def test_the_table_of_large_fleets_is_not_too_wide():
+    kinds = {f"cores/{kind}": 1.23 for kind in usage.KINDS}
+    names = ("achieved", "p50", "p99", "batch", "learner_bytes", "act_ms", "cpu_us_per_observation")
+    served = {"actors": 1024, "offered": 327_680.0, **kinds, "machine": 1.0, "file_descriptors": 1080}
+    rows = [{**served, **dict.fromkeys(names, 12_345.6), "learner_bytes": 9e9, "limit": "act step: running " * 9}]
+    rows.append({"actors": 2048, "failed": "no sockets " * 20, "limit": "failed"})
+    bare = {"observations_per_second": 1e6, "server_s_per_message": 1e-4}
+    host = {"cores": 96, "accelerator": True, "actors": 123_456_789, "limit": SERVER}
+    group = {"group_size": 16, "step_ms": 50.0, "rows": rows, "flat_out": rows[0], "null": bare, "hosts": [host] * 4}
+    group |= fleet.saturation(rows)
+    text = fleet.table({"groups": [group], "accelerator": {"batch": 256, "seconds_per_batch": 0.002}})
+    assert max(map(len, text.splitlines())) <= 100, text
+    assert "2,048 actors: no sockets" in text
+    assert "saturated at 1,024 actors; first of all, act step" in text
