@@ -1,25 +1,15 @@
-"""What one learner host would carry: a model, from CPU costs that were measured. Pure functions of numbers."""
+"""What one learner host would carry: a model, from CPU costs that were measured. Pure functions of numbers.
+
+What it assumes is told where it is used, in `fleet`, whose help shows it.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
-ASSUMPTIONS = (
-    "The server reads, decodes and answers on one event-loop thread: it never does more than 1 / (its CPU time per\n"
-    "  message), however many cores there are. Its cost is that of a saturated server with the null model.",
-    "The act step without an accelerator: what the inference thread itself computes is serial, TensorFlow's pool\n"
-    "  threads share the rest evenly over all cores. That flatters machines with many cores and small batches.",
-    "The act step on an accelerator: full batches one after another, each the given milliseconds (copies included)\n"
-    "  plus the inference thread's own work, which doesn't overlap with it. The accelerator does nothing else.",
-    "All cores are the learner's, as fast as the ones measured on; Python's lock is not contended more than it was.\n"
-    "  The network card carries it. Actors run elsewhere, and each stream is an actor with a connection of its own.",
-    "An actor sends its group's observations once per step time; what it waits for answers is left out, which\n"
-    "  makes the number of actors carried smaller than it would be.",
-)
-
-EVENT_LOOP = "event loop"
-ACT_STEP = "act step"
+SERVER = "server thread"
+INFERENCE = "inference"
 CORES = "cores"
 
 
@@ -27,14 +17,14 @@ class Costs(NamedTuple):
     """CPU seconds, measured; for groups of one size."""
 
     group_size: int
-    event_loop_per_message: float
-    """Of the event loop's thread."""
+    server_per_message: float
+    """Of the server's thread."""
     transport_per_observation: float
-    """Of all threads of the transport, the event loop's included."""
+    """Of all threads of the transport, the server's included."""
     host_per_observation: float
-    """Of the inference thread with the null model: batching and copying."""
+    """Of the inference thread with the null model: batching, copying, sending answers."""
     act_serial_per_observation: float
-    """Of the inference thread with the real act step, flat out."""
+    """Of the inference thread with the real act step, flat out; answers included."""
     act_parallel_per_observation: float
     """Of TensorFlow's pools (and of whatever trains beside) meanwhile."""
 
@@ -60,7 +50,7 @@ class Capacity(NamedTuple):
 
 
 def capacity(costs: Costs, cores: int, step_seconds: float, accelerator: Accelerator | None = None) -> Capacity:
-    """The actors that one learner host carries under `ASSUMPTIONS`.
+    """The actors that one learner host carries.
 
     Args:
       costs: of the software, on one of the cores.
@@ -80,8 +70,8 @@ def capacity(costs: Costs, cores: int, step_seconds: float, accelerator: Acceler
         act = costs.host_per_observation + accelerator.seconds_per_batch / accelerator.batch
         act_cpu = costs.host_per_observation
     limits = {
-        EVENT_LOOP: _inverse(costs.event_loop_per_message / costs.group_size),
-        ACT_STEP: _inverse(act),
+        SERVER: _inverse(costs.server_per_message / costs.group_size),
+        INFERENCE: _inverse(act),
         CORES: cores * _inverse(costs.transport_per_observation + act_cpu),
     }
     limit = min(limits, key=lambda name: limits[name])
@@ -101,8 +91,10 @@ class Load(NamedTuple):
     """Whether observations were answered nearly as fast as by an unloaded learner."""
     generator: float
     """Share of a core that the busiest load generator used."""
-    event_loop: float
-    """Share of a core that the event loop's thread used."""
+    server: float
+    """Share of a core that the server's thread used."""
+    inference: float
+    """Share of a core that the inference thread used."""
     acting: float
     """Share of the time that an act step was running."""
     blocked: float
@@ -125,12 +117,14 @@ def first_limit(load: Load) -> str:
     shared = f", on a machine whose cores are {load.machine:.0%} busy" if load.machine > 0.9 else ""
     if load.generator > 0.95:
         return f"the load generator: a core is full{shared} (more --generators)"
-    if load.event_loop > 0.85:
-        return f"transport: the event loop's thread takes {load.event_loop:.0%} of a core{shared}"
+    if load.server > 0.85:
+        return f"transport: the server's thread takes {load.server:.0%} of a core{shared}"
     if load.blocked > 0.2:
         return f"learner: acting waits for it {load.blocked:.0%} of the time{shared}"
     if load.acting > 0.8:
         return f"act step: running {load.acting:.0%} of the time{shared}"
+    if load.inference > 0.85:
+        return f"inference: its thread takes {load.inference:.0%} of a core, batching and answering{shared}"
     if load.machine > 0.9:
         return f"CPU: the machine's cores are {load.machine:.0%} busy"
     if load.file_descriptors > 0.9:

@@ -12,12 +12,14 @@ from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
+from seed_rl.bench.failures import MeasurementFailed
+
 _log = logging.getLogger(__name__)
 
 _END_SECONDS = 60.0  # more than a product takes to write its last checkpoint
 
 
-class ChildFailed(RuntimeError):
+class ChildFailed(MeasurementFailed):
     """A process of the benchmark has failed or ended; the message says why."""
 
 

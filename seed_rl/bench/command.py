@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from seed_rl.bench import report
+from seed_rl.bench.failures import BadArguments, MeasurementFailed
 from seed_rl.bench.quiet import import_quietly
 
 BENCHMARKS = {
@@ -21,6 +22,10 @@ BENCHMARKS = {
     "replay": "The prioritized replay by size: insert, sample, read, update.",
     "streams": "What idle streams cost busy ones.",
     "end_to_end": "The whole product, and its share of the ceiling that its parts allow.",
+    "latency": "From observations to actions: percentiles by load, with and without a network.",
+    "fleet": "A thousand actors, imitated: where the learner saturates, and on what.",
+    "scaling": "The whole product by actor processes and environments: rate, CPU, memory.",
+    "memory": "The learner's memory: by the unrolls it keeps, and over a run.",
 }
 """Name and summary of each; `NAME` is the module `seed_rl.bench.NAME`, a `Benchmark`."""
 
@@ -40,14 +45,16 @@ class Benchmark(Protocol):
         """Adds its flags."""
 
     def measure(self, arguments: argparse.Namespace) -> dict[str, Any]:
-        """Measures; returns what goes into JSON. Measured values are `timing.spread`s."""
+        """Measures; returns what goes into JSON. Measured values are `timing.spread`s.
+
+        Raises:
+          BadArguments: flags that are good each, but can't be together.
+          ConfigError: the experiment can't be run.
+          MeasurementFailed: what is measured has failed.
+        """
 
     def table(self, result: dict[str, Any]) -> str:
         """The result for people, at most 100 columns wide."""
-
-
-class BadArguments(Exception):
-    """Something is wrong with the command line; the message is one sentence."""
 
 
 def benchmark(name: str) -> Benchmark:
@@ -88,24 +95,30 @@ def run(command_line: Sequence[str]) -> int:
     if len(parsed) > 1:
         return _run_apart(list(parsed), flags)
     name, arguments = parsed.popitem()
-    _run(name, ["bench", name, *flags], arguments)
-    return 0
+    return _run(name, ["bench", name, *flags], arguments)
 
 
-def _run(name: str, command: Sequence[str], arguments: argparse.Namespace) -> None:
+def _run(name: str, command: Sequence[str], arguments: argparse.Namespace) -> int:
     module = benchmark(name)
     try:
         os.makedirs(arguments.output, exist_ok=True)
     except OSError as error:
         raise BadArguments(f"--output {arguments.output} can't be used: {error.strerror}") from error
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of programs for many batches, which are meant
-    result = module.measure(arguments)
+    try:
+        result = module.measure(arguments)
+    except BadArguments as error:
+        raise BadArguments(f"{name}: {error}") from error
+    except MeasurementFailed as error:
+        print(f"seed_rl bench: {name}: {error}", file=sys.stderr)
+        return 1
     values = {key: value for key, value in vars(arguments).items() if key != "output"}
     content = report.report(name, command, values, result)
     path = os.path.join(arguments.output, f"{name}.json")
     report.write(path, content)
     print(module.table(content["result"]))
     print(path)
+    return 0
 
 
 def _run_apart(names: Sequence[str], flags: Sequence[str]) -> int:

@@ -11,24 +11,18 @@ Machines drift within minutes: the parts are measured before and after each run,
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seed_rl import experiment as experiments
 from seed_rl.bench import flags
 from seed_rl.bench.components import LearnerParts
 from seed_rl.bench.env import env_rate
+from seed_rl.bench.product import product
 from seed_rl.bench.text import columns, number
 from seed_rl.bench.timing import rate, ratio, spread
 from seed_rl.experiment import Experiment
-from seed_rl.learner import metrics
 
 PARTS = ("env", "act", "train")
 
@@ -74,8 +68,8 @@ QUICK = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.add_argument("--presets", type=flags.some_of(PRESETS), default="vtrace", help=", ".join(PRESETS))
-    parser.add_argument("--gin_file", action="append", help="another experiment, in place of the presets")
-    parser.add_argument("--gin_param", action="append", default=[], help="a gin binding for all experiments")
+    parser.add_argument("--gin_file", action=flags.Append, help="another experiment, in place of the presets")
+    parser.add_argument("--gin_param", action=flags.Append, default=[], help="a gin binding for all experiments")
     parser.add_argument("--settle", type=flags.positive, default=10.0, help="seconds of learning before the run counts")
     parser.add_argument("--run_seconds", type=flags.positive, default=10.0, help="that count of each run")
     parser.add_argument("--metrics_interval", type=flags.positive, default=2.0, help="seconds, of the run's metrics")
@@ -160,40 +154,26 @@ def end_to_end_rate(train_arguments: list[str], arguments: argparse.Namespace) -
     """Agent steps per second of `seed_rl train`, over `run_seconds` after it has settled.
 
     Raises:
-      RuntimeError: the run ends or brings no measurements; with its last words.
+      ChildFailed: the run ends or brings no measurements.
     """
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as logdir:
-        command = [sys.executable, "-m", "seed_rl", "train", f"--logdir={logdir}", *train_arguments]
-        interval = f"--gin_param=Logs.metrics_interval_s={arguments.metrics_interval}"
-        with open(os.path.join(logdir, "output"), "wb") as output:
-            process = subprocess.Popen(
-                [*command, interval, "--total_frames=1000000000000"], stdout=output, stderr=output
-            )
-        try:
-            rows = _rows_after_settling(process, logdir, arguments.settle, arguments.run_seconds)
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-    steps = rows[-1]["agent_steps"] - rows[0]["agent_steps"]
-    return steps / (rows[-1]["seconds"] - rows[0]["seconds"])
+    settle, seconds = arguments.settle, arguments.run_seconds
+    with product("train", train_arguments, arguments.metrics_interval) as run:
+        state = run.wait_until(
+            lambda rows: duration(settled(rows, settle)) >= seconds, 120 + settle + seconds, "measurements"
+        )
+    rows = settled(state.rows, settle)
+    return (rows[-1]["agent_steps"] - rows[0]["agent_steps"]) / duration(rows)
 
 
-def _rows_after_settling(
-    process: subprocess.Popen[bytes], logdir: str, settle: float, seconds: float
-) -> list[dict[str, float]]:
-    deadline = time.monotonic() + 120 + settle + seconds
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            with open(os.path.join(logdir, "output"), encoding="utf-8", errors="replace") as output:
-                raise RuntimeError(f"the run ended with {process.returncode}:\n{output.read()[-2000:]}")
-        time.sleep(0.2)
-        if os.path.exists(os.path.join(logdir, metrics.FILE)):
-            rows = metrics.read(logdir)
-            training = [row for row in rows if row["learner_updates"] > 0]  # a replay is filled before
-            settled = [row for row in training if row["seconds"] > training[0]["seconds"] + settle]
-            if settled and settled[-1]["seconds"] - settled[0]["seconds"] >= seconds:
-                return settled
-    raise RuntimeError("the run brought no measurements in time")
+def settled(rows: Sequence[dict[str, float]], settle: float) -> list[dict[str, float]]:
+    """The rows of metrics from `settle` seconds after the first with an update on: a replay is filled before."""
+    training = [row for row in rows if row["learner_updates"] > 0]
+    return [row for row in training if row["seconds"] > training[0]["seconds"] + settle]
+
+
+def duration(rows: Sequence[dict[str, float]]) -> float:
+    """Seconds from the first to the last of some rows of metrics, 0 without any."""
+    return rows[-1]["seconds"] - rows[0]["seconds"] if rows else 0.0
 
 
 def table(result: dict[str, Any]) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", int, float)
+
+_EXPERIMENT = "atari/vtrace_pong"
 
 
 def add_timing(parser: argparse.ArgumentParser, seconds: float, repeats: int = 3) -> None:
@@ -20,12 +22,58 @@ def add_timing(parser: argparse.ArgumentParser, seconds: float, repeats: int = 3
     parser.add_argument("--repeats", type=count, default=repeats, help="measurements of each value; the median counts")
 
 
+class Append(argparse.Action):
+    """Like "append", but the first value takes the place of the default, such as that of a smoke run."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        """Adds a value."""
+        given = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [values] if given is self.default else [*given, values])
+
+
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """`--gin_file` and `--gin_param`; see `gin_files`."""
+    parser.add_argument("--gin_file", action=Append, help=f"the experiment, in place of {_EXPERIMENT}")
+    parser.add_argument("--gin_param", action=Append, default=[], help="a gin binding for it")
+
+
+def gin_files(arguments: argparse.Namespace) -> list[str]:
+    """What `--gin_file` says, or its default."""
+    return arguments.gin_file or [_EXPERIMENT]
+
+
 def positive(text: str) -> float:
     """A number above 0."""
     value = _parsed(float, text, "a number")
     if not value > 0:
         raise argparse.ArgumentTypeError(f"must be more than 0, got {text}")
     return value
+
+
+def not_negative(text: str) -> float:
+    """A number from 0 on."""
+    value = _parsed(float, text, "a number")
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, got {text}")
+    return value
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    value = _parsed(float, text, "a number")
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 1, got {text}")
+    return value
+
+
+def percentages(text: str) -> list[float]:
+    """Percentages above 0 and up to 100, separated by commas."""
+    values = [positive(part) for part in text.split(",")]
+    if max(values) > 100:
+        raise argparse.ArgumentTypeError(f"must be 100 at the most, got {text}")
+    return values
 
 
 def count(text: str) -> int:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from seed_rl.bench import usage
+from seed_rl.bench.failures import MeasurementFailed
+from seed_rl.bench.quiet import import_quietly
 from seed_rl.bench.usage import ThreadUse
 from seed_rl.experiment import Experiment
 from seed_rl.transport.credentials import ServerSecurity
@@ -72,8 +74,10 @@ class Used(NamedTuple):
     """Share of the time that inference waited for room in the queue of unrolls."""
     cores: dict[str, float]
     """CPU seconds per second of each kind of thread, `usage.KINDS`."""
-    event_loop: float
-    """CPU seconds per second of the event loop's thread, which is one."""
+    server: float
+    """CPU seconds per second of the server's thread, which is one."""
+    inference: float
+    """CPU seconds per second of the inference thread, which is one and also sends the answers."""
     cpu_seconds: float
     """Of the whole process."""
     machine: float
@@ -91,6 +95,7 @@ def learner_host(experiment: Experiment, model: str, address: str) -> Iterator[C
     """
     consumer: _Consumer | None = None
     if model == NULL:
+        import_quietly("seed_rl.bench.transport")  # TensorFlow and all
         from seed_rl.bench.transport import null_inference
 
         actors = experiment.actors
@@ -142,14 +147,14 @@ def used_between(before: Snapshot, after: Snapshot) -> Used:
     """What happened between two snapshots.
 
     Raises:
-      ValueError: no batch was answered.
+      MeasurementFailed: no batch was answered.
     """
     seconds, batches = after.seconds - before.seconds, after.batches - before.batches
     if batches <= 0 or seconds <= 0:
-        raise ValueError("the learner answered no batch of observations in the time of the measurement")
+        raise MeasurementFailed("the learner answered no batch of observations in the time of the measurement")
     observations = after.agent_steps - before.agent_steps
     by_kind = usage.cpu_by_kind(before.threads, after.threads)
-    event_loop = usage.cpu_of_thread(before.threads, after.threads, usage.EVENT_LOOP_THREAD)
+    server = usage.cpu_of_thread(before.threads, after.threads, usage.SERVER_THREAD)
     return Used(
         seconds=seconds,
         observations=observations,
@@ -161,7 +166,8 @@ def used_between(before: Snapshot, after: Snapshot) -> Used:
         acting=(after.acting_seconds - before.acting_seconds) / seconds,
         blocked=(after.blocked_seconds - before.blocked_seconds) / seconds,
         cores={kind: cpu / seconds for kind, cpu in by_kind.items()},
-        event_loop=event_loop / seconds,
+        server=server / seconds,
+        inference=by_kind[usage.INFERENCE] / seconds,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         machine=(after.machine_seconds - before.machine_seconds) / seconds / (os.cpu_count() or 1),
     )
@@ -169,6 +175,7 @@ def used_between(before: Snapshot, after: Snapshot) -> Used:
 
 def _acting(experiment: Experiment, model: str) -> tuple[Acting, Callable[[], bool]]:
     """The acting half with its act step compiled, and what takes its unrolls: see `_Consumer`."""
+    import_quietly("seed_rl.bench.components")  # TensorFlow and all
     from seed_rl.learner.assembly import assemble
     from seed_rl.learner.train_step import TrainStep
 

@@ -1,4 +1,7 @@
-"""Streams of observations that cost next to nothing to make: what actors would send if they had no environments."""
+"""Streams of observations that cost next to nothing to make: what actors would send if they had no environments.
+
+Through gRPC's messages, or in shared memory. `traffic` sends at the pace of environments and times the answers.
+"""
 
 from __future__ import annotations
 

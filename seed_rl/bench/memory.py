@@ -1,8 +1,20 @@
-"""The learner's memory: linear in the unrolls that it keeps, and flat over a run."""
+"""The learner's memory: linear in the unrolls that it keeps, and flat over a run.
+
+Acting halves of learners that keep more and more unrolls, each in a process of its own, are compiled and write all of
+their slots, as memory that was never written isn't resident. The slope of the line through their resident bytes is
+what an unroll costs, which is compared with the bytes of its tensors.
+
+Then `seed_rl train` runs for some minutes, with checkpoints and metrics as its configuration says; from its steady
+state on the resident memory of the learner and of all actors together is looked at every few seconds. Its growth is
+from the mean of the first third of the looks to that of the last. --minutes is as long as the question needs: an
+allocator settles for some minutes. With --logdir the run's log directory is kept: its metrics are a learning curve, of
+a run without an end (whose learning rate, if it is to fall until the end, stays).
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,55 +23,58 @@ import numpy as np
 import psutil
 
 from seed_rl import experiment as experiments
-from seed_rl.bench.children import ChildFailed, call_in_child
-from seed_rl.bench.pacing import median_of
+from seed_rl.bench import flags
+from seed_rl.bench.children import call_in_child
+from seed_rl.bench.failures import BadArguments, MeasurementFailed
 from seed_rl.bench.product import has_settled, product
+from seed_rl.bench.quiet import import_quietly
+from seed_rl.bench.text import columns, number
+from seed_rl.bench.timing import medians, spreads
 from seed_rl.experiment import Experiment
-
-SUMMARY = "the learner's resident memory: by unrolls kept, against the bytes of their tensors, and over a run"
 
 _START_SECONDS = 300.0
 _FILL_AT_ONCE = 256
 
 
+QUICK = {
+    "gin_file": ["catch/vtrace"],
+    "gin_param": ["Catch.rows=80", "Catch.columns=80"],
+    "unrolls": "64,2624",
+    "minutes": 0.0,
+    "repeats": 1,
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `measure`."""
-    parser.add_argument("--gin_file", action="append", help="experiment; by default atari/vtrace_pong")
-    parser.add_argument("--gin_param", action="append", default=[], help="gin binding")
-    parser.add_argument("--unrolls", default="256,1024,2048,4096,8192", help="numbers of unrolls kept")
-    parser.add_argument("--minutes", type=float, default=2.0, help="of the run whose memory is to be flat; 0: none")
-    parser.add_argument("--sample_s", type=float, default=10.0, help="seconds between looks at the run's memory")
-    parser.add_argument("--warm_up_s", type=float, default=30.0, help="seconds of the run before the first look")
-    parser.add_argument("--repeats", type=int, default=3, help="processes for each number of unrolls")
+    """Its flags."""
+    flags.add_experiment(parser)
+    parser.add_argument("--unrolls", type=flags.counts, default="256,1024,2048,4096,8192", help="numbers kept")
+    parser.add_argument("--minutes", type=flags.not_negative, default=2.0, help="of the run; 0: there is none")
+    parser.add_argument("--sample_s", type=flags.positive, default=10.0, help="seconds between looks at the run")
+    parser.add_argument("--warm_up_s", type=flags.not_negative, default=30.0, help="seconds before the first look")
+    parser.add_argument("--logdir", help="keeps the run's log directory, which must not hold a run yet")
+    parser.add_argument("--repeats", type=flags.count, default=3, help="processes for each number of unrolls")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Both measurements; the second one only if `--minutes` says so.
-
-    Raises:
-      ChildFailed: a learner failed.
-      ConfigError: the experiment can't be run.
-      ValueError: an argument that can't be.
-    """
-    try:
-        counts = sorted({int(number) for number in arguments.unrolls.split(",")})
-    except ValueError:
-        raise ValueError(f"--unrolls takes whole numbers with commas between, got {arguments.unrolls!r}") from None
-    if len(counts) < 2 or counts[0] < 1:
-        raise ValueError(f"--unrolls takes at least two numbers from 1, got {arguments.unrolls!r}")
-    minutes, sample, warm_up, repeats = arguments.minutes, arguments.sample_s, arguments.warm_up_s, arguments.repeats
-    if getattr(arguments, "quick", False):
-        counts, minutes, sample, warm_up, repeats = [counts[0], counts[-1]], min(minutes, 0.1), 1.0, 1.0, 1
+    """Both measurements; the second one only if `--minutes` says so."""
+    counts = sorted(set(arguments.unrolls))
+    minutes, sample, logdir = arguments.minutes, arguments.sample_s, arguments.logdir
+    if len(counts) < 2:
+        raise BadArguments(f"--unrolls takes at least two numbers, got {counts[0]}")
     if 0 < 60 * minutes < 2 * sample:
-        raise ValueError(
+        raise BadArguments(
             f"--minutes={minutes:g} is too short for three looks at the memory, {sample:g} s apart (--sample_s)"
         )
-    gin_files = arguments.gin_file or ["atari/vtrace_pong"]
+    if logdir and os.path.exists(logdir) and (not os.path.isdir(logdir) or os.listdir(logdir)):
+        raise BadArguments(f"--logdir={logdir} is not an empty directory")
+    gin_files = flags.gin_files(arguments)
     experiment = experiments.load(gin_files, arguments.gin_param)
-    result = {"unrolls": by_unrolls(experiment, counts, repeats)}
+    result = {"unrolls": by_unrolls(experiment, counts, arguments.repeats)}
     if minutes > 0:
         passed_on = [f"--gin_file={name}" for name in gin_files] + [f"--gin_param={b}" for b in arguments.gin_param]
-        result["run"] = over_a_run(passed_on, experiment.actors.num_envs, 60 * minutes, sample, warm_up)
+        environments = experiment.actors.num_envs
+        result["run"] = over_a_run(passed_on, environments, 60 * minutes, sample, arguments.warm_up_s, logdir)
     return result
 
 
@@ -73,8 +88,9 @@ def by_unrolls(experiment: Experiment, counts: Sequence[int], repeats: int) -> d
     rows = []
     for count in counts:
         measured = [call_in_child(resident_with, experiment, count) for _ in range(repeats)]
-        rows.append(median_of(measured))
-    fit = line_fit([row["unrolls"] for row in rows], [row["resident_bytes"] for row in rows])
+        kept = {name: measured[0][name] for name in ("unrolls", "each_bytes", "store_bytes")}
+        rows.append({**kept, **spreads([{"resident_bytes": entry["resident_bytes"]} for entry in measured])})
+    fit = line_fit([row["unrolls"] for row in rows], [medians(row)["resident_bytes"] for row in rows])
     each = rows[0]["each_bytes"]
     return {"rows": rows, **fit, "each": each, "ratio": fit["slope"] / each}
 
@@ -84,6 +100,7 @@ def resident_with(experiment: Experiment, more: int) -> dict[str, float]:
 
     Runs in a process of its own. Every slot is written: memory that never was isn't resident.
     """
+    import_quietly("seed_rl.bench.components")  # TensorFlow and all
     import tensorflow as tf
 
     from seed_rl.buffers.placement import sequence_nbytes
@@ -127,21 +144,34 @@ def line_fit(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
     centred = xs - xs.mean()
     slope = float(np.sum(centred * (ys - ys.mean())) / np.sum(centred**2))
     intercept = float(ys.mean() - slope * xs.mean())
-    spread = float(np.ptp(ys))
-    residual = float(np.max(np.abs(ys - intercept - slope * xs))) / spread if spread > 0 else 0.0
+    span = float(np.ptp(ys))
+    residual = float(np.max(np.abs(ys - intercept - slope * xs))) / span if span > 0 else 0.0
     return {"slope": slope, "intercept": intercept, "residual": residual}
 
 
 def over_a_run(
-    product_arguments: Sequence[str], environments: int, seconds: float, sample: float, warm_up: float
+    product_arguments: Sequence[str],
+    environments: int,
+    seconds: float,
+    sample: float,
+    warm_up: float,
+    logdir: str | None = None,
 ) -> dict[str, Any]:
     """Memory of `seed_rl train` from `warm_up` seconds after its steady state begins, a look every `sample` seconds.
+
+    Args:
+      product_arguments: its experiment.
+      environments: of all actors.
+      seconds: how long to look.
+      sample: seconds.
+      warm_up: seconds.
+      logdir: is kept; by default one that goes away.
 
     Returns:
       samples: seconds and resident bytes of the learner and of all actors, at each look; learner and actors: see
       `drift`; checkpoints and metrics are written meanwhile as the configuration says.
     """
-    with product("train", product_arguments) as run:
+    with product("train", product_arguments, logdir=logdir) as run:
         run.wait_until(
             lambda rows: has_settled(rows, environments, warm_up), _START_SECONDS + warm_up, "a steady state"
         )
@@ -151,7 +181,9 @@ def over_a_run(
         while not samples or time.monotonic() - began <= seconds:
             state = run.state()
             if state.actors.processes != actors:
-                raise ChildFailed(f"{state.actors.processes} of {actors} actors are left: see to that before memory")
+                raise MeasurementFailed(
+                    f"{state.actors.processes} of {actors} actors are left: see to that before memory"
+                )
             elapsed = time.monotonic() - began
             samples.append({"seconds": elapsed, "learner": state.learner.rss_bytes, "actors": state.actors.rss_bytes})
             time.sleep(max(0.0, sample * len(samples) - (time.monotonic() - began)))
@@ -174,12 +206,12 @@ def drift(seconds: Sequence[float], resident: Sequence[float]) -> dict[str, floa
       line through all.
 
     Raises:
-      ValueError: fewer than three looks.
+      MeasurementFailed: fewer than three looks.
     """
     third = len(resident) // 3
     if third < 1:
-        raise ValueError(
-            f"a drift takes three looks at the memory or more, got {len(resident)}: --minutes is too short"
+        raise MeasurementFailed(
+            f"there were {len(resident)} looks at the memory, it takes three: --minutes is too short"
         )
     first, last = float(np.mean(resident[:third])), float(np.mean(resident[-third:]))
     slope = line_fit(seconds, resident)["slope"]
@@ -188,23 +220,29 @@ def drift(seconds: Sequence[float], resident: Sequence[float]) -> dict[str, floa
 
 def table(result: dict[str, Any]) -> str:
     """For people."""
-    by_count = result["unrolls"]
-    lines = [f"{'unrolls':>10}{'tensors MB':>12}{'resident MB':>13}"]
-    for row in by_count["rows"]:
-        lines.append(f"{row['unrolls']:10,}{row['store_bytes'] / 1e6:12,.1f}{row['resident_bytes'] / 1e6:13,.1f}")
-    lines.append(
-        f"{by_count['slope']:,.0f} resident bytes per unroll, whose tensors are {by_count['each']:,}: ratio "
-        f"{by_count['ratio']:.3f}; besides {by_count['intercept'] / 1e6:,.0f} MB"
-    )
-    lines.append(f"largest distance of a point from the line: {by_count['residual']:.1%} of the range")
+    kept = result["unrolls"]
+    rows = [
+        [f"{row['unrolls']:,}", number(row["store_bytes"] / 1e6), number(row["resident_bytes"] / 1e6)]
+        for row in map(medians, kept["rows"])
+    ]
+    lines = [
+        columns(["unrolls", "tensors\nMB", "resident\nMB"], rows),
+        f"{kept['slope']:,.0f} resident bytes per unroll, whose tensors are {kept['each']:,}: ratio "
+        f"{kept['ratio']:.3f}; besides {kept['intercept'] / 1e6:,.0f} MB",
+        f"largest distance of a point from the line: {kept['residual']:.1%} of the range",
+    ]
     if "run" in result:
         run = result["run"]
-        lines += ["", f"over {run['samples'][-1]['seconds'] / 60:.1f} minutes of training, {len(run['samples'])} looks"]
-        lines.append(f"{'':8}{'first third':>13}{'last third':>13}{'growth':>9}{'slope':>16}")
-        for name in ("learner", "actors"):
-            moved = run[name]
-            lines.append(
-                f"{name:8}{moved['first_third'] / 1e6:10,.1f} MB{moved['last_third'] / 1e6:10,.1f} MB"
-                f"{moved['growth']:9.2%}{moved['mb_per_hour']:11,.1f} MB/h"
-            )
+        rows = [
+            [
+                name,
+                *(number(run[name][third] / 1e6) for third in ("first_third", "last_third")),
+                f"{run[name]['growth']:.2%}",
+                f"{run[name]['mb_per_hour']:,.1f}",
+            ]
+            for name in ("learner", "actors")
+        ]
+        heads = ["resident", "first third\nMB", "last third\nMB", "growth", "MB/h"]
+        minutes, looks = run["samples"][-1]["seconds"] / 60, len(run["samples"])
+        lines += ["", f"over {minutes:.1f} minutes of training, {looks} looks", columns(heads, rows)]
     return "\n".join(lines)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from seed_rl.bench.failures import MeasurementFailed
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "max": 100.0}
 
@@ -16,10 +15,10 @@ def percentiles(seconds: np.ndarray) -> dict[str, float]:
     """p50, p90, p99 and max in milliseconds; each is a latency that occurred, the smallest that so many don't exceed.
 
     Raises:
-      ValueError: there are none.
+      MeasurementFailed: there are none.
     """
     if not len(seconds):
-        raise ValueError("no observation was answered in the time of the measurement: there are no percentiles")
+        raise MeasurementFailed("no observation was answered in the time of the measurement: there are no percentiles")
     values = np.percentile(seconds, list(PERCENTILES.values()), method="inverted_cdf")
     return {name: 1000 * float(value) for name, value in zip(PERCENTILES, values, strict=True)}
 
@@ -68,18 +67,3 @@ def rate_at(streams: int, group_size: int, step_seconds: float, latency: float) 
     """Observations/s of streams that step for so long and then wait for so long."""
     cycle = step_seconds + latency
     return streams * group_size / cycle if cycle > 0 else math.inf
-
-
-def median_of(repeats: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The median of each number of some repeats of a measurement, and the repeats themselves; the rest as in the first.
-
-    Raises:
-      ValueError: there are none.
-    """
-    if not repeats:
-        raise ValueError("a measurement takes at least one repeat")
-    merged: dict[str, Any] = {}
-    for name, value in repeats[0].items():
-        numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        merged[name] = statistics.median(repeat[name] for repeat in repeats) if numeric else value
-    return {**merged, "repeats": list(repeats)}

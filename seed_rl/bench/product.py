@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,12 +17,12 @@ import psutil
 
 from seed_rl.bench import usage
 from seed_rl.bench.children import Child, ChildFailed
+from seed_rl.bench.failures import MeasurementFailed, last_words
 from seed_rl.bench.usage import ProcessUse
 from seed_rl.learner import metrics
 
 _STOP_SECONDS = 40.0
 _POLL_SECONDS = 0.1
-_LAST_WORDS = 2000  # characters
 ENDLESS = "--total_frames=1000000000000"
 
 
@@ -36,15 +37,18 @@ class State(NamedTuple):
 
 
 @contextmanager
-def running(command: str, arguments: Sequence[str]) -> Iterator[Callable[[int], State | None]]:
+def running(command: str, arguments: Sequence[str], keep: str | None = None) -> Iterator[Callable[[int], State | None]]:
     """Runs the product until left; gives what takes its state, or None without
     more rows of metrics than the number it is given. For `children.Child`.
 
     Args:
       command: `train` or `learner`.
       arguments: of it, without the log directory.
+      keep: a directory that becomes its log directory; by default one that goes away.
     """
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as logdir:
+    with contextlib.ExitStack() as cleanup:
+        logdir = keep or cleanup.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl-"))
+        os.makedirs(logdir, exist_ok=True)
         printed = os.path.join(logdir, "output")
         with open(printed, "wb") as output:
             process = subprocess.Popen(
@@ -58,7 +62,7 @@ def running(command: str, arguments: Sequence[str]) -> Iterator[Callable[[int], 
         def state(rows_seen: int) -> State | None:
             if process.poll() is not None:
                 with open(printed, encoding="utf-8", errors="replace") as output:
-                    raise RuntimeError(f"it ended with {process.returncode}: {output.read()[-_LAST_WORDS:]}")
+                    raise MeasurementFailed(f"exit code {process.returncode}: {last_words(output.read())}")
             rows = metrics.read(logdir) if os.path.exists(os.path.join(logdir, metrics.FILE)) else []
             if len(rows) <= rows_seen:
                 return None
@@ -121,10 +125,19 @@ class Product:
 
 
 @contextmanager
-def product(command: str, arguments: Sequence[str], metrics_interval: float = 1.0) -> Iterator[Product]:
-    """The product with a row of metrics every so many seconds; ended when left."""
+def product(
+    command: str, arguments: Sequence[str], metrics_interval: float = 1.0, logdir: str | None = None
+) -> Iterator[Product]:
+    """The product with a row of metrics every so many seconds; ended when left.
+
+    Args:
+      command: `train` or `learner`.
+      arguments: of it, without the log directory.
+      metrics_interval: seconds.
+      logdir: is kept; by default one that goes away.
+    """
     interval = f"--gin_param=Logs.metrics_interval_s={metrics_interval}"
-    with Child(f"seed_rl {command}", running, command, [*arguments, interval, ENDLESS]) as child:
+    with Child(f"seed_rl {command}", running, command, [*arguments, interval, ENDLESS], logdir) as child:
         child.wait_until_ready(60)
         yield Product(child)
 

@@ -1,4 +1,14 @@
-"""How the product scales with actor processes and environments: rate, CPU per frame and memory."""
+"""How the whole product scales with actor processes and environments: rate, CPU per frame and memory.
+
+Each row is a run of `seed_rl train` in a log directory that goes away, watched from outside: its own metrics give the
+environment frames, /proc the CPU seconds and the memory of the learner and of its actors, over some seconds after all
+environments are there and the run is in its steady state. Memory is the proportional set size, in which pages shared
+by several processes are divided among them; an actor's is the mean. Ratios are to 64 environments.
+
+More environments than the machine can step are imitated: a `seed_rl learner` is served recorded steps, which take as
+long as real ones and travel in gRPC's messages. CPU is then the learner's only, and ratios are to 64 imitated ones.
+What would not fit into the memory is said before anything starts, and left out.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +24,17 @@ from typing import Any, NamedTuple
 import psutil
 
 from seed_rl import experiment as experiments
-from seed_rl.bench import pacing
-from seed_rl.bench.children import Child, ChildFailed, ask_all, call_in_child
+from seed_rl.bench import flags
+from seed_rl.bench.children import Child, ask_all, call_in_child
+from seed_rl.bench.failures import BadArguments, MeasurementFailed
 from seed_rl.bench.product import Product, State, has_settled, product
+from seed_rl.bench.quiet import import_quietly
+from seed_rl.bench.text import columns, number, sentence
+from seed_rl.bench.timing import medians, spreads
 from seed_rl.bench.traffic import Pace, Traffic, generator
 from seed_rl.bench.trial import START_SECONDS, Recorded, recorded, shares
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Actors, Experiment
-
-SUMMARY = "the whole product with 1 to 8 actor processes and 16 to 4,096 environments: rate, CPU per frame, memory"
 
 REFERENCE_ENVS = 64
 """What the cost per frame of other numbers of environments is compared with."""
@@ -30,6 +42,18 @@ _LEARNER_BYTES = 900_000_000  # of a learner besides its unrolls: TensorFlow, co
 _ACTOR_BYTES = 80_000_000  # of an actor besides its environments
 _USABLE = 0.9  # of the memory that is free
 _RECORDED_STEPS = 200
+
+QUICK = {
+    "gin_file": ["catch/vtrace"],
+    "processes": "2",
+    "envs_for_processes": 64,
+    "envs": "64",
+    "simulate": True,
+    "settle": 0.0,
+    "seconds": 0.5,
+    "repeats": 1,
+    "start_timeout": 60.0,
+}
 
 
 class Layout(NamedTuple):
@@ -50,60 +74,47 @@ def layout(environments: int, processes: int, largest_group: int) -> Layout:
     """Spreads environments evenly over processes, at least two groups in each, so that one can step while one waits.
 
     Raises:
-      ValueError: they can't be spread evenly.
+      BadArguments: they can't be spread evenly.
     """
     each, rest = divmod(environments, processes)
     groups = max(2, -(-each // largest_group))
     if rest or each % groups:
-        raise ValueError(
+        raise BadArguments(
             f"{environments} environments can't be spread evenly over {processes} processes of {groups} groups each"
         )
     return Layout(processes, groups, each // groups)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `measure`."""
-    parser.add_argument("--gin_file", action="append", help="experiment; by default atari/vtrace_pong")
-    parser.add_argument("--gin_param", action="append", default=[], help="gin binding")
-    parser.add_argument("--processes", default="1,2,4,8", help="numbers of actor processes, with --envs_for_processes")
-    parser.add_argument("--envs_for_processes", type=int, default=64, help="environments, whatever the processes")
+    """Its flags."""
+    flags.add_experiment(parser)
+    parser.add_argument("--processes", type=flags.counts, default="1,2,4,8", help="numbers of actor processes")
+    parser.add_argument("--envs_for_processes", type=flags.count, default=64, help="environments in all of them")
+    parser.add_argument("--envs", type=flags.counts, default="16,64,256,1024,4096", help="numbers of environments")
     parser.add_argument(
-        "--envs", default="16,64,256,1024,4096", help="numbers of environments, in --processes_for_envs"
+        "--processes_for_envs", type=flags.count, default=2, help="actor processes they are spread over"
     )
-    parser.add_argument("--processes_for_envs", type=int, default=2, help="actor processes, whatever the environments")
-    parser.add_argument("--largest_group", type=int, default=32, help="environments of a group at the most")
-    parser.add_argument("--max_batch_size", type=int, default=64, help="environments per act step at the most")
-    parser.add_argument(
-        "--simulate_above", type=int, default=1024, help="with more environments, recorded steps take their place"
-    )
-    parser.add_argument("--simulate", action="store_true", help="recorded steps in place of all environments")
-    parser.add_argument("--settle", type=float, default=10.0, help="seconds of the steady state before measuring")
-    parser.add_argument("--seconds", type=float, default=10.0, help="per measurement")
-    parser.add_argument("--repeats", type=int, default=3, help="measurements, one after another in the same run")
-    parser.add_argument("--start_timeout", type=float, default=600.0, help="seconds until a run must be steady")
+    parser.add_argument("--largest_group", type=flags.count, default=32, help="environments of a group at the most")
+    parser.add_argument("--max_batch_size", type=flags.count, default=64, help="environments per act step at the most")
+    parser.add_argument("--simulate_above", type=flags.count, default=1024, help="more environments are imitated")
+    parser.add_argument("--simulate", action="store_true", help="imitate all environments")
+    parser.add_argument("--settle", type=flags.not_negative, default=10.0, help="seconds of the steady state before")
+    parser.add_argument("--start_timeout", type=flags.positive, default=600.0, help="seconds until a run is steady")
+    parser.add_argument("--seconds", type=flags.positive, default=10.0, help="for each measurement")
+    parser.add_argument("--repeats", type=flags.count, default=3, help="measurements of each run; the median counts")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A row for each number of processes and of environments.
-
-    What can't fit into the memory is said before anything starts, and left out.
-
-    Raises:
-      ConfigError: the experiment can't be run.
-      ValueError: an argument that can't be.
-    """
-    arguments = argparse.Namespace(**vars(arguments))
-    if getattr(arguments, "quick", False):
-        arguments.processes, arguments.envs = arguments.processes.split(",")[0], arguments.envs.split(",")[0]
-        arguments.settle, arguments.seconds, arguments.repeats = 1.0, 2.0, 1
+    """A row for each number of processes and of environments."""
     plans = _plans(arguments)
-    experiment = experiments.load(arguments.gin_file or ["atari/vtrace_pong"], arguments.gin_param)
+    experiment = experiments.load(flags.gin_files(arguments), arguments.gin_param)
     costs = call_in_child(environment_costs, experiment.env)
     unique = list(dict.fromkeys(plan for sweep in plans.values() for plan in sweep))
     sized = [_sized(experiment, plan.layout, arguments.max_batch_size) for plan in unique]
+    stores = store_bytes(sized)
     free = psutil.virtual_memory().available
     refused = {}
-    for plan, store in zip(unique, call_in_child(store_bytes, sized), strict=True):
+    for plan, store in zip(unique, stores, strict=True):
         sentence = refusal(plan.layout, store, costs["bytes"], plan.simulated, free)
         if sentence:
             print(sentence, file=sys.stderr, flush=True)
@@ -131,9 +142,9 @@ class Plan(NamedTuple):
 def _plans(arguments: argparse.Namespace) -> dict[str, list[Plan]]:
     """The rows of each sweep; where some are simulated, so is one of 64 environments, to compare them with."""
     plans = {}
-    for name, spreads in _layouts(arguments).items():
+    for name, layouts in _layouts(arguments).items():
         planned = [
-            Plan(spread, arguments.simulate or spread.environments > arguments.simulate_above) for spread in spreads
+            Plan(spread, arguments.simulate or spread.environments > arguments.simulate_above) for spread in layouts
         ]
         if any(plan.simulated for plan in planned):
             processes = next(plan.layout.processes for plan in planned if plan.simulated)
@@ -143,15 +154,10 @@ def _plans(arguments: argparse.Namespace) -> dict[str, list[Plan]]:
 
 
 def _layouts(arguments: argparse.Namespace) -> dict[str, list[Layout]]:
-    try:
-        processes = sorted({int(number) for number in arguments.processes.split(",")})
-        envs = sorted({int(number) for number in arguments.envs.split(",")})
-    except ValueError as error:
-        raise ValueError(f"--processes and --envs take whole numbers with commas between: {error}") from error
     largest = arguments.largest_group
     return {
-        "processes": [layout(arguments.envs_for_processes, number, largest) for number in processes],
-        "envs": [layout(number, arguments.processes_for_envs, largest) for number in envs],
+        "processes": [layout(arguments.envs_for_processes, number, largest) for number in arguments.processes],
+        "envs": [layout(number, arguments.processes_for_envs, largest) for number in arguments.envs],
     }
 
 
@@ -193,7 +199,8 @@ def environment_costs(config: EnvConfig, few: int = 8, many: int = 40) -> dict[s
 
 
 def store_bytes(sized: Sequence[Experiment]) -> list[int]:
-    """Bytes of the unrolls that a learner of each experiment keeps. Runs in a process of its own."""
+    """Bytes of the unrolls that a learner of each experiment keeps."""
+    import_quietly("seed_rl.bench.components")  # TensorFlow and all
     from seed_rl.buffers.placement import sequence_nbytes
     from seed_rl.inference.act_step import unroll_step_spec
     from seed_rl.inference.acting import acting_slots
@@ -239,14 +246,14 @@ def _row(plan: Plan, experiment: Experiment, arguments: argparse.Namespace, step
                 )
                 windows.append(window(state, later, simulated))
                 state = later
-    except ChildFailed as failed:
+    except MeasurementFailed as failed:
         return {"failed": str(failed)}
-    return {"steady_after_s": started, **pacing.median_of(windows)}
+    return {"steady_after_s": started, **spreads(windows)}
 
 
 def _product_arguments(spread: Layout, arguments: argparse.Namespace) -> list[str]:
     return [
-        *(f"--gin_file={name}" for name in arguments.gin_file or ["atari/vtrace_pong"]),
+        *(f"--gin_file={name}" for name in flags.gin_files(arguments)),
         *(f"--gin_param={binding}" for binding in arguments.gin_param),
         f"--gin_param=Actors.num_actors={spread.processes}",
         f"--gin_param=Actors.groups_per_actor={spread.groups}",
@@ -295,7 +302,7 @@ def window(before: State, after: State, simulated: bool) -> dict[str, Any]:
     frames = after.rows[-1]["env_frames"] - before.rows[-1]["env_frames"]
     seconds = after.rows[-1]["seconds"] - before.rows[-1]["seconds"]
     if frames <= 0:
-        raise ChildFailed(f"no unroll was learned from in {seconds:.0f} s: measure for longer (--seconds)")
+        raise MeasurementFailed(f"no unroll was learned from in {seconds:.0f} s: measure for longer (--seconds)")
     learner = 1e6 * (after.learner.cpu_seconds - before.learner.cpu_seconds) / frames
     actors = 1e6 * (after.actors.cpu_seconds - before.actors.cpu_seconds) / frames
     row = {"frames_per_second": frames / seconds, "learner_us": learner}
@@ -321,7 +328,11 @@ def with_ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             **row,
-            **{ratio: row[name] / references[row["simulated"]][name] for name, ratio in names.items() if name in row},
+            **{
+                ratio: medians(row)[name] / medians(references[row["simulated"]])[name]
+                for name, ratio in names.items()
+                if name in row
+            },
         }
         for row in rows
     ]
@@ -331,39 +342,42 @@ def table(result: dict[str, Any]) -> str:
     """For people."""
     costs = result["environment"]
     lines = [
-        f"one environment: {costs['bytes'] / 1e6:.2f} MB, {costs['start_ms']:.1f} ms to start, "
-        f"{costs['step_ms']:.3f} ms per step"
+        f"one environment: {number(costs['bytes'] / 1e6)} MB, {number(costs['start_ms'])} ms to start, "
+        f"{number(costs['step_ms'])} ms per step"
     ]
     for sweep, title in (("processes", "by actor processes"), ("envs", "by environments")):
-        lines += ["", title, _HEADING, *(_line(row) for row in result[sweep])]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"µs: CPU per environment frame. Ratios to {REFERENCE_ENVS} environments. MB: proportional set",
-            "sizes (shared pages divided); an actor's is the mean. *: recorded steps in place of environments.",
-        ]
-    )
+        measured = [medians(row) for row in result[sweep] if "learner_us" in row]
+        lines += ["", title, columns(_HEADS, [_cells(row) for row in measured])]
+        for row in result[sweep]:
+            if "learner_us" not in row:
+                lines.append(sentence(f"{_spread(row)}: {row.get('skipped') or row['failed']}"))
+    lines += [
+        "",
+        f"µs: CPU per environment frame; ratios: to {REFERENCE_ENVS} environments; recorded: steps in place of them;",
+    ]
+    return "\n".join([*lines, "PxGxE: actor processes, groups of each process, environments of each group."])
 
 
-_HEADING = (
-    f"{'envs':>7}{'as':>11}{'frames/s':>11}{'ratio':>7}{'learner µs':>12}{'ratio':>7}{'all µs':>8}{'ratio':>7}"
-    f"{'learner MB':>12}{'actor MB':>10}"
-)
+_HEADS = ["envs", "PxGxE", "steps", "frames/s", "ratio", "learner\nµs", "ratio", "all\nµs", "ratio"]
+_HEADS += ["learner\nMB", "actor\nMB"]
 
 
-def _line(row: dict[str, Any]) -> str:
-    head = f"{row['environments']:6,}{'*' if row['simulated'] else ' '}"
-    head += f"{row['processes']:>4}x{row['groups']}x{row['group_size']}".ljust(11)
-    if "learner_us" not in row:
-        return f"{head} {row.get('skipped') or row['failed']}"
-    whole = (
-        f"{row['total_us']:8.1f}{row.get('total_ratio', float('nan')):7.2f}"
-        if "total_us" in row
-        else f"{'-':>8}{'-':>7}"
-    )
-    actor = f"{row['actor_pss'] / 1e6:10.0f}" if "actor_pss" in row else f"{'-':>10}"
-    return (
-        f"{head}{row['frames_per_second']:11,.0f}{row['rate_ratio']:7.2f}{row['learner_us']:12.1f}"
-        f"{row['learner_ratio']:7.2f}{whole}{row['learner_pss'] / 1e6:12,.0f}{actor}"
-    )
+def _spread(row: dict[str, Any]) -> str:
+    return f"{row['processes']}x{row['groups']}x{row['group_size']}"
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    real = "total_us" in row
+    return [
+        f"{row['environments']:,}",
+        _spread(row),
+        "recorded" if row["simulated"] else "real",
+        number(row["frames_per_second"]),
+        f"{row['rate_ratio']:.2f}",
+        number(row["learner_us"]),
+        f"{row['learner_ratio']:.2f}",
+        number(row["total_us"]) if real else "-",
+        f"{row['total_ratio']:.2f}" if real else "-",
+        number(row["learner_pss"] / 1e6),
+        number(row["actor_pss"] / 1e6) if real else "-",
+    ]

@@ -20,6 +20,7 @@ from typing import Any
 
 from seed_rl import experiment as experiments
 from seed_rl.bench import flags
+from seed_rl.bench.failures import MeasurementFailed, last_words
 from seed_rl.bench.load import send_load
 from seed_rl.bench.text import columns, number
 from seed_rl.bench.timing import ratio, spread
@@ -77,6 +78,9 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
     """Agent steps per second that the busy actors get while `idle` streams of one environment step slowly.
 
     Finished unrolls are taken and given back without learning.
+
+    Raises:
+      MeasurementFailed: an actor fails again and again, or streams don't come.
     """
     busy, group_size, pause = arguments.busy, arguments.group_size, arguments.pause
     env_spec = experiment.env.spec()
@@ -95,10 +99,12 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
                 loads += [_start_load(address, env_spec, 1, group_size) for _ in range(busy)]
             else:
                 actors.start()
-            _wait_for(server, loads, streams=busy, messages=10 * busy)  # actors open their streams before they play
+            _wait_for(
+                server, actors, loads, streams=busy, messages=10 * busy
+            )  # actors open their streams before they play
             if idle:
                 loads.append(_start_load(address, env_spec, idle, 1, pause))
-            _wait_for(server, loads, streams=busy + idle)
+            _wait_for(server, actors, loads, streams=busy + idle)
             time.sleep(arguments.settle)
             before, started = acting.service.stats.agent_steps, time.monotonic()
             time.sleep(arguments.seconds)
@@ -109,6 +115,8 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
             server.stop(grace=1)
             for load in loads:
                 load.join()
+    if actors.failed is not None:
+        raise MeasurementFailed(f"an actor ended again and again: {last_words(str(actors.failed))}")
     return steps / elapsed - idle / pause
 
 
@@ -118,12 +126,18 @@ def _start_load(*arguments: Any) -> BaseProcess:
     return process
 
 
-def _wait_for(server: ActorServer, loads: Sequence[BaseProcess], streams: int, messages: int = 0) -> None:
+def _wait_for(
+    server: ActorServer, actors: LocalActors, loads: Sequence[BaseProcess], streams: int, messages: int = 0
+) -> None:
     deadline = time.monotonic() + 60
     while server.stats.streams < streams or server.stats.steps < messages:
+        if actors.failed is not None:
+            raise MeasurementFailed(f"an actor ended again and again: {last_words(str(actors.failed))}")
         if time.monotonic() > deadline or not all(load.is_alive() for load in loads):
             stats = server.stats
-            raise RuntimeError(f"{stats.streams} of {streams} streams came, with {stats.steps} of {messages} messages")
+            raise MeasurementFailed(
+                f"{stats.streams} of {streams} streams came, with {stats.steps} of {messages} messages"
+            )
         time.sleep(0.05)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+
+_WIDEST = 100
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -30,6 +33,11 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "  ".join(aligned).rstrip()
 
     return "\n".join([*map(line, head), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def sentence(text: str) -> str:
+    """A sentence, in several lines if it is longer than a table may be wide."""
+    return textwrap.fill(text, _WIDEST, subsequent_indent="  ")
 
 
 def number(value: float, digits: int = 3) -> str:

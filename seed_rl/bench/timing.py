@@ -13,6 +13,25 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
     return {"median": statistics.median(values), "repeats": list(values)}
 
 
+def spreads(repeats: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several repeats of a measurement of many values, at least one: the `spread` of each number, the rest as in the
+    first of them."""
+
+    def merged(name: str, value: Any) -> Any:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return spread([repeat[name] for repeat in repeats]) if is_number else value
+
+    return {name: merged(name, value) for name, value in repeats[0].items()}
+
+
+def medians(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with medians in place of their `spread`s; the inverse of `spreads` for a single repeat."""
+    return {
+        name: value["median"] if isinstance(value, Mapping) and "median" in value else value
+        for name, value in values.items()
+    }
+
+
 def rates(work: Callable[[], int], seconds: float, repeats: int) -> list[float]:
     """Units per second that `work` does, `repeats` times: it returns how many units one call did.
 

@@ -6,6 +6,10 @@ busy generator came to send them, so whatever the generator adds makes a latency
 sent is reported beside (`lags`). What counts for a time are the observations that were due in it: they are waited for,
 and those without an answer count with their age.
 
+Streams are those of actors on other machines: their steps travel in gRPC's messages, whatever the address, and never in
+shared memory, as those of actors beside the learner do. For the server alone, saturated through either, there is
+`load`, which sends one message again and again.
+
 All streams of a generator share one thread. Its timers are exact to some 0.1 ms: the usual `epoll` would round up to
 whole milliseconds.
 """

@@ -20,6 +20,7 @@ import numpy as np
 import psutil
 
 from seed_rl.bench import flags
+from seed_rl.bench.failures import MeasurementFailed
 from seed_rl.bench.load import load, send_bytes
 from seed_rl.bench.text import columns, number
 from seed_rl.bench.timing import rates, spread
@@ -157,7 +158,7 @@ def measure_streams(
                 while server.stats.streams < streams or server.stats.steps < 10 * streams:
                     time.sleep(0.01)
                     if not sender.is_alive():
-                        raise RuntimeError("the load generator ended before it sent anything")
+                        raise MeasurementFailed("the load generator ended before it sent anything")
                 client = psutil.Process(sender.pid)
                 moments = [_now(server, client)]
                 for _ in range(repeats):

@@ -17,10 +17,10 @@ OTHER = "other"
 KINDS = (TRANSPORT, INFERENCE, TENSORFLOW, LEARNER, OTHER)
 """Kinds of threads of a learner's process."""
 
-EVENT_LOOP_THREAD = "actor-server"
-"""Name of the thread with the server's event loop."""
+SERVER_THREAD = "actor-server"
+"""Name of the server's thread, which takes and decodes all messages; answers are sent by the inference thread."""
 
-_NAMED = {EVENT_LOOP_THREAD: TRANSPORT, "_poll_wrapper": TRANSPORT, "inference": INFERENCE, "learner": LEARNER}
+_NAMED = {SERVER_THREAD: TRANSPORT, "inference": INFERENCE, "learner": LEARNER}
 _NATIVE = {"grpc": TRANSPORT, "event_engine": TRANSPORT, "tf_": TENSORFLOW}
 
 

@@ -1,6 +1,5 @@
-"""The capacity model, the accounting of threads, and a fleet of a few actors."""
+"""The capacity model, and the accounting of threads."""
 
-import argparse
 import math
 import threading
 import time
@@ -8,12 +7,12 @@ import time
 import pytest
 
 from seed_rl.bench import fleet, usage
-from seed_rl.bench.capacity import ACT_STEP, CORES, EVENT_LOOP, Accelerator, Costs, Load, capacity, first_limit
+from seed_rl.bench.capacity import CORES, INFERENCE, SERVER, Accelerator, Costs, Load, capacity, first_limit
 from seed_rl.bench.usage import ThreadUse
 
 COSTS = Costs(
     group_size=4,
-    event_loop_per_message=40e-6,  # 10 µs per observation: 100,000/s at the most
+    server_per_message=40e-6,  # 10 µs per observation: 100,000/s at the most
     transport_per_observation=20e-6,
     host_per_observation=5e-6,
     act_serial_per_observation=30e-6,
@@ -23,8 +22,8 @@ COSTS = Costs(
 
 def test_few_cores_are_the_limit_of_acting_on_them():
     carried = capacity(COSTS, cores=2, step_seconds=0.1)
-    assert carried.limits == pytest.approx({EVENT_LOOP: 100_000, ACT_STEP: 1 / 130e-6, CORES: 2 / 250e-6})
-    assert carried.limit == ACT_STEP
+    assert carried.limits == pytest.approx({SERVER: 100_000, INFERENCE: 1 / 130e-6, CORES: 2 / 250e-6})
+    assert carried.limit == INFERENCE
     assert carried.actors == math.floor(0.1 / 130e-6 / 4)
 
 
@@ -35,14 +34,14 @@ def test_more_cores_help_the_parallel_part_only():
     assert rates[-1] == pytest.approx(1 / 30e-6, rel=0.01)
 
 
-def test_the_event_loop_caps_what_an_accelerator_could_do():
+def test_the_servers_thread_caps_what_an_accelerator_could_do():
     fast = Accelerator(batch=256, seconds_per_batch=1e-4)
     few, many = (capacity(COSTS, cores, 0.1, fast) for cores in (2, 96))
     assert (few.limit, few.observations_per_second) == (CORES, pytest.approx(2 / 25e-6))
-    assert (many.limit, many.observations_per_second) == (EVENT_LOOP, pytest.approx(100_000))
+    assert (many.limit, many.observations_per_second) == (SERVER, pytest.approx(100_000))
     assert many.actors == 2500
     slow = capacity(COSTS, 96, 0.1, Accelerator(batch=100, seconds_per_batch=0.0095))
-    assert (slow.limit, slow.observations_per_second) == (ACT_STEP, pytest.approx(10_000))
+    assert (slow.limit, slow.observations_per_second) == (INFERENCE, pytest.approx(10_000))
 
 
 def test_slower_environments_make_more_actors():
@@ -55,7 +54,8 @@ def test_slower_environments_make_more_actors():
 IDLE = Load(
     keeps_up=False,
     generator=0.1,
-    event_loop=0.1,
+    server=0.1,
+    inference=0.2,
     acting=0.1,
     blocked=0.0,
     machine=0.2,
@@ -67,11 +67,12 @@ IDLE = Load(
 @pytest.mark.parametrize(
     ("full", "words"),
     [
-        ({"generator": 0.99, "event_loop": 0.99}, "the load generator"),
-        ({"event_loop": 0.9, "acting": 0.9}, "transport: the event loop's thread takes 90% of a core"),
+        ({"generator": 0.99, "server": 0.99}, "the load generator"),
+        ({"server": 0.9, "acting": 0.9}, "transport: the server's thread takes 90% of a core"),
         ({"blocked": 0.5, "acting": 0.4}, "learner: acting waits for it 50% of the time"),
         ({"acting": 0.95}, "act step: running 95% of the time"),
         ({"acting": 0.95, "machine": 1.0}, "act step: running 95% of the time, on a machine whose cores are 100% busy"),
+        ({"inference": 0.9, "acting": 0.5}, "inference: its thread takes 90% of a core"),
         ({"machine": 0.97}, "CPU: the machine's cores are 97% busy"),
         ({"file_descriptors": 0.95}, "file descriptors"),
         ({"memory": 0.95}, "memory"),
@@ -98,7 +99,6 @@ def test_a_fleet_saturates_where_it_first_falls_behind():
     ("python", "native", "of_tensorflow", "kind"),
     [
         ("actor-server", "python", False, usage.TRANSPORT),
-        ("Thread-1 (_poll_wrapper)", "python", False, usage.TRANSPORT),
         ("inference", "python", True, usage.INFERENCE),
         ("learner", "python", False, usage.LEARNER),
         ("MainThread", "python", True, usage.OTHER),
@@ -147,41 +147,17 @@ def test_cpu_between_looks_is_a_difference():
     assert usage.cpu_of_thread(before, after, "actor-server") == pytest.approx(1.5)
 
 
-NULL = {
-    "observations_per_second": 50_000.0,
-    "event_loop_s_per_message": 40e-6,
-    "transport_s_per_observation": 30e-6,
-    "host_s_per_observation": 5e-6,
-    "generator_cpu": 0.5,
-}
-
-
-def test_a_small_fleet_is_served(monkeypatch):
-    monkeypatch.setattr(fleet, "_null", lambda *_: NULL)  # the null model is run by the test of latencies
-    parser = argparse.ArgumentParser()
-    fleet.add_arguments(parser)
-    flags = ["--gin_file=catch/vtrace", "--actors=6", "--group_sizes=2", "--step_ms=30", "--train"]
-    result = fleet.measure(parser.parse_args([*flags, "--seconds=1.5", "--repeats=1", "--max_batch_size=8"]))
-    (group,) = result["groups"]
-    (row,) = group["rows"]
-    assert (row["actors"], row["environments"]) == (6, 12)
-    assert row["offered"] == pytest.approx(400)
-    assert 0 < row["achieved"] < 420
-    assert row["updates_per_second"] > 0
-    assert 0 < row["batch_fill"] <= 1
-    assert row["cores/transport"] > 0
-    assert row["cores/inference"] > 0
-    assert row["file_descriptors"] > 6  # a connection of each actor
-    assert group["null"] == NULL
-    assert [host["cores"] for host in group["hosts"] if not host["accelerator"]] == [2, 8, 32, 96]
-    text = fleet.table(result)
-    assert "actors of 2 environments, 30 ms per step" in text
-    assert max(map(len, text.splitlines())) <= 115
-
-
-@pytest.mark.parametrize(("flag", "message"), [("--actors=16,x", "whole numbers"), ("--group_sizes=0", "from 1")])
-def test_wrong_flags_are_refused(flag, message):
-    parser = argparse.ArgumentParser()
-    fleet.add_arguments(parser)
-    with pytest.raises(ValueError, match=message):
-        fleet.measure(parser.parse_args([flag]))
+def test_the_table_of_large_fleets_is_not_too_wide():
+    kinds = {f"cores/{kind}": 1.23 for kind in usage.KINDS}
+    names = ("achieved", "p50", "p99", "batch", "learner_bytes", "act_ms", "cpu_us_per_observation")
+    served = {"actors": 1024, "offered": 327_680.0, **kinds, "machine": 1.0, "file_descriptors": 1080}
+    rows = [{**served, **dict.fromkeys(names, 12_345.6), "learner_bytes": 9e9, "limit": "act step: running " * 9}]
+    rows.append({"actors": 2048, "failed": "no sockets " * 20, "limit": "failed"})
+    bare = {"observations_per_second": 1e6, "server_s_per_message": 1e-4}
+    host = {"cores": 96, "accelerator": True, "actors": 123_456_789, "limit": SERVER}
+    group = {"group_size": 16, "step_ms": 50.0, "rows": rows, "flat_out": rows[0], "null": bare, "hosts": [host] * 4}
+    group |= fleet.saturation(rows)
+    text = fleet.table({"groups": [group], "accelerator": {"batch": 256, "seconds_per_batch": 0.002}})
+    assert max(map(len, text.splitlines())) <= 100, text
+    assert "2,048 actors: no sockets" in text
+    assert "saturated at 1,024 actors; first of all, act step" in text

@@ -1,13 +1,12 @@
-"""Lines through memory, and a learner whose memory is that of its tensors."""
+"""Lines through memory, and looks at it over a run."""
 
-import argparse
 import contextlib
 
 import numpy as np
 import pytest
 
 from seed_rl.bench import memory
-from seed_rl.bench.children import ChildFailed
+from seed_rl.bench.failures import MeasurementFailed
 from seed_rl.bench.product import State
 from seed_rl.bench.usage import ProcessUse
 
@@ -32,7 +31,7 @@ def test_drift_compares_the_thirds():
     assert 20_000 < moved["mb_per_hour"] < 30_000
     steady = memory.drift([0, 10, 20], [5e8, 5e8, 5e8])
     assert (steady["growth"], steady["mb_per_hour"]) == (0, 0)
-    with pytest.raises(ValueError, match="--minutes is too short"):
+    with pytest.raises(MeasurementFailed, match="--minutes is too short"):
         memory.drift([0, 10], [1, 1])
 
 
@@ -54,45 +53,22 @@ class Growing:
 
 @pytest.mark.parametrize("lost_at", [3, 1000])
 def test_looks_over_a_run(monkeypatch, lost_at):
-    run = contextlib.nullcontext(Growing(lost_at))
-    monkeypatch.setattr(memory, "product", lambda command, arguments: run)
+    logdirs = []
+
+    def product(command, arguments, logdir):
+        logdirs.append(logdir)
+        return contextlib.nullcontext(Growing(lost_at))
+
+    monkeypatch.setattr(memory, "product", product)
     if lost_at == 3:
-        with pytest.raises(ChildFailed, match="1 of 2 actors are left"):
+        with pytest.raises(MeasurementFailed, match="1 of 2 actors are left"):
             memory.over_a_run([], 4, seconds=0.2, sample=0.02, warm_up=0)
         return
-    result = memory.over_a_run([], 4, seconds=0.2, sample=0.02, warm_up=0)
+    result = memory.over_a_run([], 4, seconds=0.2, sample=0.02, warm_up=0, logdir="runs/kept")
+    assert logdirs == ["runs/kept"]
     assert 8 <= len(result["samples"]) <= 12
     assert result["learner"]["mb_per_hour"] == pytest.approx(3600 / 0.02, rel=0.2)
     assert result["learner"]["growth"] > 0.5
     assert result["actors"]["growth"] == 0
-
-
-def test_resident_memory_grows_with_the_unrolls():
-    parser = argparse.ArgumentParser()
-    memory.add_arguments(parser)
-    flags = ["--gin_file=catch/vtrace", "--gin_param=Catch.rows=80", "--gin_param=Catch.columns=80"]
-    flags += ["--unrolls=64,2624", "--minutes=0", "--repeats=1"]
-    result = memory.measure(parser.parse_args(flags))
-    assert "run" not in result
-    unrolls = result["unrolls"]
-    small, large = unrolls["rows"]
-    assert large["unrolls"] - small["unrolls"] == 2560
-    assert large["store_bytes"] - small["store_bytes"] == 2560 * unrolls["each"]
-    assert unrolls["each"] > 21 * 80 * 80
-    assert 0.8 < unrolls["ratio"] < 1.3
-    assert "resident bytes per unroll" in memory.table(result)
-
-
-@pytest.mark.parametrize("flag", ["--unrolls=1,x", "--unrolls=5", "--unrolls=0,5"])
-def test_wrong_flags_are_refused(flag):
-    parser = argparse.ArgumentParser()
-    memory.add_arguments(parser)
-    with pytest.raises(ValueError, match="--unrolls takes"):
-        memory.measure(parser.parse_args([flag]))
-
-
-def test_a_run_too_short_for_its_looks_is_refused():
-    parser = argparse.ArgumentParser()
-    memory.add_arguments(parser)
-    with pytest.raises(ValueError, match="--minutes=0.3 is too short"):
-        memory.measure(parser.parse_args(["--minutes=0.3", "--sample_s=10"]))
+    kept = {"rows": [], "slope": 2.0, "intercept": 1e8, "residual": 0.0, "each": 2, "ratio": 1.0}
+    assert "over 0.0 minutes of training" in memory.table({"unrolls": kept, "run": result})

@@ -42,3 +42,9 @@ def test_ratios_are_of_values_measured_side_by_side():
     assert timing.ratio([2.0, 6.0, 8.0], [1.0, 2.0, 2.0]) == {"median": 3.0, "repeats": [2.0, 3.0, 4.0]}
     with pytest.raises(ValueError, match="zip"):
         timing.ratio([1.0], [1.0, 2.0])
+
+
+def test_repeats_of_many_values_are_merged_and_told_in_medians():
+    merged = timing.spreads([{"a": 1.0, "name": "x"}, {"a": 5.0, "name": "x"}, {"a": 2.0, "name": "x"}])
+    assert merged == {"a": {"median": 2.0, "repeats": [1.0, 5.0, 2.0]}, "name": "x"}
+    assert timing.medians(merged) == {"a": 2.0, "name": "x"}
