@@ -28,6 +28,7 @@ class Room(NamedTuple):
 
 DATA = ("seed_rl.types", "seed_rl.specs")
 SETTINGS = "seed_rl.settings"
+FILES = "seed_rl.files"
 AGENT_INTERFACE = ("seed_rl.agents.base", "seed_rl.agents.config")
 AGENT_PARTS = (*AGENT_INTERFACE, "seed_rl.agents.trunk")
 ENV_INTERFACE = ("seed_rl.envs.base", "seed_rl.envs.registry")
@@ -46,6 +47,7 @@ ROOMS = {
     "seed_rl.types": Room(third_party=("numpy",)),
     "seed_rl.specs": Room(("seed_rl.types",), ("numpy",)),
     SETTINGS: Room(),
+    FILES: Room(),
     "seed_rl.devices": Room(third_party=("tensorflow",)),
     "seed_rl.rl": Room(DATA, ("numpy", "tensorflow")),
     "seed_rl.networks": Room((*DATA, "seed_rl.rl"), TENSORS),
@@ -88,6 +90,7 @@ ROOMS = {
     "seed_rl.learner": Room(
         (
             *DATA,
+            FILES,
             "seed_rl.devices",
             "seed_rl.experiment",
             "seed_rl.rl",
@@ -117,6 +120,7 @@ ROOMS = {
     "seed_rl.bench": Room(
         (
             *DATA,
+            FILES,
             "seed_rl.experiment",
             *ENV_INTERFACE,
             *AGENT_INTERFACE,
@@ -124,6 +128,7 @@ ROOMS = {
             "seed_rl.buffers",
             "seed_rl.inference",
             "seed_rl.launch.local_actors",
+            "seed_rl.launch.native_output",
             "seed_rl.learner",
         ),
         ("grpc", "gymnasium", "numpy", "psutil", "tensorflow"),

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from seed_rl.bench import report
 from seed_rl.bench.failures import BadArguments, MeasurementFailed
-from seed_rl.bench.quiet import import_quietly
+from seed_rl.launch.native_output import import_quietly
 
 BENCHMARKS = {
     "env": "Environments alone: steps per second of each suite on 1 to all cores.",

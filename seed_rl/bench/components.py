@@ -45,13 +45,8 @@ class LearnerParts:
         if self._replay is None:
             self._acting.pool.release(plan.finished)
         elif len(plan.finished):
-            self._insert(self._replay, plan.finished)
+            self._replay.insert(plan.finished)
         return len(self._env_ids)
-
-    @staticmethod
-    def _insert(replay: ReplaySource, slots: np.ndarray) -> None:
-        for begin in range(0, len(slots), ReplaySource.INSERT_AT_MOST):
-            replay.insert(slots[begin : begin + ReplaySource.INSERT_AT_MOST])
 
     def train(self) -> int:
         """One update; returns the new agent steps that it stands for."""

@@ -40,8 +40,7 @@ from seed_rl.bench.failures import MeasurementFailed
 from seed_rl.bench.text import columns, number, sentence
 from seed_rl.bench.timing import medians, spreads
 from seed_rl.bench.traffic import Pace
-from seed_rl.bench.trial import Load as Generators
-from seed_rl.bench.trial import Recorded, Trial, recorded, trial
+from seed_rl.bench.trial import Generators, Recorded, Trial, recorded, trial
 from seed_rl.experiment import Experiment
 
 _RECORDED_STEPS = 300
@@ -164,7 +163,7 @@ def _row(
         "blocked": used.blocked,
         "updates_per_second": used.updates / used.seconds,
         "server": used.server,
-        "inference": used.inference,
+        "inference": used.cores[usage.INFERENCE],
         **{f"cores/{kind}": cores for kind, cores in used.cores.items()},
         "cpu_us_per_observation": 1e6 * used.cpu_seconds / used.observations,
         "serial_s_per_observation": used.cores[usage.INFERENCE] * used.seconds / used.observations,

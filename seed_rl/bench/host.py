@@ -14,9 +14,9 @@ import psutil
 
 from seed_rl.bench import usage
 from seed_rl.bench.failures import MeasurementFailed
-from seed_rl.bench.quiet import import_quietly
 from seed_rl.bench.usage import ThreadUse
 from seed_rl.experiment import Experiment
+from seed_rl.launch.native_output import import_quietly
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
@@ -76,8 +76,6 @@ class Used(NamedTuple):
     """CPU seconds per second of each kind of thread, `usage.KINDS`."""
     server: float
     """CPU seconds per second of the server's thread, which is one."""
-    inference: float
-    """CPU seconds per second of the inference thread, which is one and also sends the answers."""
     cpu_seconds: float
     """Of the whole process."""
     machine: float
@@ -167,7 +165,6 @@ def used_between(before: Snapshot, after: Snapshot) -> Used:
         blocked=(after.blocked_seconds - before.blocked_seconds) / seconds,
         cores={kind: cpu / seconds for kind, cpu in by_kind.items()},
         server=server / seconds,
-        inference=by_kind[usage.INFERENCE] / seconds,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         machine=(after.machine_seconds - before.machine_seconds) / seconds / (os.cpu_count() or 1),
     )

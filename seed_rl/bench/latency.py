@@ -22,7 +22,7 @@ from seed_rl.bench import flags, host, pacing
 from seed_rl.bench.text import columns, number
 from seed_rl.bench.timing import medians, spreads
 from seed_rl.bench.traffic import Pace
-from seed_rl.bench.trial import Load, Recorded, Trial, recorded, trial
+from seed_rl.bench.trial import Generators, Recorded, Trial, recorded, trial
 from seed_rl.experiment import Experiment
 
 _CALIBRATIONS = 3
@@ -57,14 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Percentiles by load of each model."""
     experiment = experiments.load(flags.gin_files(arguments), arguments.gin_param)
-    load = Load(arguments.streams, arguments.group_size, arguments.generators, encode_each=True)
+    load = Generators(arguments.streams, arguments.group_size, arguments.generators, encode_each=True)
     with recorded(experiment, max(16, load.group_size), _RECORDED_STEPS) as steps:
         measured = {model: _measure_model(experiment, model, arguments, load, steps) for model in arguments.models}
     return {"streams": load.streams, "group_size": load.group_size, "models": measured}
 
 
 def _measure_model(
-    experiment: Experiment, model: str, arguments: argparse.Namespace, load: Load, steps: Recorded
+    experiment: Experiment, model: str, arguments: argparse.Namespace, load: Generators, steps: Recorded
 ) -> dict[str, Any]:
     seconds = arguments.seconds
     with trial(experiment, model, arguments.max_batch_size, load, steps) as running:
@@ -80,7 +80,7 @@ def _measure_model(
     return {"saturation": saturation, "loads": rows}
 
 
-def _calibrated(running: Trial, load: Load, rate: float, jitter: float, seconds: float) -> Pace:
+def _calibrated(running: Trial, load: Generators, rate: float, jitter: float, seconds: float) -> Pace:
     """The pace at which the streams send at a rate: a stream's step time and latency together make its cycle."""
     latency = 0.0
     for _ in range(_CALIBRATIONS):
@@ -90,7 +90,7 @@ def _calibrated(running: Trial, load: Load, rate: float, jitter: float, seconds:
     return Pace(pacing.step_for_rate(load.streams, load.group_size, rate, latency), jitter, seconds)
 
 
-def _row(running: Trial, load: Load, pace: Pace) -> dict[str, Any]:
+def _row(running: Trial, load: Generators, pace: Pace) -> dict[str, Any]:
     seen, used, _ = running.run(pace, settle=0.2)
     cycle = pace.step_seconds + float(seen.latencies.mean())
     return {

@@ -27,10 +27,10 @@ from seed_rl.bench import flags
 from seed_rl.bench.children import call_in_child
 from seed_rl.bench.failures import BadArguments, MeasurementFailed
 from seed_rl.bench.product import has_settled, product
-from seed_rl.bench.quiet import import_quietly
 from seed_rl.bench.text import columns, number
 from seed_rl.bench.timing import medians, spreads
 from seed_rl.experiment import Experiment
+from seed_rl.launch.native_output import import_quietly
 
 _START_SECONDS = 300.0
 _FILL_AT_ONCE = 256

@@ -15,7 +15,8 @@ from typing import Any
 import psutil
 
 from seed_rl import __version__
-from seed_rl.bench.quiet import import_quietly
+from seed_rl.files import complete_or_absent
+from seed_rl.launch.native_output import import_quietly
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Their versions go into every report."""
@@ -49,10 +50,8 @@ def report(
 
 def write(path: str, content: Mapping[str, Any]) -> None:
     """Writes JSON; the file is whole or not there."""
-    with open(f"{path}.partial", "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-    os.replace(f"{path}.partial", path)
+    with complete_or_absent(path) as file:
+        file.write(f"{json.dumps(content, indent=2)}\n".encode())
 
 
 def rounded(value: Any) -> Any:

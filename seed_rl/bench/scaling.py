@@ -19,28 +19,24 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
 from seed_rl import experiment as experiments
 from seed_rl.bench import flags
 from seed_rl.bench.children import Child, ask_all, call_in_child
-from seed_rl.bench.failures import BadArguments, MeasurementFailed
+from seed_rl.bench.failures import MeasurementFailed
+from seed_rl.bench.layouts import REFERENCE_ENVS, Layout, Plan, plans, refusal
 from seed_rl.bench.product import Product, State, has_settled, product
-from seed_rl.bench.quiet import import_quietly
 from seed_rl.bench.text import columns, number, sentence
 from seed_rl.bench.timing import medians, spreads
 from seed_rl.bench.traffic import Pace, Traffic, generator
 from seed_rl.bench.trial import START_SECONDS, Recorded, recorded, shares
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Actors, Experiment
+from seed_rl.launch.native_output import import_quietly
 
-REFERENCE_ENVS = 64
-"""What the cost per frame of other numbers of environments is compared with."""
-_LEARNER_BYTES = 900_000_000  # of a learner besides its unrolls: TensorFlow, compiled programs, an update's tensors
-_ACTOR_BYTES = 80_000_000  # of an actor besides its environments
-_USABLE = 0.9  # of the memory that is free
 _RECORDED_STEPS = 200
 
 QUICK = {
@@ -54,35 +50,6 @@ QUICK = {
     "repeats": 1,
     "start_timeout": 60.0,
 }
-
-
-class Layout(NamedTuple):
-    """How environments are spread."""
-
-    processes: int
-    groups: int
-    """Of each process."""
-    group_size: int
-
-    @property
-    def environments(self) -> int:
-        """In all."""
-        return self.processes * self.groups * self.group_size
-
-
-def layout(environments: int, processes: int, largest_group: int) -> Layout:
-    """Spreads environments evenly over processes, at least two groups in each, so that one can step while one waits.
-
-    Raises:
-      BadArguments: they can't be spread evenly.
-    """
-    each, rest = divmod(environments, processes)
-    groups = max(2, -(-each // largest_group))
-    if rest or each % groups:
-        raise BadArguments(
-            f"{environments} environments can't be spread evenly over {processes} processes of {groups} groups each"
-        )
-    return Layout(processes, groups, each // groups)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """A row for each number of processes and of environments."""
-    plans = _plans(arguments)
+    planned = plans(arguments)
     experiment = experiments.load(flags.gin_files(arguments), arguments.gin_param)
     costs = call_in_child(environment_costs, experiment.env)
-    unique = list(dict.fromkeys(plan for sweep in plans.values() for plan in sweep))
+    unique = list(dict.fromkeys(plan for sweep in planned.values() for plan in sweep))
     sized = [_sized(experiment, plan.layout, arguments.max_batch_size) for plan in unique]
     stores = store_bytes(sized)
     free = psutil.virtual_memory().available
@@ -124,41 +91,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             plan: {"skipped": refused[plan]} if plan in refused else _row(plan, experiment, arguments, steps)
             for plan in unique
         }
-    sweeps = {name: with_ratios([plan.describe() | rows[plan] for plan in sweep]) for name, sweep in plans.items()}
+    sweeps = {name: with_ratios([plan.describe() | rows[plan] for plan in sweep]) for name, sweep in planned.items()}
     return {"environment": costs, **sweeps}
-
-
-class Plan(NamedTuple):
-    """One row."""
-
-    layout: Layout
-    simulated: bool
-
-    def describe(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**self.layout._asdict(), "environments": self.layout.environments, "simulated": self.simulated}
-
-
-def _plans(arguments: argparse.Namespace) -> dict[str, list[Plan]]:
-    """The rows of each sweep; where some are simulated, so is one of 64 environments, to compare them with."""
-    plans = {}
-    for name, layouts in _layouts(arguments).items():
-        planned = [
-            Plan(spread, arguments.simulate or spread.environments > arguments.simulate_above) for spread in layouts
-        ]
-        if any(plan.simulated for plan in planned):
-            processes = next(plan.layout.processes for plan in planned if plan.simulated)
-            planned.append(Plan(layout(REFERENCE_ENVS, processes, arguments.largest_group), True))
-        plans[name] = sorted(set(planned), key=lambda plan: (plan.simulated, plan.layout.environments, plan.layout))
-    return plans
-
-
-def _layouts(arguments: argparse.Namespace) -> dict[str, list[Layout]]:
-    largest = arguments.largest_group
-    return {
-        "processes": [layout(arguments.envs_for_processes, number, largest) for number in arguments.processes],
-        "envs": [layout(number, arguments.processes_for_envs, largest) for number in arguments.envs],
-    }
 
 
 def _sized(experiment: Experiment, spread: Layout, largest_batch: int) -> Experiment:
@@ -209,18 +143,6 @@ def store_bytes(sized: Sequence[Experiment]) -> list[int]:
     each = sequence_nbytes(unroll_step_spec(agent, sized[0].env.spec()), agent.length)
     kept = [experiment.batch_size if experiment.replay is None else experiment.replay.capacity for experiment in sized]
     return [(acting_slots(experiment, agent) + more + 1) * each for experiment, more in zip(sized, kept, strict=True)]
-
-
-def refusal(spread: Layout, store: int, bytes_per_env: float, simulated: bool, free: int) -> str:
-    """Why a layout doesn't fit into the free memory, a sentence; "" if it does."""
-    actors = 0.0 if simulated else spread.processes * _ACTOR_BYTES + spread.environments * bytes_per_env
-    needed = _LEARNER_BYTES + store + actors
-    if needed <= _USABLE * free:
-        return ""
-    return (
-        f"{spread.environments:,} environments don't fit and are left out: about {needed / 1e9:.1f} GB, "
-        f"{store / 1e9:.1f} of them unrolls and {actors / 1e9:.1f} actors, where {free / 1e9:.1f} GB are free"
-    )
 
 
 def _row(plan: Plan, experiment: Experiment, arguments: argparse.Namespace, steps: Recorded) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Recorded(NamedTuple):
     environments: int
 
 
-class Load(NamedTuple):
+class Generators(NamedTuple):
     """What generators are to be."""
 
     streams: int
@@ -72,7 +72,7 @@ def recorded(experiment: Experiment, environments: int, steps: int) -> Iterator[
 
 
 @contextmanager
-def trial(experiment: Experiment, model: str, largest_batch: int, load: Load, steps: Recorded) -> Iterator[Trial]:
+def trial(experiment: Experiment, model: str, largest_batch: int, load: Generators, steps: Recorded) -> Iterator[Trial]:
     """A learner with a model of `host.MODELS`, and generators whose streams are open."""
     sized = host_experiment(experiment, load.streams, load.group_size, largest_batch)
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory, ExitStack() as cleanup:

@@ -19,7 +19,8 @@ from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import Episodes, EpisodeTracker
 from seed_rl.inference.membership import AlreadyStreaming, Membership, NoRoom, UnknownSession
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
-from seed_rl.transport.server import ActorStream, Refused
+from seed_rl.transport.refusal import Refused
+from seed_rl.transport.stream import ActorStream
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)

@@ -1,30 +1,49 @@
-"""Keeps what native libraries print away from the terminal."""
+"""Keeps what native libraries print away from the terminal.
+
+TensorFlow's libraries greet with lines that no setting silences.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
 def native_stderr_to(path: str) -> Iterator[None]:
-    """Sends what is written to file descriptor 2 to the end of a file, but for Python's own `sys.stderr`.
-
-    TensorFlow's libraries greet with lines that no setting silences, and which would tear a live display apart.
-    """
+    """Sends what is written to file descriptor 2 to the end of a file, but for Python's own `sys.stderr`."""
     python_stderr = sys.stderr
-    descriptor = os.dup(2)
-    terminal = open(os.dup(descriptor), "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
+    python_stderr.flush()
+    with _descriptor_to(path) as terminal:
+        sys.stderr = open(os.dup(terminal), "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
+        try:
+            yield
+        finally:
+            sys.stderr.close()
+            sys.stderr = python_stderr
+
+
+def import_quietly(module: str) -> Any:
+    """Imports a module while what native code writes to file descriptor 2 goes nowhere.
+
+    `sys.stderr` stays what it is: handlers that are made meanwhile keep it.
+    """
+    with _descriptor_to(os.devnull):
+        return importlib.import_module(module)
+
+
+@contextlib.contextmanager
+def _descriptor_to(path: str) -> Iterator[int]:
+    """Gives a copy of file descriptor 2 as it was."""
+    before = os.dup(2)
     with open(path, "ab") as file:
-        python_stderr.flush()
         os.dup2(file.fileno(), 2)
-    sys.stderr = terminal
     try:
-        yield
+        yield before
     finally:
-        os.dup2(descriptor, 2)
-        os.close(descriptor)
-        sys.stderr = python_stderr
-        terminal.close()
+        os.dup2(before, 2)
+        os.close(before)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+
+from seed_rl.files import complete_or_absent
 
 _log = logging.getLogger(__name__)
 
@@ -97,27 +98,6 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return arrays, json.loads(arrays.pop(_COUNTERS).tobytes())
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is not a checkpoint that can be read: {error}") from error
-
-
-@contextlib.contextmanager
-def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file for writing that appears under its name once it is complete and on the disk."""
-    partial = f"{path}.partial"
-    try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.remove(partial)  # what fills a disk must not stay
-        raise
-    descriptor = os.open(os.path.dirname(path), os.O_RDONLY)  # makes the new name survive a power failure
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:

@@ -14,9 +14,10 @@ import numpy as np
 
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.experiment import Experiment
+from seed_rl.files import complete_or_absent
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
-from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, complete_or_absent, name_variables
+from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
 from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow, MetricsWriter
 from seed_rl.learner.run_log import RunLog, RunState

@@ -165,11 +165,15 @@ class ReplaySource(Source):
         return self._config.min_size + int(self._drawn * self._batch_size / self._config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
-        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it, n <= `INSERT_AT_MOST`.
+        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it.
 
         Raises:
           Diverged: the acting network's values are not finite.
         """
+        for begin in range(0, len(slots), self.INSERT_AT_MOST):
+            self._insert(slots[begin : begin + self.INSERT_AT_MOST])
+
+    def _insert(self, slots: np.ndarray) -> None:
         padded = np.full(self.INSERT_AT_MOST, self._store.num_slots, np.int32)
         padded[: len(slots)] = slots
         priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(slots)]

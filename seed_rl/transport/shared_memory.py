@@ -18,7 +18,7 @@ _STEP_OFFSET = 64  # bytes; a step begins at a cache line
 _SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-class SharedMemoryError(OSError):
+class SharedMemoryError(Exception):
     """Memory that can't be shared; one sentence."""
 
 

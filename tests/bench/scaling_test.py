@@ -9,8 +9,9 @@ import pytest
 from seed_rl.bench import scaling
 from seed_rl.bench.children import Child, ChildFailed
 from seed_rl.bench.failures import BadArguments, MeasurementFailed
+from seed_rl.bench.layouts import Layout, layout, plans, refusal
 from seed_rl.bench.product import State, has_settled, product, running
-from seed_rl.bench.scaling import Layout, layout, refusal, window, with_ratios
+from seed_rl.bench.scaling import window, with_ratios
 from seed_rl.bench.usage import NOTHING, ProcessUse, children_use, process_use
 
 
@@ -109,16 +110,16 @@ def test_large_sweeps_are_simulated_with_something_to_compare_them_with():
     parser = argparse.ArgumentParser()
     scaling.add_arguments(parser)
     flags = ["--processes=1,2", "--envs=16,64,256,4096", "--simulate_above=256"]
-    plans = scaling._plans(parser.parse_args(flags))
-    assert [(plan.layout.environments, plan.simulated) for plan in plans["envs"]] == [
+    planned = plans(parser.parse_args(flags))
+    assert [(plan.layout.environments, plan.simulated) for plan in planned["envs"]] == [
         (16, False),
         (64, False),
         (256, False),
         (64, True),
         (4096, True),
     ]
-    assert [(plan.layout.processes, plan.simulated) for plan in plans["processes"]] == [(1, False), (2, False)]
-    simulated = scaling._plans(parser.parse_args([*flags, "--simulate"]))["envs"]
+    assert [(plan.layout.processes, plan.simulated) for plan in planned["processes"]] == [(1, False), (2, False)]
+    simulated = plans(parser.parse_args([*flags, "--simulate"]))["envs"]
     assert [plan.layout.environments for plan in simulated] == [16, 64, 256, 4096]
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import zipfile
 
+import fsspec
+import fsspec.implementations.memory
 import pytest
 
 from seed_rl.envs.dmlab_cache import LevelCache, entry_name, is_pk3, open_cache
@@ -75,7 +77,6 @@ def play_in_processes(location, seeds, count):
 def location(request, tmp_path):
     if request.param == "directory":
         return str(tmp_path / "cache")
-    pytest.importorskip("fsspec")
     if request.param == "file://":
         return f"file://{tmp_path}/cache"
     if request.param == "memory://":
@@ -209,7 +210,6 @@ def test_entries_are_spread_over_folders_by_a_hash():
 
 
 def test_an_unknown_kind_of_place_is_refused(monkeypatch):
-    pytest.importorskip("fsspec")
     with pytest.raises(CannotBuild, match="the level cache nowhere://a can't be used here: .*nowhere"):
         open_cache("nowhere://a")
     monkeypatch.setitem(sys.modules, "fsspec", None)
@@ -233,8 +233,6 @@ def test_many_processes_share_a_directory(tmp_path):
 
 
 def test_an_object_store_gets_the_file_in_one_step(tmp_path, monkeypatch):
-    fsspec = pytest.importorskip("fsspec")
-
     class Bucket(fsspec.implementations.memory.MemoryFileSystem):
         protocol = ("gs", "gcs")
         cachable = False

@@ -12,7 +12,8 @@ import numpy as np
 
 from seed_rl.specs import ActorSettings, ArraySpec, DiscreteSpec, EnvDescription, EnvSpec, GroupLease, Lease
 from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.server import ActorServer, Refused
+from seed_rl.transport.refusal import Refused
+from seed_rl.transport.server import ActorServer
 
 SPEC = EnvSpec(ArraySpec((4,), "int32"), DiscreteSpec(10_000))
 SETTINGS = ActorSettings(EnvDescription("fake", {"game": "pong", "frames": 4, "sticky": 0.25, "full": True}), 2, 3)

@@ -15,7 +15,7 @@ from seed_rl.transport import methods
 from seed_rl.transport import server as server_module
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
-from seed_rl.transport.server import Refused
+from seed_rl.transport.refusal import Refused
 from seed_rl.transport.shared_memory import SharedMemoryError
 
 
