@@ -16,6 +16,7 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import EnvConfig
+from seed_rl.files import complete_or_absent
 from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
 
 if TYPE_CHECKING:
@@ -323,16 +324,36 @@ def summary(name: str) -> str:
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:
-    """Writes `config.json` (every setting) and `config.gin` (what was bound) into the log directory."""
+    """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`."""
     os.makedirs(logdir, exist_ok=True)
-    for name, text in (
-        ("config.gin", gin.operative_config_str()),
-        (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n"),
-    ):
-        path = os.path.join(logdir, name)
-        with open(f"{path}.partial", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(f"{path}.partial", path)
+    for name, text in (("config.gin", to_gin(experiment)), (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
+        with complete_or_absent(os.path.join(logdir, name)) as file:
+            file.write(text.encode())
+
+
+def to_gin(experiment: Experiment) -> str:
+    """A gin file that gives this experiment, whatever it was made from: every setting is bound."""
+    imports: set[str] = set()
+    blocks: list[str] = []
+
+    def describe(settings: Any) -> None:
+        name = type(settings).__name__
+        if type(settings).__module__ != __name__:
+            imports.add(f"import {type(settings).__module__}")
+        lines, inside = [], []
+        for field in dataclasses.fields(settings):
+            value = getattr(settings, field.name)
+            if dataclasses.is_dataclass(value):
+                inside.append(value)
+                lines.append(f"{name}.{field.name} = @{type(value).__name__}()")
+            else:
+                lines.append(f"{name}.{field.name} = {value!r}")
+        blocks.append("\n".join(lines))
+        for child in inside:
+            describe(child)
+
+    describe(experiment)
+    return "\n\n".join(["\n".join(sorted(imports)), *blocks]) + "\n"
 
 
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:

@@ -92,13 +92,13 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
         address = server.start()
         threading.Thread(target=_drain, args=(acting,), daemon=True).start()
         sizes = ["--num_groups=1", f"--envs_per_group={group_size}"]
-        actors = LocalActors([f"--server_address={address}", *sizes], busy, directory, on_failure=acting.queue.close)
+        actors = LocalActors(sizes, busy, directory, on_failure=acting.queue.close)
         loads: list[BaseProcess] = []
         try:
             if arguments.saturate:
                 loads += [_start_load(address, env_spec, 1, group_size) for _ in range(busy)]
             else:
-                actors.start()
+                actors.start(address)
             _wait_for(
                 server, actors, loads, streams=busy, messages=10 * busy
             )  # actors open their streams before they play

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from absl import flags
 from seed_rl import __version__
 from seed_rl.experiment import ConfigError
 
+FAILURE = 1
 USAGE_ERROR = 2
 
 DEFAULT_TCP_ADDRESS = "localhost:8686"
@@ -111,7 +113,7 @@ def _plot_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_enum("x", "frames", ["frames", "hours"], "Horizontal axis.", flag_values=values)
 
 
-def _run_flags(values: flags.FlagValues) -> None:
+def _policy_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("logdir", None, "Log directory of the run.", flag_values=values)
     flags.DEFINE_string("checkpoint", None, "One of its checkpoints; default: the newest.", flag_values=values)
     flags.DEFINE_boolean("greedy", False, "Take the best action always, without exploring.", flag_values=values)
@@ -138,6 +140,15 @@ def _play_flags(values: flags.FlagValues) -> None:
         flag_values=values,
     )
     flags.DEFINE_float("fps", 15.0, "Agent steps per second.", lower_bound=0.1, flag_values=values)
+
+
+def _export_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("output", None, "Directory; default: export in the log directory.", flag_values=values)
+    flags.DEFINE_integer("batch_size", 1, "Environments in a call.", lower_bound=1, flag_values=values)
+
+
+def _quiet_flag(values: flags.FlagValues) -> None:
+    flags.DEFINE_boolean("quiet", False, "Show nothing but warnings and errors.", flag_values=values)
 
 
 def _sweep_flags(values: flags.FlagValues) -> None:
@@ -176,10 +187,10 @@ class Command(NamedTuple):
 
     summary: str
     example: str
-    flags: tuple[Callable[[flags.FlagValues], None], ...]
+    function: str
+    """`module.function` of `launch.commands`."""
+    flags: tuple[Callable[[flags.FlagValues], None], ...] = ()
     """Define its flags, besides those of every command."""
-    function: str = ""
-    """Of `launch.commands`, where it isn't called as the command is."""
     takes_places: bool = False
     """Whether arguments without -- are allowed."""
     reads_its_own: bool = False
@@ -190,58 +201,74 @@ COMMANDS = {
     "train": Command(
         "Trains on this machine: a learner and its actors.",
         "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
+        "training.train",
         (
             _experiment_flags,
             _address_flag("", "Where actors are served; default: a unix socket of this run's own."),
             _server_flags,
+            _quiet_flag,
         ),
     ),
     "learner": Command(
         "Runs a learner that waits for actors.",
         "seed_rl learner --gin_file=atari/vtrace_pong --logdir=runs/pong --server_address=localhost:8686",
+        "training.learner",
         (
             _experiment_flags,
             _address_flag(DEFAULT_TCP_ADDRESS, "Where actors are served: host:port or unix:/path."),
             _server_flags,
+            _quiet_flag,
         ),
     ),
     "actor": Command(
         "Runs an actor for a learner; it asks the learner which environments to step.",
         "seed_rl actor --server_address=localhost:8686",
+        "acting.actor",
         (
             _address_flag(DEFAULT_TCP_ADDRESS, "Where the learner is: host:port or unix:/path."),
             _client_flags,
             _actor_flags,
         ),
     ),
+    "sweep": Command(
+        "Trains with every combination of some settings and seeds, and compares what they reach.",
+        "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.entropy_cost=0.01,0.001 --seeds=1,2,3",
+        "training.sweep",
+        (_sweep_flags,),
+    ),
     "eval": Command(
         "Plays episodes with what a run has learned, and prints their mean.",
         "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
-        (_run_flags, _eval_flags),
-        function="evaluate",
+        "evaluation.evaluate",
+        (_policy_flags, _eval_flags),
     ),
     "play": Command(
         "Films episodes that are played with what a run has learned.",
         "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
-        (_run_flags, _play_flags),
+        "evaluation.play",
+        (_policy_flags, _play_flags),
     ),
-    "sweep": Command(
-        "Trains with every combination of some settings and seeds, and compares what they reach.",
-        "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.entropy_cost=0.01,0.001 --seeds=1,2,3",
-        (_sweep_flags,),
+    "export": Command(
+        "Writes what a run has learned as a SavedModel that serves actions without seed_rl.",
+        "seed_rl export --logdir=runs/pong --output=pong_policy --batch_size=16",
+        "evaluation.export",
+        (_policy_flags, _export_flags),
     ),
-    "configs": Command("Lists the shipped experiments.", "seed_rl configs", ()),
-    "doctor": Command("Checks the installation: what is missing, and how to get it.", "seed_rl doctor", ()),
     "plot": Command(
         "Draws the learning curves of runs; seeds of one configuration as one curve.",
         "seed_rl plot runs/pong runs/pong_lstm --output=pong.png,pong.svg",
+        "inspection.plot",
         (_plot_flags,),
         takes_places=True,
+    ),
+    "configs": Command("Lists the shipped experiments.", "seed_rl configs", "inspection.configs"),
+    "doctor": Command(
+        "Checks the installation: what is missing, and how to get it.", "seed_rl doctor", "inspection.doctor"
     ),
     "bench": Command(
         "Measures the parts and the whole; without a name it lists what there is.",
         "seed_rl bench env transport --quick",
-        (),
+        "inspection.bench",
         reads_its_own=True,
     ),
 }
@@ -267,12 +294,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
 
 
-# `commands` is imported late: an actor must stay free of the learner's libraries, and a wrong flag say so at once.
 def _run(command: str, arguments: Sequence[str]) -> int:
     if COMMANDS[command].reads_its_own:
-        from seed_rl.launch import commands
-
-        return getattr(commands, command)(arguments)
+        return _function(command)(arguments)
     values = _flags(*COMMANDS[command].flags)
     rest = values([f"seed_rl {command}", *arguments])[1:]
     if values.help:
@@ -280,10 +304,15 @@ def _run(command: str, arguments: Sequence[str]) -> int:
         return 0
     if rest and not COMMANDS[command].takes_places:
         raise UsageError(f"unexpected argument {rest[0]!r} (flags begin with --)")
-    _configure_logging(values.log_level)
-    from seed_rl.launch import commands
+    quiet = "quiet" in values and values.quiet
+    _configure_logging("warning" if quiet and values.log_level == "info" else values.log_level)
+    return _function(command)(values, *rest)
 
-    return getattr(commands, COMMANDS[command].function or command)(values, *rest)
+
+def _function(command: str) -> Callable[..., int]:
+    """Imported late: an actor must stay free of the learner's libraries, and a wrong flag say so at once."""
+    module, name = COMMANDS[command].function.split(".")
+    return getattr(importlib.import_module(f"seed_rl.launch.commands.{module}"), name)
 
 
 class _StderrHandler(logging.StreamHandler):

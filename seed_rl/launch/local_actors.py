@@ -41,7 +41,7 @@ class LocalActors:
     ):
         """
         Args:
-          arguments: of `python -m seed_rl actor`.
+          arguments: of `python -m seed_rl actor`, without the address.
           count: processes.
           log_directory: where each writes `actor-<n>.log`.
           on_failure: called once `failed` is set.
@@ -59,9 +59,9 @@ class LocalActors:
         os.makedirs(log_directory, exist_ok=True)
         self._threads = [threading.Thread(target=self._keep, args=(n,), daemon=True) for n in range(count)]
 
-    def start(self, more_arguments: Sequence[str] = ()) -> None:
-        """Starts the processes, with what has become known of their arguments since."""
-        self._arguments.extend(more_arguments)
+    def start(self, address: str) -> None:
+        """Starts the processes, for the learner at an address."""
+        self._arguments.append(f"--server_address={address}")
         for thread in self._threads:
             thread.start()
 

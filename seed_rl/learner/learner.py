@@ -7,7 +7,7 @@ import glob
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Generator
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,7 +60,8 @@ class Learner:
 
     learner = Learner(experiment, logdir, address, security)
     learner.listen()      # actors may come
-    learner.run(stop)     # compiles, then acts and trains
+    for row in learner.train(stop):   # compiles, then acts and trains
+        print(row["env_frames"])
     learner.close()
     """
 
@@ -70,7 +71,6 @@ class Learner:
         logdir: str,
         address: str,
         security: ServerSecurity,
-        on_metrics: Callable[[dict[str, float]], None] = lambda row: None,
     ):
         """
         Args:
@@ -78,7 +78,6 @@ class Learner:
           logdir: directory of checkpoints and metrics.
           address: where actors are served, `host:port` or `unix:/path`.
           security: of the server.
-          on_metrics: called with each row of metrics.
 
         Raises:
           CannotAct: the agent can't act in these environments.
@@ -91,7 +90,6 @@ class Learner:
         self.eval_episodes = EpisodeWindow(RECENT_EVAL_EPISODES)
         self._experiment = experiment
         self._logdir = logdir
-        self._on_metrics = on_metrics
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
 
         env_spec = experiment.env.spec()
@@ -156,15 +154,18 @@ class Learner:
         return os.path.join(self._checkpoints.directory, f"replay-{self.counters.learner_updates:012d}.npz")
 
     def listen(self) -> str:
-        """Serves actors from now on; returns the address. They get their first actions when `run` has compiled.
+        """Serves actors from now on; returns the address. They get their first actions when `train` has compiled.
 
         Raises:
           AddressError: the address can't be listened on.
         """
         return self._server.start()
 
-    def run(self, stop: Stop) -> None:
-        """Trains until the run's frames are done or `stop` is set; then saves a last checkpoint.
+    def train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
+        """Trains until the run's frames are done, `stop` is set, or the caller leaves; then saves a last checkpoint.
+
+        Yields:
+          Each row of metrics.
 
         Raises:
           Diverged: the loss is not finite any more.
@@ -177,6 +178,7 @@ class Learner:
         log = RunLog(self._run_state, MetricsWriter(self._logdir, resume_frames), logs.metrics_interval_s)
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
+        listened_to = True
         try:
             while not stop.is_set() and not self.finished:
                 with log.waiting():
@@ -190,13 +192,17 @@ class Learner:
                 self.counters.seconds = seconds_before + time.monotonic() - began
                 row = log.row_if_due()
                 if row is not None:
-                    self._on_metrics(row)
+                    yield row
                 if time.monotonic() >= save_at:
                     self._try_to_save()
                     save_at = time.monotonic() + logs.checkpoint_interval_s
+        except GeneratorExit:  # the caller has seen enough; what was learned is kept
+            listened_to = False
         finally:
-            log.close()
+            last = log.close()
         self.save()
+        if last is not None and listened_to:
+            yield last
 
     def _all_counters(self) -> dict[str, Any]:
         """The run's counters, with those that inference keeps of this start of it."""

@@ -53,17 +53,15 @@ class Pipeline:
         self.acting, self.source = assemble(
             self.experiment, self.agent, spec, 0, lambda episodes: self.ended_in.update(episodes.env_ids.tolist())
         )
-        address = f"unix:{directory}/learner.sock"
-        self.server = ActorServer(address, self.acting.service, security=ServerSecurity())
-        self.actors = LocalActors(
-            [f"--server_address={address}"], 2, str(directory / "actors"), on_failure=self.acting.queue.close
-        )
+        self.address = f"unix:{directory}/learner.sock"
+        self.server = ActorServer(self.address, self.acting.service, security=ServerSecurity())
+        self.actors = LocalActors([], 2, str(directory / "actors"), on_failure=self.acting.queue.close)
 
     def __enter__(self):
         self.acting.act_step.warm_up()
         self.acting.service.start()
         self.server.start()
-        self.actors.start()
+        self.actors.start(self.address)
         return self
 
     def __exit__(self, *error):

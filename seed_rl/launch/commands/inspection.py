@@ -1,0 +1,56 @@
+"""Commands that only look: at what is shipped, at this machine, at runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from absl import flags
+
+from seed_rl import experiment as experiments
+from seed_rl.launch.cli import FAILURE, UsageError
+
+
+def configs(values: flags.FlagValues) -> int:
+    """Lists the shipped experiments."""
+    names = experiments.shipped_configs()
+    widest = max(map(len, names))
+    for name in names:
+        print(f"{name:{widest}}  {experiments.summary(name)}")
+    return 0
+
+
+def doctor(values: flags.FlagValues) -> int:
+    """Checks the installation; the exit code is 1 if nothing will work."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from seed_rl.launch.doctor import BROKEN, examine
+
+    findings = examine()
+    widest = max(len(finding.what) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state:8} {finding.what:{widest}}  {finding.text}")
+    return FAILURE if any(finding.state == BROKEN for finding in findings) else 0
+
+
+def plot(values: flags.FlagValues, *places: str) -> int:
+    """Draws learning curves."""
+    from seed_rl.launch.plot import NoCurve, plot_curves
+
+    if not places:
+        raise UsageError("name at least one log directory")
+    try:
+        plot_curves(places, values.output, values.x)
+    except (NoCurve, OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
+        raise UsageError(str(error)) from error
+    print("\n".join(values.output))
+    return 0
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Runs benchmarks."""
+    from seed_rl.bench.command import BadArguments, run
+
+    try:
+        return run(arguments)
+    except BadArguments as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,139 @@
+"""Commands that train."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from absl import flags
+
+from seed_rl import experiment as experiments
+from seed_rl.experiment import Experiment
+from seed_rl.launch.cli import FAILURE, UsageError
+from seed_rl.launch.local_actors import ActorFailed
+from seed_rl.launch.progress import Progress
+from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
+from seed_rl.launch.run_directory import CannotUse
+from seed_rl.launch.signals import signals
+from seed_rl.learner.diverged import Diverged
+from seed_rl.transport.address import AddressError, parse_address
+from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_token
+
+
+def train(values: flags.FlagValues) -> int:
+    """Runs a learner in this process and actors in others."""
+    experiment = _load_experiment(values)
+    return _train(values, experiment, PROCESSES, _actor_arguments(values, experiment))
+
+
+def learner(values: flags.FlagValues) -> int:
+    """Runs a learner."""
+    return _train(values, _load_experiment(values), ELSEWHERE)
+
+
+def _train(values: flags.FlagValues, experiment: Experiment, actors: str, actor_arguments: Sequence[str] = ()) -> int:
+    run = Run(
+        experiment,
+        values.logdir or os.path.join("runs", _name_of(values.gin_file)),
+        actors=actors,
+        address=values.server_address,
+        security=_server_security(values),
+        actor_arguments=actor_arguments,
+        native_log=True,
+    )
+    try:
+        with run, signals() as stopped, Progress(experiment.total_frames, run.logdir, values.quiet) as progress:
+            with contextlib.closing(run.train(stopped)) as rows:
+                for row in rows:
+                    progress.show(row)
+            return stopped.exit_code
+    except (AddressError, CannotUse) as error:
+        raise UsageError(str(error)) from error
+    except ActorFailed as error:
+        return _failure(str(error))
+    except Diverged as error:
+        return _failure(
+            f"training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the "
+            f"last checkpoint in {run.logdir} is from before"
+        )
+
+
+def _failure(sentence: str) -> int:
+    print(f"seed_rl: {sentence}", file=sys.stderr)
+    return FAILURE
+
+
+def sweep(values: flags.FlagValues) -> int:
+    """Trains with every combination of settings and seeds."""
+    from seed_rl.launch.sweep import BadGrid, Sweep, trials
+
+    try:
+        wanted = trials(values.grid, [int(seed) for seed in values.seeds])
+    except BadGrid as error:
+        raise UsageError(str(error)) from error
+    except ValueError as error:
+        raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}") from error
+    if not values.gin_file:
+        raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
+    shared = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
+    if values.total_frames is not None:
+        shared.append(f"--total_frames={values.total_frames}")
+    for trial in wanted:  # a mistake is told before the first run
+        experiments.load(values.gin_file, [*values.gin_param, *trial.bindings])
+    directory = values.logdir or os.path.join("runs", f"sweep_{_name_of(values.gin_file)}")
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--logdir {directory} can't be used: {error.strerror}") from error
+    running = Sweep(wanted, shared, directory, values.parallel)
+    print(f"{len(wanted)} runs, {values.parallel} at a time, in {directory}")
+    with signals() as stopped:
+        code = running.run(stopped.is_set, lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True))
+    print(running.table())
+    print(running.write_results())
+    return stopped.exit_code or code
+
+
+def _server_security(values: flags.FlagValues) -> ServerSecurity:
+    try:
+        security = ServerSecurity(values.tls_cert, values.tls_key, read_token(values.token_file), values.insecure)
+        if values.server_address:  # else a socket that only this user can reach
+            security.check(parse_address(values.server_address))
+        security.credentials()
+    except (AddressError, SecurityError) as error:
+        raise UsageError(str(error)) from error
+    return security
+
+
+def _load_experiment(values: flags.FlagValues) -> Experiment:
+    overrides = list(values.gin_param)
+    for flag, binding in (
+        ("total_frames", "Experiment.total_frames"),
+        ("seed", "Experiment.seed"),
+        ("num_actors", "Actors.num_actors"),
+    ):
+        if values[flag].value is not None:
+            overrides.append(f"{binding} = {values[flag].value}")
+    if not values.gin_file:
+        raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
+    return experiments.load(values.gin_file, overrides)
+
+
+def _actor_arguments(values: flags.FlagValues, experiment: Experiment) -> list[str]:
+    arguments = [f"--log_level={values.log_level}", f"--import_module={type(experiment.env).__module__}"]
+    if values.tls_cert:
+        arguments.append(f"--tls_ca={values.tls_cert}")
+    if values.tls_server_name:
+        arguments.append(f"--tls_server_name={values.tls_server_name}")
+    if values.token_file:
+        arguments.append(f"--token_file={values.token_file}")
+    if values.insecure:
+        arguments.append("--insecure")
+    return arguments
+
+
+def _name_of(gin_files: Sequence[str]) -> str:
+    return os.path.splitext(gin_files[-1])[0].strip("./").replace("/", "_")

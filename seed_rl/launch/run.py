@@ -1,0 +1,197 @@
+"""A run from its beginning to its end: its directory, its learner in this process, and its actors."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from seed_rl import experiment as experiments
+from seed_rl.agents.config import CannotAct
+from seed_rl.envs.errors import CannotBuild
+from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.launch.actor_threads import ActorThreads
+from seed_rl.launch.local_actors import ActorFailed, LocalActors
+from seed_rl.launch.native_output import import_quietly, native_stderr_to
+from seed_rl.launch.run_directory import run_directory
+from seed_rl.transport.credentials import ServerSecurity
+
+if TYPE_CHECKING:
+    from seed_rl.learner.learner import Learner, Stop
+
+_log = logging.getLogger(__name__)
+
+PROCESSES = "processes"
+"""Each actor in a process of its own, started again when it ends: for all but looking for mistakes."""
+THREADS = "threads"
+"""Actors in threads of this process, for environments that are only known here, or to step through them."""
+ELSEWHERE = "elsewhere"
+"""Whoever comes: `seed_rl actor`."""
+ACTORS = (PROCESSES, THREADS, ELSEWHERE)
+
+
+class _Actors(Protocol):
+    failed: ActorFailed | None
+
+    def start(self, address: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Run:
+    """Trains an experiment, from the newest checkpoint in the log directory if there is one.
+
+    with Run(experiment, "runs/catch") as run:
+        for row in run.train():
+            print(row["env_frames"], row.get("episode_return"))
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        logdir: str,
+        *,
+        actors: str = PROCESSES,
+        address: str = "",
+        security: ServerSecurity | None = None,
+        actor_arguments: Sequence[str] = (),
+        native_log: bool = False,
+    ):
+        """
+        Args:
+          experiment: what to train.
+          logdir: directory of the run; made if need be.
+          actors: one of `ACTORS`.
+          address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
+          security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
+          actor_arguments: flags of `seed_rl actor`, for actor processes.
+          native_log: while the run is open, what native libraries print goes into `native.log`.
+
+        Raises:
+          ValueError: `actors` is none of these.
+        """
+        if actors not in ACTORS:
+            raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {actors!r}")
+        self.experiment = experiment
+        self.logdir = logdir
+        self._kind = actors
+        self._address = address
+        self._security = security or ServerSecurity()
+        self._actor_arguments = actor_arguments
+        self._native_log = native_log
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Run:
+        """Takes the directory.
+
+        Raises:
+          ConfigError: it holds a run of another configuration.
+          CannotUse: it can't be written, or another learner is running in it.
+        """
+        with contextlib.ExitStack() as cleanup:
+            cleanup.enter_context(run_directory(self.logdir, self.experiment))
+            if self._native_log:
+                cleanup.enter_context(native_stderr_to(os.path.join(self.logdir, "native.log")))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._cleanup.close()
+
+    def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
+        """Trains until the experiment's frames are done, `stop` is set, or the caller leaves the loop.
+
+        The run then has a checkpoint of its end. While the caller works on a row, the learner does not: acting goes on
+        until its queue is full.
+
+        Args:
+          stop: says whether to end; looked at several times a second.
+
+        Yields:
+          Each row of `metrics.jsonl`, as soon as it is written.
+
+        Raises:
+          ConfigError: the experiment can't be run here: agent, environments, checkpoint or memory.
+          AddressError, SecurityError: the address can't be listened on.
+          ActorFailed: actors end as soon as they start.
+          Diverged: the loss is not finite any more.
+          OSError: the last checkpoint can't be written.
+        """
+        started = time.monotonic()
+        stopping = _Either(stop)
+        learner = self._build()
+        if learner.finished:
+            _log.info(
+                "the run in %s is finished: %d frames of %d; more Experiment.total_frames would continue it",
+                self.logdir,
+                learner.counters.env_frames,
+                self.experiment.total_frames,
+            )
+            return
+        actors = self._new_actors(stopping)
+        address = learner.listen()
+        try:
+            experiments.save_config(self.experiment, self.logdir)
+            if learner.restored_from:
+                _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
+            if actors is not None:
+                actors.start(address)
+            _log.info("serving actors at %s after %.1f s", address, time.monotonic() - started)
+            yield from learner.train(stopping)
+        finally:
+            if actors is not None:
+                actors.stop()
+            learner.close()
+        if actors is not None and actors.failed is not None:
+            raise actors.failed
+        frames, updates = learner.counters.env_frames, learner.counters.learner_updates
+        _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
+
+    def _build(self) -> Learner:
+        _log.info("run in %s; loading TensorFlow", self.logdir)
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what matters of it comes as exceptions
+        if not self._native_log:
+            import_quietly("tensorflow")
+        from seed_rl.buffers.placement import DoesNotFit
+        from seed_rl.learner.checkpoints import CheckpointError
+        from seed_rl.learner.learner import Learner
+
+        address = self._address
+        if not address:
+            # Not in the log directory: the path of a unix socket has 107 bytes at the most.
+            directory = tempfile.mkdtemp(prefix="seed_rl-")
+            self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
+            address = f"unix:{directory}/learner.sock"
+        try:
+            return Learner(self.experiment, self.logdir, address, self._security)
+        except (CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
+            raise ConfigError(str(error)) from error
+
+    def _new_actors(self, stop: _Either) -> _Actors | None:
+        count = self.experiment.actors.num_actors
+        if self._kind == THREADS:
+            return ActorThreads(count, stop.set)
+        if self._kind == PROCESSES:
+            return LocalActors(self._actor_arguments, count, os.path.join(self.logdir, "actors"), stop.set)
+        return None
+
+
+class _Either:
+    """Whether to stop: as the caller says, or as the actors do."""
+
+    def __init__(self, caller: Stop | None):
+        self._caller = caller
+        self._set = False
+
+    def set(self) -> None:
+        """The actors say so."""
+        self._set = True
+
+    def is_set(self) -> bool:
+        """Whether to end."""
+        return self._set or (self._caller is not None and self._caller.is_set())

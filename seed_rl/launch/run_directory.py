@@ -1,0 +1,50 @@
+"""The log directory of a run: one configuration, one learner at a time, and what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+
+from seed_rl import experiment as experiments
+from seed_rl.experiment import ConfigError, Experiment
+
+
+class CannotUse(Exception):
+    """A directory that a run can't be in; one sentence."""
+
+
+@contextlib.contextmanager
+def run_directory(logdir: str, experiment: Experiment) -> Iterator[None]:
+    """The directory, there and locked against other learners, with what is logged going to its `learner.log`.
+
+    Raises:
+      ConfigError: it holds a run of another configuration.
+      CannotUse: it can't be written, or another learner is running in it.
+    """
+    found = experiments.differences_from_saved(experiment, logdir)
+    if found:
+        raise ConfigError(
+            f"{logdir} holds a run of another configuration: {'; '.join(found)}. "
+            "Choose another --logdir, or the configuration of that run to continue it"
+        )
+    try:
+        os.makedirs(logdir, exist_ok=True)
+        lock = open(os.path.join(logdir, "lock"), "w")  # noqa: SIM115 (held until the run ends)
+    except OSError as error:
+        raise CannotUse(f"--logdir {logdir} can't be used: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CannotUse(f"another learner is running in {logdir}") from None
+        handler = logging.FileHandler(os.path.join(logdir, "learner.log"))
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
+        logging.getLogger().addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
