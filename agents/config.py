@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import re
 from typing import TYPE_CHECKING, ClassVar
 
 from seed_rl.settings import check_at_least, check_one_of, check_types
@@ -56,7 +57,8 @@ class TrunkConfig(AgentConfig):
     torso: str = "auto"
     """What pictures (uint8 [H, W, C]) and bit planes (uint16 [H, W]) go through. `shallow`: three convolutions (Nature
     DQN); `deep`: the ResNet of IMPALA; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp if they are too
-    small for it. All other observations go through dense layers in any case."""
+    small for it; `module:Class`: a Keras layer of your own (`networks.torsos.own_torso`). All other observations go
+    through dense layers in any case."""
     hidden: int = 0
     """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
     mlp_layers: int = 1
@@ -80,7 +82,8 @@ class TrunkConfig(AgentConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_one_of(self, TORSOS, "torso")
+        if not re.fullmatch(r"[\w.]+:\w+", self.torso):
+            check_one_of(self, (*TORSOS, "module:Class"), "torso")
         check_one_of(self, DTYPES, "dtype")
         check_one_of(self, INITIALIZERS, "kernel_initializer")
         check_at_least(self, 1, "frame_stack", "mlp_layers", "residual_blocks")

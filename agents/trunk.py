@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seed_rl.agents.config import CannotAct, TrunkConfig
-from seed_rl.networks.torsos import ShallowTorso
+from seed_rl.networks.torsos import ShallowTorso, own_torso
 from seed_rl.networks.trunk import Trunk, is_frame, is_planes, torso_of
 from seed_rl.specs import EnvSpec
 
@@ -21,11 +21,16 @@ def build_trunk(config: TrunkConfig, env_spec: EnvSpec, clip_reward_input: bool)
     """
     specs = [spec for _, spec in env_spec.observation_tensors()]
     pictures = [spec for spec in specs if is_frame(spec) or is_planes(spec)]
-    if config.torso in ("shallow", "deep") and not pictures:
+    if config.torso not in ("auto", "mlp") and not pictures:
         raise CannotAct(
             f"the {config.torso} torso takes pictures, uint8 [height, width, channels] or uint16 [height, width] of "
             f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
         )
+    if ":" in config.torso:
+        try:
+            own_torso(config.torso)
+        except ValueError as error:
+            raise CannotAct(str(error)) from error
     smallest = ShallowTorso.MIN_FRAME_SIZE
     for spec in pictures:
         if torso_of(spec, config.torso) == "shallow" and min(spec.shape[:2]) < smallest:

@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from seed_rl import experiment
@@ -32,6 +34,15 @@ def test_a_gin_file_by_path(tmp_path):
     file = tmp_path / "mine.gin"
     file.write_text("include 'catch/vtrace.gin'\nExperiment.batch_size = 3\n")
     assert experiment.load([str(file)]).batch_size == 3
+
+
+@pytest.mark.parametrize("name", experiment.shipped_configs())
+def test_what_is_saved_gives_the_same_experiment(name, tmp_path):
+    loaded = experiment.load([name], ["Experiment.seed = 7"])
+    changed = dataclasses.replace(loaded, batch_size=loaded.batch_size + 1)  # not known to gin
+    experiment.save_config(changed, str(tmp_path))
+    assert experiment.load([str(tmp_path / "config.gin")]) == changed
+    assert experiment.differences_from_saved(changed, str(tmp_path)) == []
 
 
 def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):

@@ -304,8 +304,7 @@ def _run(command: str, arguments: Sequence[str]) -> int:
         return 0
     if rest and not COMMANDS[command].takes_places:
         raise UsageError(f"unexpected argument {rest[0]!r} (flags begin with --)")
-    quiet = "quiet" in values and values.quiet
-    _configure_logging("warning" if quiet and values.log_level == "info" else values.log_level)
+    _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
     return _function(command)(values, *rest)
 
 
@@ -327,12 +326,14 @@ class _StderrHandler(logging.StreamHandler):
         pass
 
 
-def _configure_logging(level: str) -> None:
+def _configure_logging(level: str, quiet: bool) -> None:
+    on_terminal = _StderrHandler()
+    on_terminal.setLevel(logging.WARNING if quiet else logging.NOTSET)
     logging.basicConfig(
         level=level.upper(),
         format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
         datefmt="%H:%M:%S",
-        handlers=[_StderrHandler()],
+        handlers=[on_terminal],
     )
 
 

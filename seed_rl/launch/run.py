@@ -144,9 +144,9 @@ class Run:
             _log.info("serving actors at %s after %.1f s", address, time.monotonic() - started)
             yield from learner.train(stopping)
         finally:
+            learner.close()
             if actors is not None:
                 actors.stop()
-            learner.close()
         if actors is not None and actors.failed is not None:
             raise actors.failed
         frames, updates = learner.counters.env_frames, learner.counters.learner_updates

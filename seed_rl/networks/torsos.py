@@ -5,7 +5,8 @@ Frames are uint8, or floats of the same scale 0..255, which the torso divides by
 Keras policy: the computation and the features are float32 for `float32` and bfloat16 for `mixed_bfloat16`.
 """
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -94,6 +95,22 @@ class DeepTorso(Chain):
         """The features [N, hidden] of `frames` [N, H, W, C]."""
         checks.check_rank("frames", frames, 4)
         return super().call(keras.ops.cast(frames, self.compute_dtype))
+
+
+def own_torso(path: str) -> Callable[..., keras.layers.Layer]:
+    """A torso from another module, `module:Class`.
+
+    It is called with `units` (features that the config asks for), `kernel_initializer`, `dtype` and `name`, and gives a
+    Keras layer that takes frames uint8 [N, H, W, C] and returns features [N, F] in its compute dtype.
+
+    Raises:
+      ValueError: there is no such module, or nothing of this name in it.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the torso {path} can't be used: {error}") from error
 
 
 class FrameConv(keras.layers.Conv2D):

@@ -15,7 +15,7 @@ from seed_rl.networks.core_inputs import previous_step_features
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.mlp import MLPTorso
 from seed_rl.networks.recurrent import ResetLSTM
-from seed_rl.networks.torsos import DeepTorso, ShallowTorso
+from seed_rl.networks.torsos import DeepTorso, ShallowTorso, own_torso
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput
@@ -94,6 +94,8 @@ class Trunk(keras.layers.Layer):
                 return ShallowTorso(hidden or 512, **shared)
             if kind == "deep":
                 return DeepTorso(channels, hidden or 256, residual_blocks, **shared)
+            if kind != "mlp":
+                return own_torso(kind)(units=hidden or 256, **shared)
             scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
             return MLPTorso(hidden or 256, mlp_layers, scale, **shared)
 
@@ -147,7 +149,7 @@ class Trunk(keras.layers.Layer):
 
 
 def torso_of(spec: ArraySpec, wanted: str) -> str:
-    """`shallow`, `deep` or `mlp`: what a tensor goes through if the config wants `wanted` (or `auto`)."""
+    """`shallow`, `deep`, `mlp` or `module:Class`: what a tensor goes through if the config wants `wanted`."""
     if not (is_frame(spec) or is_planes(spec)):
         return "mlp"
     if wanted != "auto":

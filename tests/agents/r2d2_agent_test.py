@@ -550,7 +550,7 @@ def test_environments_it_cannot_act_in_are_named(spec, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"torso": "deeper"}, "R2D2.torso must be one of auto, shallow, deep, mlp, got 'deeper'"),
+        ({"torso": "deeper"}, "R2D2.torso must be one of auto, shallow, deep, mlp, module:Class, got 'deeper'"),
         ({"channels": ()}, r"R2D2.channels must be positive integers, got \(\)"),
         ({"channels": (16, 0)}, r"R2D2.channels must be positive integers, got \(16, 0\)"),
         ({"channels": (16, True)}, r"R2D2.channels must be positive integers, got \(16, True\)"),

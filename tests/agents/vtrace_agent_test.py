@@ -325,7 +325,7 @@ def test_sizes_of_the_network_are_those_of_the_settings():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"torso": "deeper"}, "VTrace.torso must be one of auto, shallow, deep, mlp, got 'deeper'"),
+        ({"torso": "deeper"}, "VTrace.torso must be one of auto, shallow, deep, mlp, module:Class, got 'deeper'"),
         ({"channels": ()}, r"VTrace.channels must be positive integers, got \(\)"),
         ({"channels": (16, 2.0)}, r"VTrace.channels must be positive integers, got \(16, 2.0\)"),
         ({"channels": 16}, "VTrace.channels must be tuple, got 16"),

@@ -236,6 +236,35 @@ def test_each_torso_has_the_layers_that_are_asked_for(torso, layers):
     assert blocks == ({"residual_0", "residual_1", "residual_2"} if torso == "deep" else set())
 
 
+class NewestPixel(keras.layers.Layer):
+    """A torso of somebody's own: as many features as are asked for, all of them the newest frame's first pixel."""
+
+    def __init__(self, units, kernel_initializer, dtype, name):
+        super().__init__(dtype=dtype, name=name)
+        self.units = units
+
+    def call(self, frames):
+        assert frames.dtype == tf.uint8
+        return tf.repeat(tf.cast(frames[:, 0, 0, -1:], self.compute_dtype), self.units, axis=-1)
+
+
+def test_a_torso_of_ones_own_sees_the_stacked_pictures_and_nothing_else():
+    spec = EnvSpec({"a": ArraySpec((6, 5, 1), "uint8"), "b": ArraySpec((3,), "float32")}, DiscreteSpec(A))
+    trunk = make(of=spec, torso=f"{__name__}:NewestPixel", lstm_units=0, frame_stack=3, hidden=7)
+    steps = random_steps(4, 2, of=spec)
+    features, _ = trunk(*steps, trunk.initial_state(2))
+    newest = tf.cast(steps[1].observation["a"][:, :, 0, 0, :], tf.float32)
+    np.testing.assert_array_equal(features[..., :7], np.repeat(newest, 7, axis=-1))
+    parts = [variable.path.split("/") for variable in trunk.variables]
+    assert all("torso_1" in part and "dense_0" in part for part in parts), "the numbers go through dense layers"
+
+
+@pytest.mark.parametrize("path", ["no_such_module:Torso", f"{__name__}:Missing"])
+def test_a_torso_that_is_not_there_is_named(path):
+    with pytest.raises(ValueError, match=f"the torso {path} can't be used: "):
+        make(torso=path)
+
+
 def changed(tensor):
     return ~tensor if tensor.dtype == tf.bool else tensor + tf.ones_like(tensor)
 

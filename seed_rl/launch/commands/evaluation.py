@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 
@@ -70,6 +71,8 @@ def _failing_in_a_sentence(output: str) -> Iterator[None]:
     """Loads TensorFlow for what is done inside, and says what is wrong with the run or with the output."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_quietly("tensorflow")
+    for library in ("absl", "tensorflow"):  # tell of every file that they write
+        logging.getLogger(library).setLevel(logging.WARNING)
     from seed_rl.evaluation.policy import NoPolicy
 
     try:

@@ -1,0 +1,84 @@
+"""What programs and notebooks use: build an experiment, train it, get its metrics as they come, and act with it.
+
+    from seed_rl.api import Run, load_experiment, load_policy
+
+    experiment = load_experiment(["catch/vtrace"], ["Experiment.total_frames = 100_000"])
+    with Run(experiment, "runs/catch") as run:
+        for row in run.train():
+            print(row["env_frames"], row.get("episode_return"))
+    policy = load_policy("runs/catch")
+
+Experiments are frozen dataclasses: `dataclasses.replace` changes them, gin files and bindings fill them in.
+"""
+
+from __future__ import annotations
+
+import os
+
+from seed_rl.launch.native_output import import_quietly
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import_quietly("tensorflow")
+
+from seed_rl.agents.base import ActOutput, Agent, LossOutput, ReplayAgent  # noqa: E402
+from seed_rl.agents.config import AgentConfig, CannotAct  # noqa: E402
+from seed_rl.envs.base import EnvConfig  # noqa: E402
+from seed_rl.envs.errors import CannotBuild  # noqa: E402
+from seed_rl.evaluation.episodes import Played, play  # noqa: E402
+from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy  # noqa: E402
+from seed_rl.evaluation.report import evaluate_run  # noqa: E402
+from seed_rl.experiment import (  # noqa: E402
+    Actors,
+    ConfigError,
+    Experiment,
+    Inference,
+    Logs,
+    Optimizer,
+    Replay,
+    shipped_configs,
+)
+from seed_rl.experiment import load as load_experiment  # noqa: E402
+from seed_rl.launch.local_actors import ActorFailed  # noqa: E402
+from seed_rl.launch.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
+from seed_rl.launch.run_directory import CannotUse  # noqa: E402
+from seed_rl.learner.diverged import Diverged  # noqa: E402
+from seed_rl.learner.metrics import read as read_metrics  # noqa: E402
+from seed_rl.specs import EnvSpec  # noqa: E402
+from seed_rl.types import EnvOutput, Unroll  # noqa: E402
+
+__all__ = [
+    "ELSEWHERE",
+    "PROCESSES",
+    "THREADS",
+    "ActOutput",
+    "ActorFailed",
+    "Actors",
+    "Agent",
+    "AgentConfig",
+    "CannotAct",
+    "CannotBuild",
+    "CannotUse",
+    "ConfigError",
+    "Diverged",
+    "EnvConfig",
+    "EnvOutput",
+    "EnvSpec",
+    "Experiment",
+    "Inference",
+    "Logs",
+    "LossOutput",
+    "NoPolicy",
+    "Optimizer",
+    "Played",
+    "Policy",
+    "Replay",
+    "ReplayAgent",
+    "Run",
+    "Unroll",
+    "evaluate_run",
+    "load_experiment",
+    "load_policy",
+    "play",
+    "read_metrics",
+    "shipped_configs",
+]

@@ -1,0 +1,38 @@
+"""The examples of the documentation, as they stand."""
+
+import importlib
+import pathlib
+import sys
+
+import pytest
+
+from seed_rl.api import Run, evaluate_run, load_experiment
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
+
+
+@pytest.fixture
+def example(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    yield importlib.import_module
+    for name in ("train_catch", "custom_network", "custom_agent"):
+        sys.modules.pop(name, None)
+
+
+def test_catch_is_trained_from_python(example, tmp_path, capsys):
+    assert example("train_catch").main(str(tmp_path)) > 0.8
+    assert capsys.readouterr().out.splitlines()[-1].startswith("greedy: ")
+
+
+def test_a_custom_network_learns(example, tmp_path):
+    assert example("custom_network").main(str(tmp_path), total_frames=150_000) > 0.6, "at random it is about -0.6"
+
+
+def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
+    assert len((EXAMPLES / "custom_agent.py").read_text().splitlines()) < 150
+    example("custom_agent")
+    experiment = load_experiment([str(EXAMPLES / "custom_agent.gin")], ["Experiment.total_frames = 200_000"])
+    with Run(experiment, str(tmp_path)) as run:
+        rows = list(run.train())
+    assert {"loss/policy", "policy/clipped"} <= set(rows[-1])
+    assert evaluate_run(str(tmp_path), episodes=50, greedy=True)["mean"] > 0.8

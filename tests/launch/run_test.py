@@ -1,0 +1,103 @@
+"""Runs from Python."""
+
+import dataclasses
+import os
+
+import pytest
+
+from seed_rl.api import (
+    ELSEWHERE,
+    THREADS,
+    ActorFailed,
+    CannotUse,
+    ConfigError,
+    Logs,
+    Run,
+    load_experiment,
+    load_policy,
+    read_metrics,
+)
+from seed_rl.envs.registry import register
+from seed_rl.testing.catch import Catch
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Leaking(Catch):
+    """Known in this process only; breaks when it is played."""
+
+    suite = "leaking"
+
+    def make(self, num_envs):
+        env = super().make(num_envs)
+        env.step = lambda actions: 1 / 0
+        return env
+
+
+@pytest.fixture(scope="module")
+def catch():
+    experiment = load_experiment(["catch/vtrace"])
+    return dataclasses.replace(experiment, total_frames=20_000, logs=Logs(metrics_interval_s=0.2))
+
+
+class Set:
+    """Is to stop."""
+
+    def is_set(self):
+        """Yes."""
+        return True
+
+
+def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, tmp_path):
+    logdir = str(tmp_path / "run")
+    with Run(catch, logdir, actors=THREADS) as run:
+        rows = list(run.train())
+    assert rows == read_metrics(logdir)
+    assert len(rows) > 1
+    assert rows[-1]["env_frames"] >= 20_000
+    assert load_policy(logdir).env_frames == rows[-1]["env_frames"]
+    assert os.listdir(tmp_path) == ["run"]
+    with Run(catch, logdir) as run:
+        assert list(run.train()) == [], "it is finished"
+
+
+def test_whoever_leaves_the_loop_keeps_what_was_learned_and_goes_on_later(catch, tmp_path):
+    logdir = str(tmp_path)
+    with Run(catch, logdir) as run:
+        for row in run.train():
+            if row["env_frames"] >= 2_000:
+                break
+    left_at = load_policy(logdir).env_frames
+    assert row["env_frames"] <= left_at < 20_000
+    with Run(catch, logdir) as run:
+        assert next(run.train())["env_frames"] > left_at
+
+
+def test_it_ends_when_it_is_told(catch, tmp_path):
+    with Run(catch, str(tmp_path), actors=ELSEWHERE) as run:
+        assert list(run.train(Set())) == []
+    assert load_policy(str(tmp_path)).env_frames == 0
+
+
+def test_one_directory_one_run(catch, tmp_path):
+    with Run(catch, str(tmp_path)), pytest.raises(CannotUse, match="another learner is running in"):
+        Run(catch, str(tmp_path)).__enter__()
+    with Run(catch, str(tmp_path), actors=ELSEWHERE) as run:
+        list(run.train(Set()))
+    other = dataclasses.replace(catch, seed=99)
+    with pytest.raises(ConfigError, match="seed was 1 and is now 99"):
+        Run(other, str(tmp_path)).__enter__()
+
+
+def test_an_environment_that_fails_ends_the_run_with_its_words(catch, tmp_path):
+    failing = dataclasses.replace(catch, env=Leaking())
+    with (
+        Run(failing, str(tmp_path), actors=THREADS) as run,
+        pytest.raises(ActorFailed, match="actor 0 failed: .*division by zero"),
+    ):
+        list(run.train())
+
+
+def test_where_actors_run_is_one_of_three(catch, tmp_path):
+    with pytest.raises(ValueError, match="actors must be one of processes, threads, elsewhere, got 'somewhere'"):
+        Run(catch, str(tmp_path), actors="somewhere")
