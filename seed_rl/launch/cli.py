@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TextIO
 
@@ -17,6 +19,7 @@ FAILURE = 1
 USAGE_ERROR = 2
 
 DEFAULT_TCP_ADDRESS = "localhost:8686"
+_WIDEST_HELP = 100
 
 
 class UsageError(Exception):
@@ -211,7 +214,7 @@ COMMANDS = {
     ),
     "learner": Command(
         "Runs a learner that waits for actors.",
-        "seed_rl learner --gin_file=atari/vtrace_pong --logdir=runs/pong --server_address=localhost:8686",
+        "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
         "training.learner",
         (
             _experiment_flags,
@@ -231,8 +234,8 @@ COMMANDS = {
         ),
     ),
     "sweep": Command(
-        "Trains with every combination of some settings and seeds, and compares what they reach.",
-        "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.entropy_cost=0.01,0.001 --seeds=1,2,3",
+        "Trains with combinations of settings and seeds, and compares them.",
+        "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
         "training.sweep",
         (_sweep_flags,),
     ),
@@ -249,8 +252,8 @@ COMMANDS = {
         (_policy_flags, _play_flags),
     ),
     "export": Command(
-        "Writes what a run has learned as a SavedModel that serves actions without seed_rl.",
-        "seed_rl export --logdir=runs/pong --output=pong_policy --batch_size=16",
+        "Writes what a run has learned as a SavedModel, to act without seed_rl.",
+        "seed_rl export --logdir=runs/pong --output=pong_policy",
         "evaluation.export",
         (_policy_flags, _export_flags),
     ),
@@ -345,11 +348,20 @@ def _overview() -> str:
 
 def _help(command: str, values: flags.FlagValues) -> str:
     summary, example = COMMANDS[command][:2]
-    lines = [summary, "", f"example: {example}", "", "flags:"]
+    texts = {}
     for name in sorted(values):
         flag = values[name]
         if flag.name == name and name != "help":  # not the short names
-            default = "" if flag.default in (None, "", [], False) else f" (default {flag.default})"
-            text = flag.help.partition(";\n")[0]  # absl adds a note to repeatable flags
-            lines.append(f"  --{name}: {text}{default}")
+            default = "" if flag.default in (None, "", [], False) else f" (default {_shown(flag.default)})"
+            texts[f"--{name}"] = flag.help.partition(";\n")[0] + default  # absl adds a note to repeatable flags
+    widest = max(map(len, texts))
+    width = min(shutil.get_terminal_size().columns, _WIDEST_HELP) - widest - 4
+    lines = [summary, "", f"example: {example}", "", "flags:"]
+    for name, text in texts.items():
+        first, *rest = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
+        lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {line}" for line in rest)]
     return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

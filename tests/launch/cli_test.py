@@ -9,7 +9,7 @@ from seed_rl.launch.cli import COMMANDS, main
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["trian"], "no command 'trian'; there are: train, learner, actor, plot"),
+        (["trian"], "no command 'trian'; there are: train, learner, actor, sweep, eval, play"),
         (["train", "--logdri=x"], "Unknown command line flag 'logdri'. Did you mean: logdir"),
         (["train", "--num_actors=two", "--gin_file=catch/vtrace"], "flag --num_actors=two"),
         (["train", "--gin_file=catch/vtrace", "more"], "unexpected argument 'more'"),
@@ -41,6 +41,12 @@ from seed_rl.launch.cli import COMMANDS, main
         (["bench", "env", "--quick", "catch"], "env: unrecognized arguments: catch"),
         (["bench", "env", "replay", "--suites=catch"], "replay: unrecognized arguments: --suites=catch"),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
+        (["eval"], "--logdir is needed: the log directory of a run"),
+        (["play", "--logdir=x", "--output=x.avi"], "--output takes files that end in .mp4 or .gif, got x.avi"),
+        (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
+        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.gin"),
+        (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds takes whole numbers, got a"),
+        (["sweep"], "--gin_file is needed, one of "),
     ],
 )
 def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys, tmp_path, monkeypatch):
@@ -65,7 +71,10 @@ def test_help_shows_every_flag_and_an_example(command, capsys):
     assert main([command, "--help"]) == 0
     out = capsys.readouterr().out
     assert f"example: seed_rl {command}" in out
-    assert "--log_level" in out or COMMANDS[command].reads_its_own
+    assert len(out.splitlines()) < 40, "it fits a screen"
+    if not COMMANDS[command].reads_its_own:
+        assert "--log_level" in out
+        assert max(map(len, out.splitlines())) <= 80
 
 
 def test_overview(capsys):
