@@ -5,8 +5,8 @@
     tensorboard.png   TensorBoard in a browser, on that run or on the one that is given
     frame.png         the middle of an episode that the same run's policy plays
 
-Everything is real: a training run on a terminal of its own, TensorBoard's server, a film. It takes about two minutes, and
-chromium (scripts/install_chromium.sh).
+Everything is real: a training run on a terminal of its own, TensorBoard's server, a film. It takes about two minutes,
+and chromium (scripts/install_chromium.sh).
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Terminal:
 
     def feed(self, output: str) -> None:
         """Does what a program has written."""
-        for part in re.finditer(r"\x1b\[([?\d;]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|(.)", output, re.DOTALL):
+        for part in re.finditer(
+            r"\x1b\[([?\d;]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|(.)", output, re.DOTALL
+        ):
             if part[2]:
                 self._control(part[1], part[2])
             elif part[3]:
@@ -131,7 +133,9 @@ class Terminal:
             self._row, self._column = top + count - 1, max(1, numbers[1]) - 1 if len(numbers) > 1 else 0
         elif command == "K":
             line = self._line()
-            first, end = {0: (self._column, len(line)), 1: (0, self._column + 1), 2: (0, len(line))}[(numbers or [0])[0]]
+            first, end = {0: (self._column, len(line)), 1: (0, self._column + 1), 2: (0, len(line))}[
+                (numbers or [0])[0]
+            ]
             line[first:end] = [("", " ")] * (min(end, len(line)) - first)
         elif command == "J" and (numbers or [0])[0] == 2:
             self._cells.clear()
@@ -189,16 +193,19 @@ def terminal_page(screen: str, command: str) -> str:
     return f"""<!doctype html><meta charset="utf-8"><style>
         @font-face {{ font-family: mono; src: url({font}); }}
         body {{ margin: 0; background: #fff; }}
-        #terminal {{ display: inline-block; padding: 14px 18px; background: #16191d; color: #d7dae0; border-radius: 8px; }}
-        pre {{ margin: 0; font: 14px/1.25 mono; }}
+        #terminal {{ display: inline-block; padding: 14px 18px; border-radius: 8px; }}
+        #terminal {{ background: #16191d; color: #d7dae0; }}
+        pre {{ margin: 0; font: 14px/16px mono; }} /* without gaps in the lines that frame the panel */
         </style><div id="terminal"><pre><span style="color:#7bc275">$</span> {html.escape(command)}
-{shown}</pre></div>"""
+{shown.rstrip()}</pre></div>"""
 
 
 def photograph_terminal(browser: Browser, page_html: str, path: pathlib.Path) -> None:
     """Writes a picture of a page of `terminal_page`."""
     page = browser.new_page(device_scale_factor=1.5, viewport={"width": 1200, "height": 1000})
-    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:  # of a file, so that the font loads
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".html", encoding="utf-8"
+    ) as file:  # of a file, so that the font loads
         file.write(page_html)
         file.flush()
         page.goto(pathlib.Path(file.name).as_uri())
@@ -306,8 +313,8 @@ def main() -> int:
             page = terminal_page(terminal.text(), f"seed_rl {' '.join(TRAINING)}")
             photograph_terminal(browser, page, arguments.output / "terminal.png")
             logdir = arguments.pong_logdir or place / RUN
-            photograph_tensorboard(browser, logdir.resolve(), arguments.output / "tensorboard.png")
-            photograph_frame(logdir.resolve(), arguments.output / "frame.png")
+            photograph_tensorboard(browser, logdir.absolute(), arguments.output / "tensorboard.png")
+            photograph_frame(logdir.absolute(), arguments.output / "frame.png")
         except PictureError as error:
             print(error, file=sys.stderr)
             return 1

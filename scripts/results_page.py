@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes what docs/results/README.md shows of each recorded run: scripts/results_page.py [--check]
 
-Between the lines `<!-- run: NAME -->` and `<!-- end -->` stand the pictures of the folder NAME and what its `about.json` says;
-the text around is written by hand. `scripts/record_result.py` makes the folders. With --check nothing is written: the exit
-code is 1 if the page is not what the files say.
+Between the lines `<!-- run: NAME -->` and `<!-- end -->` stand the picture of the folder NAME and what its `about.json`
+says; the text around is written by hand. `scripts/record_result.py` makes the folders. With --check nothing is written:
+the exit code is 1 if the page is not what the files say.
 """
 
 import argparse

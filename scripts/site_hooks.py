@@ -1,7 +1,7 @@
 """What mkdocs does besides its own when it builds the site (see mkdocs.yml).
 
-Pages of `docs/` are written for two readers: of the site, and of the repository on a code host or a disk. So they link to
-files and folders of the repository by relative paths, and write equations into ```math fences. On the site
+Pages of `docs/` are written for two readers: of the site, and of the repository on a code host or a disk. So they link
+to files and folders of the repository by relative paths, and write equations into ```math fences. On the site
 
 - each file or folder that is linked gets a page of its own, under `source/`, that shows it;
 - a fenced equation becomes a picture of curves, drawn while the site is built: no script, no font.
@@ -30,14 +30,21 @@ BORROWED = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"
 
 _LINK = re.compile(r"(?<!!)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 _FENCED = re.compile(r"^(`{3,}|~{3,}).*?^\1[ \t]*$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-_LANGUAGES = {".gin": "python", ".json": "json", ".md": "markdown", ".proto": "protobuf", ".py": "python",
-              ".sh": "bash", ".toml": "toml"}
+_LANGUAGES = {
+    ".gin": "python",
+    ".json": "json",
+    ".md": "markdown",
+    ".proto": "protobuf",
+    ".py": "python",
+    ".sh": "bash",
+    ".toml": "toml",
+}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Adds the fence for equations."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
-    fences.append({"name": "math", "class": "math", "format": equations})
+    fences.append({"name": "math", "class": "math", "format": equation})
     return config
 
 
@@ -49,9 +56,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for target in waiting:  # grows
         if files.get_file_from_path(_page_of(target)) is None:
             shown = _shown(target, files)
-            files.append(
-                File.generated(config, _page_of(target), content=shown, inclusion=InclusionLevel.NOT_IN_NAV)
-            )
+            files.append(File.generated(config, _page_of(target), content=shown, inclusion=InclusionLevel.NOT_IN_NAV))
             if target.is_dir():
                 waiting += [member for member in _members(target) if not _in_site(member, files)]
     return files
@@ -147,21 +152,27 @@ def _outside_code(markdown: str, change: Callable[[str], Any]) -> str:
     return "".join([*parts, change(markdown[end:])])
 
 
-def equations(source: str, language: str, css_class: str, options: Any, md: Any, **_: Any) -> str:
-    """A fence of LaTeX, a line for each equation, as pictures in the color of the text."""
-    lines = [line for line in source.splitlines() if line.strip()]
-    return f'<div class="{css_class}">{"".join(map(_equation, lines))}</div>'
+def equation(source: str, language: str, css_class: str, options: Any, md: Any, **_: Any) -> str:
+    """A fence with an equation in LaTeX, as a picture in the color of the text."""
+    return f'<div class="{css_class}">{_drawn(" ".join(source.split()))}</div>'
 
 
-def _equation(latex: str) -> str:
+def _drawn(latex: str) -> str:
     figure = Figure()
-    figure.text(0, 0, f"${latex}$", fontsize=13)
+    figure.text(0, 0, f"${latex}$", fontsize=14)
     drawn = io.StringIO()
     with rc_context({"mathtext.fontset": "stix", "svg.fonttype": "path", "svg.hashsalt": latex}):
-        figure.savefig(drawn, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.02,
-                       metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(
+            drawn,
+            format="svg",
+            transparent=True,
+            bbox_inches="tight",
+            pad_inches=0.02,
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     svg = drawn.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' id="(figure|patch|text)_\d+"', "", svg)  # the same in each picture
     label = html.escape(latex, quote=True)
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" fill="currentColor" ', 1)

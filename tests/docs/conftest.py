@@ -72,7 +72,8 @@ def browser():
     """A real browser without a window."""
     chromium = shutil.which("chromium")
     assert chromium is not None, "no chromium on the PATH: scripts/install_chromium.sh installs it"
-    with sync_playwright() as playwright, contextlib.closing(
-        playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-    ) as running:
+    with (
+        sync_playwright() as playwright,
+        contextlib.closing(playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))) as running,
+    ):
         yield running

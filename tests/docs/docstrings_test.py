@@ -154,4 +154,6 @@ class Pair(NamedTuple):
 
 
 def test_what_has_a_leading_underscore_needs_none():
-    assert found_in("def _f(): pass\nclass C:\n    '''C.'''\n    def _g(self): pass\n    def __call__(self): pass") == []
+    assert (
+        found_in("def _f(): pass\nclass C:\n    '''C.'''\n    def _g(self): pass\n    def __call__(self): pass") == []
+    )

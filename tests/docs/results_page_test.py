@@ -55,7 +55,8 @@ def test_the_page_is_what_the_recorded_runs_say(main, monkeypatch, capsys):
 def test_a_run_is_shown_with_picture_command_numbers_commit_and_hardware(run):
     code, page = run(EMPTY)
     assert code == 0
-    assert page.startswith("Before\n") and page.endswith("after\n")
+    assert page.startswith("Before\n")
+    assert page.endswith("after\n")
     assert "![Learning curve](catch/by_hours.png)" in page
     assert "```sh\nseed_rl train --gin_file=catch/vtrace\n```" in page
     assert "| 300,000 | 30 s | 0.90 | 0.95 | 900 | 10,000 |" in page
