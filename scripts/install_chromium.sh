@@ -8,6 +8,7 @@ set -euo pipefail
 [[ ! -x $(command -v chromium) ]] || exit 0
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
 if ! "$root/scripts/apt_install.sh" chromium; then
-  printf 'The tests open the site of the documentation in chromium: put one on the PATH under that name.\n' >&2
+  printf '%s\n' "The tests open the site of the documentation in chromium: put one on the PATH under that name." \
+    "On Ubuntu: sudo snap install chromium" >&2
   exit 1
 fi
