@@ -70,7 +70,9 @@ class DMLab(EnvConfig):
     level: str = "rooms_watermaze"
     """Name of a level of DMLab-30, or the full path of any other, such as `contributed/psychlab/visual_search`."""
     width: int = 96
+    """Pixels, a multiple of 4."""
     height: int = 72
+    """Pixels, a multiple of 4."""
     num_action_repeats: int = 4
     """Frames that each action is repeated for."""
     action_set: tuple[int, ...] = ()

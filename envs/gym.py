@@ -29,6 +29,7 @@ class Gym(EnvConfig):
     suite: ClassVar[str] = "gym"
 
     id: str = "CartPole-v1"
+    """As registered, with `module:` before it if a module must be imported first; with `envpool` an id of EnvPool's."""
     vectorization: str = "sync"
     """`sync`: one after the other in the actor; `async`: a process each; `vector_entry_point`: as the environment
     brings it."""

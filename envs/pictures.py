@@ -38,11 +38,13 @@ class ObservationPictures(Watchable):
         self._shown: Any = None
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode, whose first observation is shown."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._shown = observation
         return observation, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps the environment and shows what it observes then."""
         result = self.env.step(actions)
         self._shown = result[0]
         return result
@@ -61,12 +63,18 @@ class TwinPictures(Watchable):
         self._frames: Any = None
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begins the same episode in both.
+
+        Raises:
+          ValueError: without a seed they would begin different ones.
+        """
         if seed is None:
             raise ValueError("twins need a seed to do the same")
         self._frames, _ = self._twin.reset(seed=seed, options=options)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps both with the same actions."""
         self._frames = self._twin.step(actions)[0]
         return self.env.step(actions)
 
@@ -74,6 +82,7 @@ class TwinPictures(Watchable):
         return enlarged(self._frames[0, -1])
 
     def close(self, **kwargs: Any) -> None:
+        """Closes both."""
         self._twin.close(**kwargs)
         super().close(**kwargs)
 

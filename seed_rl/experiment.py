@@ -39,6 +39,7 @@ class Optimizer:
     name: str = "adam"
     """`adam` or `rmsprop`."""
     learning_rate: float = 3e-4
+    """At the start of the run; see `schedule`."""
     schedule: str = "constant"
     """`constant`, or `linear`: decays to zero over the run's `total_frames`."""
     beta_1: float = 0.9
@@ -93,9 +94,11 @@ class Actors:
     """The environments: how many, and how they are spread over actor processes."""
 
     num_actors: int = 1
+    """Actor processes: `train` starts so many, a learner keeps room for so many."""
     groups_per_actor: int = 2
     """Environment groups per actor: one steps while another waits for its actions."""
     envs_per_group: int = 16
+    """They are stepped together by a thread, and their observations are one message."""
     num_eval_envs: int = 0
     """The environments with the highest ids are for evaluation: nothing is learned from them, and their returns are
     reported apart, as `eval/episode_return`."""
@@ -159,8 +162,11 @@ class Logs:
     """What a run leaves behind in its log directory, and how often."""
 
     metrics_interval_s: float = 10.0
+    """Seconds between two rows of metrics."""
     checkpoint_interval_s: float = 300.0
+    """Seconds between two checkpoints; the end of a run writes one besides."""
     checkpoints_kept: int = 5
+    """The newest; older ones are removed."""
 
     def __post_init__(self):
         check_types(self)
@@ -174,18 +180,25 @@ class Experiment:
     """All of it."""
 
     env: EnvConfig
+    """The environments, such as `@Atari()`."""
     agent: AgentConfig
+    """The agent, such as `@VTrace()`."""
     optimizer: Optimizer = dataclasses.field(default_factory=lambda: Optimizer())  # called late, so that gin sees it
+    """How its gradients become updates."""
     batch_size: int = 32
     """Unrolls per learner update."""
     total_frames: int = 10_000_000
     """Environment frames after which the run ends, action repeats included."""
     actors: Actors = dataclasses.field(default_factory=lambda: Actors())  # called late, so that gin sees it
+    """How many environments, and where."""
     inference: Inference = dataclasses.field(default_factory=lambda: Inference())  # called late, so that gin sees it
+    """How observations are batched."""
     logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
+    """What the run leaves behind."""
     replay: Replay | None = None
     """For agents that learn from one: `@Replay()`."""
     seed: int = 1
+    """Of weights, environments, actions and the replay's draws."""
 
     def __post_init__(self):
         check_types(self)

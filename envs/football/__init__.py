@@ -46,6 +46,7 @@ class Football(EnvConfig):
     suite: ClassVar[str] = "football"
 
     scenario: str = "academy_empty_goal_close"
+    """One of the engine's matches and drills, `SCENARIOS`."""
     rewards: str = "scoring"
     """`scoring`: 1 for a goal, -1 for one of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
     around the opponents' goal that the player with the ball first comes into."""

@@ -43,7 +43,9 @@ class Curve(NamedTuple):
     """One or several runs, at the same x."""
 
     x: np.ndarray
+    """float [n]: frames or hours."""
     mean: np.ndarray
+    """float [n]: the return at each x, averaged over the runs."""
     half: np.ndarray | None
     """Half of the interval that holds the mean with a probability of 95 %; None of a single run."""
 
