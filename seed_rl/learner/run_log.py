@@ -75,11 +75,11 @@ class RunLog:
             return None
         return self._write()
 
-    def close(self) -> None:
-        """Writes what the last, shorter interval brought, and closes the writer."""
-        if self._updates:
-            self._write()
+    def close(self) -> dict[str, float] | None:
+        """Writes and returns what the last, shorter interval brought, if anything, and closes the writer."""
+        row = self._write() if self._updates else None
         self._writer.close()
+        return row
 
     def _write(self) -> dict[str, float]:
         now, last = self._state(), self._last
