@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seed_rl.launch.words import duration, short
+from seed_rl.launch.words import duration, plain, short
 from seed_rl.learner.bottleneck import bottleneck
 
 CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
@@ -86,7 +86,7 @@ def _lines(
         lines.append(("loss", "  ".join([f"{row['loss/total']:.3g}", *(f"{k[5:]} {row[k]:.2g}" for k in others)])))
     elif "replay/size" in row:
         lines.append(("replay", f"filling: {short(row['replay/size'])} sequences"))
-    lines.append(("connected", _connected(run, row)))
+    lines.append(("connected", connected(run, row)))
     if row["env_frames"] < run.total_frames:
         lines.append(("bottleneck", Text(bottleneck(row), "yellow")))
     lines.append(("stored in", Text(run.logdir)))
@@ -106,7 +106,8 @@ def speed(row: Mapping[str, float], total_frames: int) -> str:
     return ", ".join(parts)
 
 
-def _connected(run: Shown, row: Mapping[str, float]) -> str:
+def connected(run: Shown, row: Mapping[str, float]) -> str:
+    """The environments and actors that are there."""
     environments = f"{row['environments']:.0f} environments"
     if run.num_envs is not None:
         environments = f"{row['environments']:.0f} of {run.num_envs} environments"
@@ -119,7 +120,7 @@ class _Curve:
     """A value and how it has become so, as long as there is room."""
 
     def __init__(self, value: float, course: Sequence[float]):
-        self._value = f"{value:9.2f}"
+        self._value = f"{plain(value):>8}"
         self._course = course
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

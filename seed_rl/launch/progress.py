@@ -10,8 +10,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 
-from seed_rl.launch.panel import CURVES, Shown, panel, share
-from seed_rl.launch.words import duration, short
+from seed_rl.launch.panel import CURVES, Shown, connected, panel, share
+from seed_rl.launch.words import duration, plain, short
 from seed_rl.learner.bottleneck import bottleneck
 
 
@@ -19,7 +19,7 @@ class Progress:
     """Shows the newest row of metrics, and what holds the run back.
 
     On a terminal a panel is renewed in place, below what is logged meanwhile; elsewhere (files, pipes, `TERM=dumb`)
-    each row is a line, and a bottleneck one when it changes.
+    each row is a line, and who is connected and the bottleneck are others when they change.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Progress:
         self._run = Shown(total_frames, logdir, num_envs)
         self._quiet = quiet
         self._stream = stream or sys.stderr
-        self._bottleneck = ""
+        self._standing: dict[str, str] = {}
         self._courses: dict[str, list[float]] = {key: [] for key in CURVES.values()}
         self._seen = False
         self._live = None if quiet else self._make_live()
@@ -85,11 +85,13 @@ class Progress:
                 self._print(row)
 
     def _print(self, row: dict[str, float]) -> None:
-        now, limit = time.strftime("%H:%M:%S"), bottleneck(row)
-        print(f"{now} {summary(row, self._run.total_frames)}", file=self._stream, flush=True)
-        if limit != self._bottleneck and row["env_frames"] < self._run.total_frames:
-            self._bottleneck = limit
-            print(f"{now} bottleneck: {limit}", file=self._stream, flush=True)
+        lines = [summary(row, self._run.total_frames)]
+        standing = {"connected": connected(self._run, row), "bottleneck": bottleneck(row)}
+        if row["env_frames"] < self._run.total_frames:
+            lines += [f"{name}: {text}" for name, text in standing.items() if text != self._standing.get(name)]
+            self._standing = standing
+        now = time.strftime("%H:%M:%S")
+        print("\n".join(f"{now} {line}" for line in lines), file=self._stream, flush=True)
 
 
 def _lost_display() -> contextlib.AbstractContextManager[None]:
@@ -98,22 +100,21 @@ def _lost_display() -> contextlib.AbstractContextManager[None]:
 
 
 def summary(row: dict[str, float], total_frames: int) -> str:
-    """One line, under 80 columns, that says how far a run is and how well it does."""
+    """One line, under 70 columns, that says how far a run is and how well it does."""
     frames, seconds = row["env_frames"], row.get("seconds", 0.0)
     done = frames >= total_frames and seconds > 0
     rate = frames / seconds if done else row["frames_per_second"]
     parts = [f"{share(frames, total_frames):>4} {short(frames)} frames", f"{short(rate)}/s"]
     if "loss/total" not in row and "replay/size" in row:
-        parts.append(f"filling the replay: {short(row['replay/size'])}")
+        parts.append(f"replay {short(row['replay/size'])}")
     elif "episode_return" in row:
-        parts.append(f"return {row['episode_return']:.2f}")
-    if "eval/episode_return" in row:
-        parts.append(f"eval {row['eval/episode_return']:.2f}")
+        parts.append(f"return {plain(row['episode_return'])}")
     elif "loss/total" in row:
         parts.append(f"loss {row['loss/total']:.3g}")
-    parts.append(f"envs {row['environments']:.0f}")
+    if "eval/episode_return" in row:
+        parts.append(f"eval {plain(row['eval/episode_return'])}")
     if done:
         parts.append(f"done in {duration(seconds)}")
     elif row["frames_per_second"] > 0:
-        parts.append(f"left {duration((total_frames - frames) / row['frames_per_second'])}")
-    return " | ".join(parts)
+        parts.append(f"{duration((total_frames - frames) / row['frames_per_second'])} left")
+    return ", ".join(parts)

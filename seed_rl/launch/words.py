@@ -11,6 +11,11 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
+def plain(number: float) -> str:
+    """A return: 12.35, or -1256."""
+    return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
+
+
 def duration(seconds: float) -> str:
     """3d04h, 1h05m, 3m20s or 20s."""
     minutes, seconds = divmod(round(max(0.0, seconds)), 60)
