@@ -91,9 +91,8 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
         for index, (name, group) in enumerate(groups.items()):
             colour, marker = _COLOURS[index % len(_COLOURS)], _MARKERS[index // len(_COLOURS) % len(_MARKERS)]
             for key, style in CURVES.items():
-                curves = [points for run in group if len(points := _points(run.rows, column, key))]
-                for curve, faded in [(curve, index > 0) for index, curve in enumerate(together(curves))]:
-                    _draw(axes, curve, scale, style, colour, marker, faded)
+                line = {"linestyle": style, "color": colour, "marker": marker, "markersize": 5, "markevery": 0.1}
+                _draw(axes, [points for run in group if len(points := _points(run.rows, column, key))], scale, line)
             axes.plot([], [], "-", color=colour, marker=marker, markersize=5, label=name)  # for the legend
         axes.set_xlabel(unit)
         axes.set_ylabel("return")
@@ -105,14 +104,17 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
         pyplot.close(figure)
 
 
-def _draw(axes: Axes, curve: Curve, scale: float, style: str, colour: str, marker: str, faded: bool) -> None:
-    x = curve.x / scale
-    axes.plot(
-        x, curve.mean, style, color=colour, marker=marker, markersize=5, markevery=0.1, alpha=0.45 if faded else 1.0
-    )
-    if curve.half is not None:
-        low, high = curve.mean - curve.half, curve.mean + curve.half
-        axes.fill_between(x, low, high, color=colour, alpha=0.1 if faded else 0.2, linewidth=0)
+def _draw(axes: Axes, curves: Sequence[np.ndarray], scale: float, line: dict[str, Any]) -> None:
+    """Draws the mean of curves [n, 2] of x and y as far as all go, and thin that of those that go further."""
+    if not curves:
+        return
+    together, further = means(curves)
+    axes.plot(together.x / scale, together.mean, **line)
+    if together.half is not None:
+        low, high = together.mean - together.half, together.mean + together.half
+        axes.fill_between(together.x / scale, low, high, color=line["color"], alpha=0.2, linewidth=0)
+    if further is not None:
+        axes.plot(further.x / scale, further.mean, **line | {"linewidth": 0.8})
 
 
 def _add_legend(axes: Axes, groups: dict[str, list[Run]], beside: bool) -> None:
@@ -130,10 +132,17 @@ def _add_legend(axes: Axes, groups: dict[str, list[Run]], beside: bool) -> None:
         axes.set_title(next(iter(groups)), fontsize=11)
     if any(len(group) > 1 for group in groups.values()):
         handles.append(Line2D([], [], color="0.4", alpha=0.25, linewidth=8, label="95 % interval of the mean"))
+    if any(_ends_apart(group) for group in groups.values()):
+        handles.append(Line2D([], [], color="0.4", linewidth=0.8, label="the seeds that go on"))
     if handles and beside:
         axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))
     elif handles:
         axes.legend(handles=handles, loc="best")
+
+
+def _ends_apart(group: Sequence[Run]) -> bool:
+    curves = [points for run in group if len(points := _points(run.rows, "env_frames", "episode_return"))]
+    return bool(curves) and means(curves)[1] is not None
 
 
 def _axis(x_axis: str, runs: Sequence[Run]) -> tuple[str, float, str]:
@@ -173,6 +182,7 @@ def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
 
 def _setting(name: str, value: Any) -> str:
     short = name.rpartition(".")[2]
+    value = f"{value:g}" if isinstance(value, float) else value
     return str(value) if short in ("game", "level", "scenario", "id", "kind") else f"{short} = {value}"
 
 
@@ -195,26 +205,19 @@ def _apart(places: Sequence[str]) -> list[str]:
     return [f"{os.path.basename(place)} ({index + 1})" for index, place in enumerate(places)]  # one given twice
 
 
-def together(curves: Sequence[np.ndarray]) -> list[Curve]:
-    """The mean of curves [n, 2] of x and y, to where the shortest ends and then that of the longer ones to their end.
+def means(curves: Sequence[np.ndarray]) -> tuple[Curve, Curve | None]:
+    """The mean of curves [n, 2] of x and y where all of them are, and of those that go on after the shortest ends.
 
-    Returns:
-      No, one or two curves. The mean begins where all have begun.
+    The second is None if they all end at about the same x.
     """
-    if not curves:
-        return []
-    begin = max(curve[0, 0] for curve in curves)
-    shortest = min(curve[-1, 0] for curve in curves)
-    if begin > shortest:  # they have nothing in common
-        longest = max(curves, key=lambda curve: float(curve[-1, 0]))
-        return [_mean([longest], longest[0, 0], longest[-1, 0])]
-    found = [_mean(curves, begin, shortest)]
-    longer = [curve for curve in curves if curve[-1, 0] > shortest]
-    if longer and len(curves) > 1:
-        end = min(curve[-1, 0] for curve in longer)
-        if end > 1.05 * shortest:  # runs of the same length end a little apart
-            found.append(_mean(longer, shortest, end))
-    return found
+    begin, shortest = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
+    if begin > shortest:  # nowhere are all of them
+        return means([max(curves, key=lambda curve: float(curve[-1, 0]))])
+    together = _mean(curves, begin, shortest)
+    longer = [curve for curve in curves if curve[-1, 0] > 1.05 * shortest]
+    if not longer:
+        return together, None
+    return together, _mean(longer, shortest, min(curve[-1, 0] for curve in longer))
 
 
 def _mean(curves: Sequence[np.ndarray], begin: float, end: float) -> Curve:

@@ -296,7 +296,8 @@ class Sweep:
           UsageError: they can't be written.
         """
         rows = self.results()
-        columns = ["run", *self._wanted[0].settings, "state", *_REACHED, "failure"]
+        settings = dict.fromkeys(name for trial in self._wanted for name in trial.settings)
+        columns = ["run", *settings, "state", *_REACHED, "failure"]
         table = io.StringIO()
         writer = csv.DictWriter(table, columns, lineterminator="\n")
         writer.writeheader()

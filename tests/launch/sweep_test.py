@@ -81,7 +81,8 @@ def test_a_failed_run_is_told_with_its_own_words_and_does_not_stop_the_others(tw
     assert code == 2
     failed = next(row for row in results if row["run"] == wanted[1].name)
     assert failed["state"] == "failed"
-    assert "holds a run of another configuration: optimizer.learning_rate was 0.5" in failed["failure"]
+    assert "holds a run of another configuration: " in failed["failure"]
+    assert "optimizer.learning_rate was 0.5 and is now 0.001" in failed["failure"]
     assert any(line.startswith(f"fails: {wanted[1].name} (2 of 3): {directory}") for line in said)
     assert table.splitlines()[-1] == f"{wanted[1].name}: {failed['failure']}"
     assert said[-1] == f"begins: {wanted[2].name} (3 of 3)"
