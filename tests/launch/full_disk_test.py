@@ -12,7 +12,7 @@ import pytest
 
 from seed_rl.learner.checkpoints import load, paths
 
-SMALL = 150_000  # bytes: less than a checkpoint of this run, more than its metrics and logs
+SMALL = 250_000  # bytes: less than a checkpoint of this run, more than its metrics and logs
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +24,8 @@ def run(tmp_path_factory):
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "seed_rl", "train", "--gin_file=catch/vtrace", f"--logdir={logdir}"),
-                *("--total_frames=1000000000", "--gin_param=Logs.checkpoint_interval_s=0.5"),
-                "--gin_param=VTrace.hidden=512",
+                *("--total_frames=1000000000", "--gin_param=Logs.checkpoint_interval_s=0.3"),
+                *("--gin_param=VTrace.hidden=512", "--gin_param=Logs.metrics_interval_s=1.0"),
             ],
             stdout=file,
             stderr=file,
@@ -49,7 +49,9 @@ def run(tmp_path_factory):
         full(True)
         wait_for(lambda: "checkpoints can't be written" in output.read_text())
         kept = paths(checkpoints)
-        time.sleep(2)  # several times the interval between checkpoints
+        metrics = (logdir / "metrics.jsonl").read_text
+        rows = metrics().count("\n")
+        wait_for(lambda: metrics().count("\n") >= rows + 3)  # each is several times the interval between checkpoints
         assert paths(checkpoints) == kept
         full(False)
         wait_for(lambda: "checkpoints can be written again" in output.read_text())
