@@ -56,6 +56,7 @@ class LocalActors:
         self._stop = threading.Event()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
+        self._told: set[str] = set()
         os.makedirs(log_directory, exist_ok=True)
         self._threads = [threading.Thread(target=self._keep, args=(n,), daemon=True) for n in range(count)]
 
@@ -98,7 +99,8 @@ class LocalActors:
             ended = self._run(number, path)
             if self._stop.is_set():
                 return
-            if time.monotonic() - started > _STABLE_SECONDS:
+            stable = time.monotonic() - started > _STABLE_SECONDS
+            if stable:
                 backoff.reset()
                 failures = 0
             failures += 1
@@ -107,7 +109,11 @@ class LocalActors:
                 return
             self.restarts += 1
             delay = backoff.next()
-            _log.warning("actor %d ended: %s; it starts again in %.1f s (its log: %s)", number, ended, delay, path)
+            # Where each of many actors ends at its start, and again, one says why.
+            with self._lock:
+                level = logging.WARNING if stable or ended not in self._told else logging.DEBUG
+                self._told.add(ended)
+            _log.log(level, "actor %d ended: %s; it starts again in %.1f s (its log: %s)", number, ended, delay, path)
             self._stop.wait(delay)
 
     def _give_up(self, sentence: str) -> None:

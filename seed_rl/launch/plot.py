@@ -175,8 +175,9 @@ def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
         known = [one for one in settings if one is not None]
         everything = dict.fromkeys(name for one in known for name in one)
         differing = [name for name in everything if any(one.get(name) != known[0].get(name) for one in known)]
-        if len(differing) <= _TOLD_SETTINGS:
-            return [", ".join(_setting(name, one.get(name)) for name in differing) for one in known]
+        names = [", ".join(_setting(name, one.get(name)) for name in differing) for one in known]
+        if len(differing) <= _TOLD_SETTINGS and len(set(names)) == len(names):
+            return names
     return _apart([_common(group) for group in groups])
 
 

@@ -25,6 +25,7 @@ def failed(arguments, log_directory, count=1):
 
 
 def test_the_last_words_of_an_actor_are_told_in_one_line_that_names_its_log(tmp_path, caplog):
+    caplog.set_level("INFO")
     actors = failed(["--server_address=nowhere"], tmp_path)
     log = tmp_path / "actor-0.log"
     sentence = str(actors.failed)
@@ -34,6 +35,13 @@ def test_the_last_words_of_an_actor_are_told_in_one_line_that_names_its_log(tmp_
     assert len(warnings) == 1
     assert re.fullmatch(rf"actor 0 ended: .*'nowhere'.*; it starts again in \d\.\d s \(its log: {log}\)", warnings[0])
     assert len(log.read_text().splitlines()) == 2
+
+
+def test_many_actors_that_end_for_the_same_reason_tell_it_once(tmp_path, caplog):
+    caplog.set_level("INFO")
+    actors = failed(["--server_address=nowhere"], tmp_path, count=3)
+    assert len([record for record in caplog.records if "'nowhere'" in record.message]) == 1
+    assert "'nowhere'" in str(actors.failed)
 
 
 def test_an_actor_that_was_killed_is_told_by_its_signal(tmp_path):

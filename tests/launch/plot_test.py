@@ -49,6 +49,8 @@ def test_runs_that_differ_in_much_are_named_by_their_directories():
     runs = [Run("runs/pong_seed=1", [], one), Run("runs/pong_seed=2", [], one), Run("runs/deep", [], other)]
     assert list(grouped(runs)) == ["pong (2 seeds)", "deep"]
     assert list(grouped([Run("a/pong", [], one), Run("b/pong", [], other)])) == ["a/pong", "b/pong"]
+    nearly = [Run("runs/a", [], {"x": 0.1}), Run("runs/b", [], {"x": 0.1 + 1e-9})]
+    assert list(grouped(nearly)) == ["a", "b"], "rounded they would be the same"
     assert list(grouped([Run("a/pong", [], None), Run("a/pong", [], None)])) == ["pong (1)", "pong (2)"]
 
 
