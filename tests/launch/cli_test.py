@@ -9,7 +9,7 @@ from seed_rl.launch.cli import COMMANDS, main
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["trian"], "no command 'trian'; there are: train, learner, actor, plot"),
+        (["trian"], "no command 'trian'; there are: train, learner, actor, .*plot, bench"),
         (["train", "--logdri=x"], "Unknown command line flag 'logdri'. Did you mean: logdir"),
         (["train", "--num_actors=two", "--gin_file=catch/vtrace"], "flag --num_actors=two"),
         (["train", "--gin_file=catch/vtrace", "more"], "unexpected argument 'more'"),
