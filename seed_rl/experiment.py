@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 import gin
 
 from seed_rl.agents.config import AgentConfig
-from seed_rl.envs.base import EnvConfig
-from seed_rl.files import complete_or_absent
+from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.files import complete_or_absent, reason
 from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
+    from seed_rl.specs import EnvSpec
+
+_log = logging.getLogger(__name__)
 
 _SAVED = "config.json"
 
@@ -231,13 +234,31 @@ class Experiment:
         """New unrolls that each update takes on average: those of a batch, or fewer if they are replayed."""
         return self.batch_size / (1.0 if self.replay is None else self.replay.ratio)
 
+    def env_spec(self) -> EnvSpec:
+        """What the environments take and give.
+
+        Raises:
+          CannotBuild: one would have to be built for that, and it can't be here.
+        """
+        try:
+            return self.env.spec()
+        except CannotBuild:
+            raise
+        except Exception as error:  # environments raise all kinds
+            _log.debug("an environment of suite %r failed", self.env.suite, exc_info=error)
+            raise CannotBuild(
+                f"an environment of suite {self.env.suite!r} can't be built to see what it is like: "
+                f"{type(error).__name__}: {' '.join(str(error).split())} (--log_level=debug shows where)"
+            ) from error
+
     def build_agent(self) -> Agent:
         """The agent for these environments; imports TensorFlow.
 
         Raises:
           CannotAct: not in such environments.
+          CannotBuild: it can't be seen here what they are like.
         """
-        return self.agent.build(self.env.spec(), self.actors.num_training_envs, self.seed)
+        return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Every setting by dotted name, as JSON values."""
@@ -328,20 +349,28 @@ def shipped_configs() -> list[str]:
 
 
 def summary(name: str) -> str:
-    """What a shipped gin file is, as its first comment says in a sentence or two."""
+    """What a shipped gin file is: the first sentence of the comment that it begins with."""
     with open(find_config(name), encoding="utf-8") as file:
         lines = [
             line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
         ]
-    return " ".join(lines)
+    return re.split(r"(?<=\.)\s", " ".join(lines), maxsplit=1)[0]
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:
-    """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`."""
+    """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`.
+
+    Raises:
+      ConfigError: they can't be written.
+    """
     os.makedirs(logdir, exist_ok=True)
     for name, text in (("config.gin", to_gin(experiment)), (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
-        with complete_or_absent(os.path.join(logdir, name)) as file:
-            file.write(text.encode())
+        path = os.path.join(logdir, name)
+        try:
+            with complete_or_absent(path) as file:
+                file.write(text.encode())
+        except OSError as error:
+            raise ConfigError(f"{path} can't be written: {reason(error)}") from error
 
 
 def to_gin(experiment: Experiment) -> str:

@@ -106,6 +106,7 @@ ROOMS = {
     "seed_rl.launch": Room(
         (
             *DATA,
+            FILES,
             "seed_rl.experiment",
             "seed_rl.agents.config",
             "seed_rl.envs.registry",

@@ -120,7 +120,7 @@ class Run:
           AddressError, SecurityError: the address can't be listened on.
           ActorFailed: actors end as soon as they start.
           Diverged: the loss is not finite any more.
-          OSError: the last checkpoint can't be written.
+          CheckpointError: the last checkpoint can't be written.
         """
         started = time.monotonic()
         stopping = _Either(stop)

@@ -14,7 +14,7 @@ import numpy as np
 
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.experiment import Experiment
-from seed_rl.files import complete_or_absent
+from seed_rl.files import Outage, complete_or_absent, reason
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
@@ -91,8 +91,10 @@ class Learner:
         self._experiment = experiment
         self._logdir = logdir
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
+        self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
+        self._no_replays = Outage("copies of the replay", "checkpoints are without them", _log)
 
-        env_spec = experiment.env.spec()
+        env_spec = experiment.env_spec()
         self._agent = experiment.build_agent()
         self._train_step = TrainStep(self._agent, experiment.optimizer)
         self._variables = {
@@ -169,6 +171,7 @@ class Learner:
 
         Raises:
           Diverged: the loss is not finite any more.
+          CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
         """
         self._acting.act_step.warm_up()
@@ -194,13 +197,14 @@ class Learner:
                 if row is not None:
                     yield row
                 if time.monotonic() >= save_at:
-                    self._try_to_save()
+                    with self._no_checkpoints.tolerated():
+                        self.save()
                     save_at = time.monotonic() + logs.checkpoint_interval_s
         except GeneratorExit:  # the caller has seen enough; what was learned is kept
             listened_to = False
         finally:
             last = log.close()
-        self.save()
+        self._save_last()
         if last is not None and listened_to:
             yield last
 
@@ -211,11 +215,13 @@ class Learner:
         counters["unrecorded_steps"] += cursor.unrecorded_steps
         return counters
 
-    def _try_to_save(self) -> None:
+    def _save_last(self) -> None:
         try:
             self.save()
         except OSError as error:
-            _log.error("no checkpoint could be written (%s); training goes on and tries again", error)
+            written = self._checkpoints.paths()
+            newest = f"{written[-1]} is the newest there is" if written else "there is none"
+            raise CheckpointError(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
 
     def _update(self, batch: Batch) -> dict[str, float]:
         counters = self.counters
@@ -246,13 +252,18 @@ class Learner:
                 "episodes": self.episodes.count,
                 **{f"eval/{name}": mean for name, mean in self.eval_episodes.means().items()},
                 **self._source.gauges(),
+                "actors": acting.service.actors,
                 "environments": acting.service.leased_envs,
             },
             inference=dataclasses.replace(acting.service.stats),
         )
 
     def save(self) -> None:
-        """Writes a checkpoint."""
+        """Writes a checkpoint.
+
+        Raises:
+          OSError: it could not be written; older ones are untouched.
+        """
         arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
         counters = {
             **self._all_counters(),
@@ -265,11 +276,8 @@ class Learner:
         self._remove_old_replays()
 
     def _save_source(self) -> None:
-        try:
-            with complete_or_absent(self._replay_path()) as file:
-                self._source.save(file)
-        except OSError as error:
-            _log.error("the replay could not be saved (%s); the checkpoint is written without it", error)
+        with self._no_replays.tolerated(), complete_or_absent(self._replay_path()) as file:
+            self._source.save(file)
 
     def _remove_old_replays(self) -> None:
         """All but that of the present checkpoint."""
