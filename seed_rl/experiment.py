@@ -16,6 +16,7 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import EnvConfig
+from seed_rl.files import complete_or_absent
 from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ class Logs:
     metrics_interval_s: float = 10.0
     checkpoint_interval_s: float = 300.0
     checkpoints_kept: int = 5
+    wandb_project: str = ""
+    """Project of Weights & Biases that the run reports to, besides its files (needs the extra `wandb`); empty: none."""
 
     def __post_init__(self):
         check_types(self)
@@ -323,16 +326,18 @@ def summary(name: str) -> str:
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:
-    """Writes `config.json` (every setting) and `config.gin` (what was bound) into the log directory."""
+    """Writes `config.json` (every setting) and `config.gin` (what was bound) into the log directory.
+
+    Raises:
+      OSError: one of them could not be written; it is as it was before.
+    """
     os.makedirs(logdir, exist_ok=True)
     for name, text in (
         ("config.gin", gin.operative_config_str()),
         (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n"),
     ):
-        path = os.path.join(logdir, name)
-        with open(f"{path}.partial", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(f"{path}.partial", path)
+        with complete_or_absent(os.path.join(logdir, name)) as file:
+            file.write(text.encode())
 
 
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:

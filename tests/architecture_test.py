@@ -80,7 +80,7 @@ ROOMS = {
     "seed_rl.agents.trunk": Room((*DATA, "seed_rl.agents.config", "seed_rl.networks")),
     "seed_rl.agents.*": Room((*DATA, SETTINGS, "seed_rl.rl", "seed_rl.networks", *AGENT_PARTS), (*TENSORS, "gin")),
     "seed_rl.configs": Room(),
-    "seed_rl.experiment": Room((*DATA, SETTINGS, *AGENT_INTERFACE, "seed_rl.envs.base"), ("gin",)),
+    "seed_rl.experiment": Room((*DATA, SETTINGS, FILES, *AGENT_INTERFACE, "seed_rl.envs.base"), ("gin",)),
     # The learner's side.
     "seed_rl.buffers": Room((*DATA, "seed_rl.devices"), ("numpy", "tensorflow")),
     "seed_rl.inference": Room(
@@ -100,7 +100,7 @@ ROOMS = {
             "seed_rl.transport.server",
             *AGENT_INTERFACE,
         ),
-        (*TOOLS, "keras", "tensorboard", "tensorflow"),
+        (*TOOLS, "keras", "tensorboard", "tensorflow", "wandb"),
     ),
     # What puts the parts together.
     "seed_rl.launch": Room(

@@ -322,6 +322,13 @@ def _name_of(gin_files: Sequence[str]) -> str:
     return os.path.splitext(gin_files[-1])[0].strip("./").replace("/", "_")
 
 
+class _LogFile(logging.FileHandler):
+    """A log that a full disk may cut short: the terminal has it too, and no traceback for each line that is missing."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+
 @contextlib.contextmanager
 def _run_directory(values: flags.FlagValues, experiment: Experiment) -> Iterator[str]:
     """The log directory, locked against other learners, with what is logged going there too."""
@@ -342,7 +349,7 @@ def _run_directory(values: flags.FlagValues, experiment: Experiment) -> Iterator
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(f"another learner is running in {logdir}") from None
-        handler = logging.FileHandler(os.path.join(logdir, "learner.log"))
+        handler = _LogFile(os.path.join(logdir, "learner.log"))
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
         logging.getLogger().addHandler(handler)
         try:
@@ -385,7 +392,6 @@ def _learn(
             raise ConfigError(str(error)) from error
         except AddressError as error:
             raise UsageError(str(error)) from error
-        experiments.save_config(experiment, logdir)
         if running.restored_from:
             _log.info("continuing from %s at %d frames", running.restored_from, running.counters.env_frames)
         if actors is not None:
