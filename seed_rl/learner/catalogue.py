@@ -1,4 +1,4 @@
-"""Every metric of a run: its name in `metrics.jsonl`, its tag in TensorBoard and Weights & Biases, and what it means."""
+"""Every metric of a run: its name in `metrics.jsonl`, its tag in TensorBoard and Weights & Biases, its meaning."""
 
 from __future__ import annotations
 
@@ -18,16 +18,9 @@ class Metric(NamedTuple):
 
 
 METRICS = (
-    Metric(
-        "episode_return", "episodes/return", "reward", "mean over the last 100 episodes, as the environment pays it"
-    ),
+    Metric("episode_return", "episodes/return", "reward", "mean over the last 100 episodes, unscaled"),
     Metric("episode_length", "episodes/length", "agent steps", "mean over the same episodes"),
-    Metric(
-        "eval/episode_return",
-        "evaluation/return",
-        "reward",
-        "mean over the last 30 episodes of evaluation environments",
-    ),
+    Metric("eval/episode_return", "evaluation/return", "reward", "mean over the last 30 of evaluation environments"),
     Metric("eval/episode_length", "evaluation/length", "agent steps", "mean over the same episodes"),
     Metric("loss/total", "loss/total", "", "what is minimised: the sum of the parts"),
     Metric("loss/policy", "loss/policy", "", "policy gradient loss (V-trace)"),
@@ -47,16 +40,9 @@ METRICS = (
     Metric("frames_per_second", "speed/frames_per_second", "frames/s", "environment frames learned from"),
     Metric("updates_per_second", "speed/updates_per_second", "1/s", "learner updates"),
     Metric("time/learner_waiting", "time/learner_waiting", "share", "of the learner's time: waiting for a batch"),
-    Metric("time/inference_acting", "time/inference_acting", "share", "of inference's time: choosing actions"),
-    Metric(
-        "time/inference_waiting", "time/inference_waiting", "share", "of inference's time: waiting for observations"
-    ),
-    Metric(
-        "time/inference_blocked",
-        "time/inference_blocked",
-        "share",
-        "of inference's time: waiting for room in the queue",
-    ),
+    Metric("time/inference_acting", "time/inference_acting", "share", "of inference's: choosing actions"),
+    Metric("time/inference_waiting", "time/inference_waiting", "share", "of inference's: waiting for observations"),
+    Metric("time/inference_blocked", "time/inference_blocked", "share", "of inference's: blocked by a full queue"),
     Metric("time/actors_waiting", "time/actors_waiting", "share", "of environment groups' time: waiting for actions"),
     Metric("time/cpu", "time/cpu", "share", "of all cores of the learner's machine: busy"),
     Metric("inference_batch_size", "inference/batch_size", "environments", "mean per act step"),
@@ -65,9 +51,7 @@ METRICS = (
     Metric("policy_lag", "unrolls/policy_lag", "updates", "between the beginning of an unroll and learning from it"),
     Metric("queue_fill", "unrolls/queue_fill", "share", "finished unrolls that wait, over the queue's capacity"),
     Metric("discarded_unrolls", "unrolls/discarded", "unrolls", "lost unfinished with their actor, so far"),
-    Metric(
-        "unrecorded_steps", "unrolls/unrecorded_steps", "agent steps", "played before the first unroll began, so far"
-    ),
+    Metric("unrecorded_steps", "unrolls/unrecorded_steps", "agent steps", "played before the first unroll, so far"),
     Metric("replay/size", "replay/size", "sequences", "in the replay"),
     Metric("replay/ratio", "replay/ratio", "", "how often a sequence has been sampled on average"),
     Metric("env_frames", "progress/env_frames", "frames", "learned from, action repeats included; the horizontal axis"),
@@ -86,14 +70,6 @@ def tag(name: str) -> str:
     if name in _BY_NAME:
         return _BY_NAME[name].tag
     return name if "/" in name else f"{_OTHERS}/{name}"
-
-
-def description(name: str) -> str:
-    """What a metric is and in which unit; empty if it is not one of `METRICS`."""
-    if name not in _BY_NAME:
-        return ""
-    metric = _BY_NAME[name]
-    return f"{metric.meaning} [{metric.unit}]" if metric.unit else metric.meaning
 
 
 class Chart(NamedTuple):

@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog, SourceMetadata
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import metadata as custom_scalar
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-from tensorboard.plugins.text import metadata as text_metadata
+from tensorboard.plugins.text import metadata as text_plugin
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
 from seed_rl.learner.appended import AppendedFile
-from seed_rl.learner.catalogue import CHARTS, description, tag
+from seed_rl.learner.catalogue import CHARTS, tag
 
 
 class EventFile:
     """An event file in the run's directory, as a sink (`learner.sinks.Sink`).
 
-    Each start of a run writes its own; TensorBoard reads them one after the other. A resumed run tells it to forget what
-    lies behind the checkpoint. TensorBoard's `EventFileWriter` is not used: on a full disk its thread ends for good, and
-    what it leaves of a record hides all that would follow.
+    Each start of a run writes its own; TensorBoard reads them one after the other. A resumed run tells it to forget
+    what lies behind the checkpoint. TensorBoard's `EventFileWriter` is not used: on a full disk its thread ends for
+    good, and what it leaves of a record hides all that would follow.
     """
 
     def __init__(self, logdir: str, resume_frames: int | None, settings: Mapping[str, Any], config: str):
@@ -41,13 +41,12 @@ class EventFile:
         now = time.time()
         self.name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}"
         self._file = AppendedFile(os.path.join(logdir, self.name))
-        self._described: set[str] = set()
         step = 0 if resume_frames is None else resume_frames + 1
         source = SourceMetadata(writer="seed_rl")
         self._head = [
             Event(wall_time=now, file_version="brain.Event:2", source_metadata=source),
             Event(wall_time=now, step=step, session_log=SessionLog(status=SessionLog.START)),
-            # Told by every start, at a step that none makes it forget: TensorBoard keeps the first and asks for no more.
+            # By every start: TensorBoard goes by the first, and another one does no harm.
             Event(wall_time=now, summary=_hyperparameters(settings, now)),
             Event(wall_time=now, summary=_layout()),
             Event(wall_time=now, summary=_text("config.gin", config)),
@@ -59,19 +58,10 @@ class EventFile:
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Writes a row as scalars at step `env_frames`."""
-        values = [
-            # TensorBoard reads the description of a tag once.
-            Summary.Value(tag=tag(name), simple_value=value)
-            if name in self._described
-            else Summary.Value(
-                tag=tag(name), simple_value=value, metadata=SummaryMetadata(summary_description=description(name))
-            )
-            for name, value in row.items()
-        ]
+        values = [Summary.Value(tag=tag(name), simple_value=value) for name, value in row.items()]
         self._file.append(
             _record(Event(wall_time=wall_time, step=int(row["env_frames"]), summary=Summary(value=values)))
         )
-        self._described.update(row)
 
     def close(self) -> None:
         """Closes the file."""
@@ -116,7 +106,7 @@ def _layout() -> Summary:
 def _text(name: str, text: str) -> Summary:
     value = Summary.Value(
         tag=name,
-        metadata=text_metadata.create_summary_metadata(display_name=name, description=""),
+        metadata=text_plugin.create_summary_metadata(display_name=name, description=""),
         tensor=make_tensor_proto(f"```\n{text}\n```".encode()),
     )
     return Summary(value=[value])

@@ -38,9 +38,10 @@ class Sink(Protocol):
 
 
 class Sinks:
-    """Gives rows to all sinks. One that fails, on a full disk say, neither ends training nor keeps a row from the others.
+    """Gives rows to all sinks.
 
-    It gets what it missed as soon as it works again.
+    One that fails, on a full disk say, neither ends training nor keeps a row from the others. It gets what it missed as
+    soon as it works again.
     """
 
     def __init__(self, sinks: Sequence[Sink]):

@@ -68,11 +68,3 @@ def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tm
     layout = layout_pb2.Layout.FromString(events.Tensors("custom_scalars__config__")[-1].tensor_proto.string_val[0])
     assert [category.title for category in layout.category] == list(CHARTS)
     assert events.Tensors("config.gin")[-1].tensor_proto.string_val == [b"```\nExperiment.seed = 3\n```"]
-
-
-def test_tensorboard_tells_what_a_metric_is(tmp_path):
-    write(tmp_path, None, 10, 20, time_is=1.0)
-    events = PluginAccumulator(str(tmp_path)).Reload()
-    metadata = events.SummaryMetadata("progress/env_frames")
-    assert metadata.summary_description == "learned from, action repeats included; the horizontal axis [frames]"
-    assert events.SummaryMetadata("other/time_is").summary_description == ""
