@@ -25,7 +25,7 @@ def check_wandb(logs: Logs) -> None:
     """Looks whether Weights & Biases can be used, if a run is to be there.
 
     Raises:
-      ConfigError: the package is missing, or nobody is logged in.
+      ConfigError: the package is missing, its settings can't be, or nobody is logged in.
     """
     if not logs.wandb_project:
         return
@@ -36,7 +36,10 @@ def check_wandb(logs: Logs) -> None:
             f"Logs.wandb_project is {logs.wandb_project!r}, which needs a package that is missing here: "
             "pip install 'seed_rl[wandb]'"
         ) from error
-    settings = wandb.setup(settings=_settings(wandb)).settings
+    try:
+        settings = wandb.setup(settings=_settings(wandb)).settings
+    except (wandb.Error, ValueError) as error:  # such as an environment variable with a value that it does not know
+        raise ConfigError(f"Weights & Biases can't be set up: {' '.join(str(error).split())}") from error
     if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
         raise ConfigError(
             f"Logs.wandb_project is {logs.wandb_project!r}, and nobody is logged in to Weights & Biases here: run "

@@ -68,6 +68,14 @@ def test_every_row_of_a_run_and_of_its_resumption_is_in_one_run_of_wandb(finishe
     assert len(after) >= 1
 
 
+def test_environment_frames_are_the_horizontal_axis(finished_runs):
+    starts = list(pathlib.Path(finished_runs.vtrace, "wandb").glob("offline-run-*/run-*.wandb"))
+    assert len(starts) == 2
+    for path in starts:
+        defined = [record.metric for record in records(path) if record.HasField("metric")]
+        assert [metric.step_metric for metric in defined if metric.glob_name == "*"] == ["progress/env_frames"]
+
+
 def test_wandb_prints_nothing(finished_runs):
     assert "wandb" not in finished_runs.output
     assert not os.path.exists(os.path.join(finished_runs.r2d2, "wandb")), "it is off unless a project is named"
@@ -97,14 +105,19 @@ def test_dotted_names_are_dicts_in_dicts():
     }
 
 
+def at_home_in(directory):
+    """Environment variables of somebody whom wandb knows nothing of."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    return {**inherited, "HOME": str(directory), "NETRC": str(directory / "netrc")}
+
+
 def start(tmp_path, code="", **environment):
-    """Starts to train a run of Weights & Biases, at home nowhere, after some Python code."""
+    """Trains a run of Weights & Biases after some Python code."""
     script = f"import sys\n{code}\nfrom seed_rl.__main__ import main\nsys.exit(main(sys.argv[1:]))"
     arguments = ["train", "--gin_file=catch/vtrace", f"--logdir={tmp_path}/run", "--total_frames=5000"]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     return subprocess.run(
         [sys.executable, "-c", script, *arguments, "--gin_param=Logs.wandb_project='pong'"],
-        env={**inherited, "HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc"), **environment},
+        env={**at_home_in(tmp_path), **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -112,25 +125,41 @@ def start(tmp_path, code="", **environment):
     )
 
 
-def refusal(done):
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()[-1]
-
-
 def test_without_the_package_a_run_is_refused_in_a_sentence(tmp_path):
     done = start(tmp_path, "sys.modules['wandb'] = None  # what an import of it finds")
-    assert refusal(done) == (
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1] == (
         "seed_rl train: Logs.wandb_project is 'pong', which needs a package that is missing here: "
         "pip install 'seed_rl[wandb]'"
     )
     assert not os.path.exists(tmp_path / "run" / "metrics.jsonl")
 
 
-def test_without_a_login_a_run_is_refused_in_a_sentence(tmp_path):
-    sentence = refusal(start(tmp_path))
-    assert sentence.startswith("seed_rl train: Logs.wandb_project is 'pong', and nobody is logged in")
-    assert "WANDB_MODE=offline" in sentence
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        (
+            {},
+            "Logs.wandb_project is 'pong', and nobody is logged in to Weights & Biases here: .* WANDB_MODE=offline .*",
+        ),
+        ({"WANDB_MODE": "ofline"}, "Weights & Biases can't be set up: .* mode Input should be 'online', 'offline', .*"),
+    ],
+    ids=["nobody is logged in", "an unknown mode"],
+)
+def test_settings_that_can_t_be_are_refused_in_a_sentence(tmp_path, environment, sentence):
+    code = """
+from seed_rl.experiment import ConfigError, Logs
+from seed_rl.learner.wandb_run import check_wandb
+try:
+    check_wandb(Logs(wandb_project="pong"))
+except ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**at_home_in(tmp_path), **environment}, capture_output=True, text=True
+    )
+    assert re.fullmatch(f"{sentence}\n", done.stdout), done.stderr
 
 
 def test_a_server_that_does_not_answer_neither_stops_training_nor_loses_a_row(tmp_path):
