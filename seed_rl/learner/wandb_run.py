@@ -37,8 +37,8 @@ def check_wandb(logs: Logs) -> None:
             "pip install 'seed_rl[wandb]'"
         ) from error
     try:
-        settings = wandb.setup(settings=_settings(wandb)).settings
-    except (wandb.Error, ValueError) as error:  # such as an environment variable with a value that it does not know
+        settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
+    except (wandb.Error, ValueError) as error:  # an environment variable or a name that it does not take
         raise ConfigError(f"Weights & Biases can't be set up: {' '.join(str(error).split())}") from error
     if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
         raise ConfigError(
@@ -81,8 +81,9 @@ class WandbRun:
         self._thread.start()
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Takes a row."""
-        self._rows.put(row)
+        """Takes a row; after a failure they are of no use."""
+        if self._thread.is_alive():
+            self._rows.put(row)
 
     def close(self) -> None:
         """Ends the run; what can't be uploaded within a minute stays in the log directory."""
@@ -96,8 +97,6 @@ class WandbRun:
             self._report()
         except Exception as error:  # wandb raises all kinds
             _log.error("Weights & Biases has failed (%s); training goes on without it", error)
-            while self._rows.get() is not None:
-                pass
 
     def _report(self) -> None:
         import wandb
@@ -111,18 +110,18 @@ class WandbRun:
 
     def _begin(self, wandb: Any) -> Any:
         begin = {
-            "project": self._project,
             "id": self._id,
             "name": os.path.basename(os.path.abspath(self._logdir)),
             "dir": self._logdir,
             "config": nested(self._settings),
-            "settings": _settings(wandb),
+            "allow_val_change": True,  # a resumed run may have other settings of speed and logs
+            "settings": _settings(wandb, self._project),
         }
         try:
             return wandb.init(**begin, resume="allow")
         except wandb.errors.CommError as error:
             _log.warning(
-                "Weights & Biases does not answer (%s); the run is kept in %s for `wandb sync`",
+                "nothing can be sent to Weights & Biases (%s); the run is kept in %s for `wandb sync`",
                 str(error).partition("\n")[0],
                 os.path.join(self._logdir, "wandb"),
             )
@@ -142,9 +141,15 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     return root
 
 
-def _settings(wandb: Any) -> Any:
+def _settings(wandb: Any, project: str) -> Any:
     """Nothing is printed or captured: the terminal is the live panel's."""
-    return wandb.Settings(silent=True, console="off", init_timeout=_INIT_SECONDS, finish_timeout=_FINISH_SECONDS / 2)
+    return wandb.Settings(
+        project=project,
+        silent=True,
+        console="off",
+        init_timeout=_INIT_SECONDS,
+        finish_timeout=_FINISH_SECONDS / 2,  # sooner than `WandbRun.close` ceases to wait
+    )
 
 
 def _run_id(logdir: str, resumed: bool) -> str:

@@ -98,6 +98,16 @@ def test_a_run_that_begins_anew_is_another_run(tmp_path, monkeypatch):
     assert (tmp_path / "wandb_id").read_text().strip() in ids
 
 
+def test_a_failure_of_wandb_is_told_and_training_goes_on(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = WandbRun(str(tmp_path), None, {"seed": 1}, "a/project/can't have such a name")
+    run.open()
+    run.write(ROW, wall_time=0.0)
+    run.close()
+    assert len(caplog.records) == 1
+    assert caplog.messages[0].startswith("Weights & Biases has failed (Invalid project name")
+
+
 def test_dotted_names_are_dicts_in_dicts():
     assert nested({"seed": 1, "env.kind": "Catch", "env.inner.size": [1, 2]}) == {
         "seed": 1,
@@ -137,27 +147,33 @@ def test_without_the_package_a_run_is_refused_in_a_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environment", "sentence"),
+    ("project", "environment", "sentence"),
     [
         (
+            "pong",
             {},
             "Logs.wandb_project is 'pong', and nobody is logged in to Weights & Biases here: .* WANDB_MODE=offline .*",
         ),
-        ({"WANDB_MODE": "ofline"}, "Weights & Biases can't be set up: .* mode Input should be 'online', 'offline', .*"),
+        ("pong", {"WANDB_MODE": "ofline"}, "Weights & Biases can't be set up: .* mode Input should be 'online', .*"),
+        ("a/b", {}, "Weights & Biases can't be set up: Invalid project name 'a/b': .*"),
     ],
-    ids=["nobody is logged in", "an unknown mode"],
+    ids=["nobody is logged in", "an unknown mode", "no name of a project"],
 )
-def test_settings_that_can_t_be_are_refused_in_a_sentence(tmp_path, environment, sentence):
+def test_settings_that_can_t_be_are_refused_in_a_sentence(tmp_path, project, environment, sentence):
     code = """
+import sys
 from seed_rl.experiment import ConfigError, Logs
 from seed_rl.learner.wandb_run import check_wandb
 try:
-    check_wandb(Logs(wandb_project="pong"))
+    check_wandb(Logs(wandb_project=sys.argv[1]))
 except ConfigError as error:
     print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**at_home_in(tmp_path), **environment}, capture_output=True, text=True
+        [sys.executable, "-c", code, project],
+        env={**at_home_in(tmp_path), **environment},
+        capture_output=True,
+        text=True,
     )
     assert re.fullmatch(f"{sentence}\n", done.stdout), done.stderr
 
@@ -167,7 +183,7 @@ def test_a_server_that_does_not_answer_neither_stops_training_nor_loses_a_row(tm
     shorter = "from seed_rl.learner import wandb_run; wandb_run._INIT_SECONDS = 3.0"
     done = start(tmp_path, shorter, WANDB_API_KEY="a" * 40, WANDB_BASE_URL=nobody)
     assert done.returncode == 0, done.stderr
-    assert len(re.findall("Weights & Biases does not answer", done.stderr)) == 1
+    assert len(re.findall("nothing can be sent to Weights & Biases", done.stderr)) == 1
     _, *_, rows = stored(tmp_path / "run")[-1]
     assert [row["progress/env_frames"] for row in rows] == [
         row["env_frames"] for row in metrics.read(str(tmp_path / "run"))
