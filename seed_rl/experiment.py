@@ -16,7 +16,7 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.files import complete_or_absent, reason
+from seed_rl.files import complete_or_absent
 from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ class Logs:
     """Seconds between two checkpoints; the end of a run writes one besides."""
     checkpoints_kept: int = 5
     """The newest; older ones are removed."""
+    wandb_project: str = ""
+    """Project of Weights & Biases that the run reports to, besides its files (needs the extra `wandb`); empty: none."""
 
     def __post_init__(self):
         check_types(self)
@@ -361,16 +363,12 @@ def save_config(experiment: Experiment, logdir: str) -> None:
     """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`.
 
     Raises:
-      ConfigError: they can't be written.
+      OSError: one of them can't be written; it is as it was before.
     """
     os.makedirs(logdir, exist_ok=True)
     for name, text in (("config.gin", to_gin(experiment)), (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
-        path = os.path.join(logdir, name)
-        try:
-            with complete_or_absent(path) as file:
-                file.write(text.encode())
-        except OSError as error:
-            raise ConfigError(f"{path} can't be written: {reason(error)}") from error
+        with complete_or_absent(os.path.join(logdir, name)) as file:
+            file.write(text.encode())
 
 
 def to_gin(experiment: Experiment) -> str:

@@ -100,7 +100,7 @@ ROOMS = {
             "seed_rl.transport.server",
             *AGENT_INTERFACE,
         ),
-        (*TOOLS, "keras", "tensorboard", "tensorflow"),
+        (*TOOLS, "keras", "tensorboard", "tensorflow", "wandb"),
     ),
     # What puts the parts together.
     "seed_rl.launch": Room(

@@ -19,10 +19,12 @@ from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
 from seed_rl.learner.diverged import Diverged
-from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow, MetricsWriter
+from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 from seed_rl.learner.run_log import RunLog, RunState
+from seed_rl.learner.sinks import sinks_of
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.learner.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
@@ -83,8 +85,10 @@ class Learner:
           CannotAct: the agent can't act in these environments.
           CannotBuild: they can't be built here to see what they are like.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
+          ConfigError: the run is to be in Weights & Biases, which can't be used here.
           DoesNotFit: the replay needs more memory than there is.
         """
+        check_wandb(experiment.logs)
         self.counters = Counters()
         self.episodes = EpisodeWindow(RECENT_EPISODES)
         self.eval_episodes = EpisodeWindow(RECENT_EVAL_EPISODES)
@@ -178,7 +182,8 @@ class Learner:
         self._acting.service.start()
         logs = self._experiment.logs
         resume_frames = self.counters.env_frames if self.restored_from else None
-        log = RunLog(self._run_state, MetricsWriter(self._logdir, resume_frames), logs.metrics_interval_s)
+        sinks = sinks_of(self._experiment, self._logdir, resume_frames)
+        log = RunLog(self._run_state, sinks, logs.metrics_interval_s)
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
         listened_to = True
