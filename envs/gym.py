@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import warnings
 from typing import Any, ClassVar
 
 import gin
@@ -64,10 +66,13 @@ class Gym(EnvConfig):
 
     def watch(self) -> Watchable:
         """Shows what the environment renders; where it renders nothing, its observations if they are pictures."""
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # what pygame draws here is never shown on a display
         reason = "EnvPool's environments render nothing"
         if not self.envpool:
             try:
-                return RenderedPictures(self._make(1, render_mode="rgb_array"))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that it renders nothing: it is asked for just to see
+                    return RenderedPictures(self._make(1, render_mode="rgb_array"))
             except CannotBuild as error:
                 reason = str(error)
         env = self.make(1)
