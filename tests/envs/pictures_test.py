@@ -95,7 +95,6 @@ def test_the_screen_of_the_console_is_that_of_the_game_that_is_played(watch):
         red, green, blue = np.moveaxis(env.picture()[::2, ::2], -1, 0)
         screens.append(shrunk(0.299 * red + 0.587 * green + 0.114 * blue, 84))
     differences = np.abs(np.array(screens) - seen).max(axis=(1, 2))
-    print(differences, np.abs(np.array(screens)[1:] - seen[:-1]).max(axis=(1, 2)))
     assert differences.max() < 3, "but for rounding the agent sees it in grey"
     earlier = np.abs(np.array(screens)[1:] - seen[:-1]).max(axis=(1, 2))
     assert np.median(earlier) > 30, "a step makes a difference"
