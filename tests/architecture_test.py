@@ -32,6 +32,8 @@ FILES = "seed_rl.files"
 AGENT_INTERFACE = ("seed_rl.agents.base", "seed_rl.agents.config")
 AGENT_PARTS = (*AGENT_INTERFACE, "seed_rl.agents.trunk")
 ENV_INTERFACE = ("seed_rl.envs.base", "seed_rl.envs.registry")
+ENV_ERRORS = "seed_rl.envs.errors"
+ENV_PICTURES = "seed_rl.envs.pictures"
 ENV_PARTS = ("seed_rl.envs.autoreset", "seed_rl.envs.flatten", "seed_rl.envs.pool", "seed_rl.envs.processes")
 """What suites are made from; they know of no suite."""
 
@@ -53,10 +55,17 @@ ROOMS = {
     "seed_rl.networks": Room((*DATA, "seed_rl.rl"), TENSORS),
     # Environments and actors: no TensorFlow. Only a suite's own module imports the suite.
     "seed_rl.envs": Room(),
-    "seed_rl.envs.base": Room(DATA, ("gymnasium", "numpy")),
-    "seed_rl.envs.registry": Room((*DATA, "seed_rl.envs.base")),
+    ENV_ERRORS: Room(),
+    ENV_PICTURES: Room((ENV_ERRORS,), ("gymnasium", "numpy")),
+    "seed_rl.envs.base": Room((*DATA, ENV_ERRORS, ENV_PICTURES), ("gymnasium", "numpy")),
+    "seed_rl.envs.registry": Room((*DATA, ENV_ERRORS, "seed_rl.envs.base")),
     **dict.fromkeys(ENV_PARTS, Room((*DATA, "seed_rl.envs.registry"), ("envpool", "gymnasium", "numpy"))),
-    "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE, *ENV_PARTS), (*TOOLS, "gymnasium", *SUITES)),
+    "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE, *ENV_PARTS, ENV_PICTURES), (*TOOLS, "gymnasium", *SUITES)),
+    "seed_rl.envs.atari": Room(
+        (*DATA, SETTINGS, "seed_rl.envs.base", "seed_rl.envs.atari_scores", ENV_PICTURES),
+        ("ale_py", "gin", "gymnasium", "numpy"),
+    ),
+    "seed_rl.envs.atari_scores": Room(),
     "seed_rl.envs.dmlab": Room(
         (
             *DATA,
@@ -64,6 +73,7 @@ ROOMS = {
             *ENV_INTERFACE,
             "seed_rl.envs.dmlab_cache",
             "seed_rl.envs.dmlab_levels",
+            "seed_rl.envs.dmlab_scores",
             *ENV_PARTS,
         ),
         ("deepmind_lab", "gin", "gymnasium", "numpy"),
@@ -102,6 +112,18 @@ ROOMS = {
         ),
         (*TOOLS, "keras", "tensorboard", "tensorflow", "wandb"),
     ),
+    # What a run has learned, without a learner or actors.
+    "seed_rl.evaluation": Room(
+        (
+            *DATA,
+            FILES,
+            "seed_rl.experiment",
+            "seed_rl.agents.base",
+            "seed_rl.learner.checkpoints",
+            ENV_PICTURES,
+        ),
+        ("PIL", "gymnasium", "imageio_ffmpeg", "numpy", "tensorflow"),
+    ),
     # What puts the parts together.
     "seed_rl.launch": Room(
         (
@@ -114,9 +136,14 @@ ROOMS = {
             "seed_rl.actor",
             "seed_rl.buffers.placement",
             "seed_rl.learner",
+            "seed_rl.evaluation",
+            "seed_rl.launch.doctor",
             "seed_rl.bench.command",
         ),
         (*TOOLS, "matplotlib"),
+    ),
+    "seed_rl.launch.doctor": Room(
+        ("seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli"), (*TOOLS, "tensorflow")
     ),
     "seed_rl.bench": Room(
         (
