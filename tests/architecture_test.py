@@ -131,6 +131,7 @@ ROOMS = {
             FILES,
             "seed_rl.experiment",
             "seed_rl.agents.config",
+            "seed_rl.envs.errors",
             "seed_rl.envs.registry",
             "seed_rl.transport",
             "seed_rl.actor",
@@ -143,7 +144,8 @@ ROOMS = {
         (*TOOLS, "matplotlib"),
     ),
     "seed_rl.launch.doctor": Room(
-        ("seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli"), (*TOOLS, "tensorflow")
+        (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli", "seed_rl.launch.native_output"),
+        (*TOOLS, "tensorflow"),
     ),
     "seed_rl.bench": Room(
         (
@@ -163,6 +165,19 @@ ROOMS = {
     ),
     "seed_rl.__main__": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner", "seed_rl.launch"), TOOLS
+    ),
+    # For programs and notebooks.
+    "seed_rl.api": Room(
+        (
+            *DATA,
+            "seed_rl.experiment",
+            "seed_rl.envs.errors",
+            *ENV_INTERFACE,
+            *AGENT_INTERFACE,
+            "seed_rl.evaluation",
+            "seed_rl.learner",
+            "seed_rl.launch",
+        )
     ),
     # What tests need that must be importable; actors start the environments.
     "seed_rl.testing": Room(
