@@ -44,6 +44,7 @@ class Stopped:
 
 @contextlib.contextmanager
 def signals() -> Iterator[Stopped]:
+    """SIGINT and SIGTERM set the flag that this gives, until left."""
     stopped = Stopped()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, stopped.handle) for number in numbers}

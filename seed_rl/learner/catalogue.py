@@ -47,6 +47,7 @@ METRICS = (
     Metric("time/cpu", "time/cpu", "share", "of all cores of the learner's machine: busy"),
     Metric("inference_batch_size", "inference/batch_size", "environments", "mean per act step"),
     Metric("inference_padding", "inference/padding", "share", "rows of padding over rows of environments"),
+    Metric("actors", "inference/actors", "actors", "connected at the moment"),
     Metric("environments", "inference/environments", "environments", "served at the moment"),
     Metric("policy_lag", "unrolls/policy_lag", "updates", "between the beginning of an unroll and learning from it"),
     Metric("queue_fill", "unrolls/queue_fill", "share", "finished unrolls that wait, over the queue's capacity"),

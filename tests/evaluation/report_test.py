@@ -34,7 +34,9 @@ def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog):
 @pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
 def test_the_same_seed_gives_the_same_returns(run, greedy, request):
     logdir = request.getfixturevalue(run)
-    first, second, other = (evaluate_run(logdir, None, 40, 8, greedy, seed) for seed in (1, 1, 2))
+    first, second, other = (
+        evaluate_run(logdir, episodes=40, num_envs=8, greedy=greedy, seed=seed) for seed in (1, 1, 2)
+    )
     assert first == second
     assert first["returns"] != other["returns"]
 

@@ -12,12 +12,12 @@ import psutil
 from seed_rl.launch.local_actors import LocalActors
 
 
-def failed(arguments, log_directory, count=1):
+def failed(address, log_directory, count=1):
     """Actors that were given up."""
     over = threading.Event()
-    actors = LocalActors(arguments, count, str(log_directory), on_failure=over.set, max_failures=2)
+    actors = LocalActors([], count, str(log_directory), on_failure=over.set, max_failures=2)
     try:
-        actors.start()
+        actors.start(address)
         assert over.wait(60)
     finally:
         actors.stop()
@@ -26,7 +26,7 @@ def failed(arguments, log_directory, count=1):
 
 def test_the_last_words_of_an_actor_are_told_in_one_line_that_names_its_log(tmp_path, caplog):
     caplog.set_level("INFO")
-    actors = failed(["--server_address=nowhere"], tmp_path)
+    actors = failed("nowhere", tmp_path)
     log = tmp_path / "actor-0.log"
     sentence = str(actors.failed)
     assert re.fullmatch(rf"actor 0 ended 2 times in a row: .*'nowhere'.* \(its log: {log}\)", sentence)
@@ -39,16 +39,16 @@ def test_the_last_words_of_an_actor_are_told_in_one_line_that_names_its_log(tmp_
 
 def test_many_actors_that_end_for_the_same_reason_tell_it_once(tmp_path, caplog):
     caplog.set_level("INFO")
-    actors = failed(["--server_address=nowhere"], tmp_path, count=3)
+    actors = failed("nowhere", tmp_path, count=3)
     assert len([record for record in caplog.records if "'nowhere'" in record.message]) == 1
     assert "'nowhere'" in str(actors.failed)
 
 
 def test_an_actor_that_was_killed_is_told_by_its_signal(tmp_path):
     over = threading.Event()
-    actors = LocalActors(["--server_address=unix:/nowhere"], 1, str(tmp_path), on_failure=over.set, max_failures=1)
+    actors = LocalActors([], 1, str(tmp_path), on_failure=over.set, max_failures=1)
     try:
-        actors.start()
+        actors.start("unix:/nowhere")
         while not actors.pids:
             assert not over.wait(0.01)
         os.kill(actors.pids[0], signal.SIGKILL)

@@ -27,15 +27,21 @@ from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_to
 def train(values: flags.FlagValues) -> int:
     """Runs a learner in this process and actors in others."""
     experiment = _load_experiment(values)
-    return _train(values, experiment, PROCESSES, _actor_arguments(values, experiment))
+    return _train("train", values, experiment, PROCESSES, _actor_arguments(values, experiment))
 
 
 def learner(values: flags.FlagValues) -> int:
     """Runs a learner."""
-    return _train(values, _load_experiment(values), ELSEWHERE)
+    return _train("learner", values, _load_experiment(values), ELSEWHERE)
 
 
-def _train(values: flags.FlagValues, experiment: Experiment, actors: str, actor_arguments: Sequence[str] = ()) -> int:
+def _train(
+    command: str,
+    values: flags.FlagValues,
+    experiment: Experiment,
+    actors: str,
+    actor_arguments: Sequence[str] = (),
+) -> int:
     run = Run(
         experiment,
         values.logdir or os.path.join("runs", _name_of(values.gin_file)),
@@ -54,11 +60,12 @@ def _train(values: flags.FlagValues, experiment: Experiment, actors: str, actor_
     except (AddressError, CannotUse) as error:
         raise UsageError(str(error)) from error
     except (ActorFailed, CheckpointError) as error:
-        return _failure(str(error))
+        return _failure(command, str(error))
     except Diverged as error:
         return _failure(
+            command,
             f"training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the "
-            f"last checkpoint in {run.logdir} is from before"
+            f"last checkpoint in {run.logdir} is from before",
         )
 
 
@@ -67,8 +74,8 @@ def _progress(run: Run, quiet: bool) -> Progress:
     return Progress(experiment.total_frames, run.logdir, quiet=quiet, num_envs=experiment.actors.num_envs)
 
 
-def _failure(sentence: str) -> int:
-    print(f"seed_rl: {sentence}", file=sys.stderr)
+def _failure(command: str, sentence: str) -> int:
+    print(f"seed_rl {command}: {sentence}", file=sys.stderr)
     return FAILURE
 
 
