@@ -10,7 +10,7 @@ printf '== ruff\n'
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
 printf '== shellcheck\n'
-"$venv/bin/shellcheck" scripts/*.sh .ci/run
+"$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh .ci/run
 printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'
