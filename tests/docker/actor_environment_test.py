@@ -13,33 +13,40 @@ import psutil
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-UV = pathlib.Path(sys.executable).with_name("uv")
 LIMIT_MB = 300
 
 
-def run(*command, cwd=None):
-    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def commands(stage):
+    """What `RUN` runs in a stage of docker/Dockerfile, one text for each."""
+    text = (ROOT / "docker/Dockerfile").read_text(encoding="utf-8")
+    (body,) = re.findall(rf"^FROM \S+ AS {stage}\n(.*?)(?=^FROM )", text, re.DOTALL | re.MULTILINE)
+    body = re.sub(r"^#.*\n", "", body, flags=re.MULTILINE).replace("\\\n", " ")
+    return [re.sub(r"^(RUN|--mount=\S+| )*", "", line) for line in body.splitlines() if line.startswith("RUN ")]
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    """A virtual environment with what docker/Dockerfile installs for actors."""
-    source = tmp_path_factory.mktemp("source")
-    for name in ("seed_rl", "agents", "envs", "configs"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    wheel = ("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir=wheels", ".")
-    run(sys.executable, *wheel, cwd=source)
-    (built,) = (source / "wheels").glob("*.whl")
-    venv = tmp_path_factory.mktemp("actor") / "venv"
-    run(UV, "venv", "--quiet", f"--python={sys.executable}", venv)
-    install = (UV, "pip", "install", "--quiet", f"--python={venv}/bin/python", "--link-mode=copy")
-    run(*install, "--requirement", ROOT / "requirements-actor.lock")
-    run(*install, "--no-deps", built)
+    """The virtual environment of the actor image, made with the commands of docker/Dockerfile."""
+    place = tmp_path_factory.mktemp("image")
+    source, wheels = place / "src", place / "wheels"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "runs", "build", "dist", "docs")
+    shutil.copytree(ROOT, source, symlinks=True, ignore=ignored)
+    for stage in ("package", "actor-venv"):
+        venv = place / stage
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True, capture_output=True)
+        found = commands(stage)
+        assert found
+        for command in found:
+            done = subprocess.run(
+                command.replace("/wheels", str(wheels)),
+                shell=True,
+                cwd=source,
+                env=os.environ | {"PATH": f"{venv}/bin{os.pathsep}{os.environ['PATH']}"},
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+            )
+            assert done.returncode == 0, command + done.stdout + done.stderr
     return venv
 
 
@@ -70,9 +77,8 @@ def test_it_is_small_and_without_tensorflow(environment):
     files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
     assert len(files) > 1000
     assert sum(path.stat().st_size for path in files) < LIMIT_MB * 1e6
-    installed = run(UV, "pip", "list", "--quiet", f"--python={environment}/bin/python", "--format=freeze")
-    names = {line.partition("==")[0] for line in installed.splitlines()}
-    assert {"seed-rl", "grpcio", "ale-py"} <= names
+    names = {path.name.partition("-")[0] for path in environment.glob("lib/python3*/site-packages/*.dist-info")}
+    assert {"seed_rl", "grpcio", "ale_py"} <= names
     assert not names & {"tensorflow", "keras", "tensorboard", "matplotlib", "h5py"}
 
 
