@@ -25,7 +25,7 @@ read_flags() {
       --*)
         name="${1%%=*}"
         name="${name#--}"
-        [[ $name == gin_param || -v flags[$name] ]] || die "there is no --$name; --help lists the flags"
+        [[ $name =~ ^[a-z_]+$ && ($name == gin_param || -v flags[$name]) ]] || die "there is no --$name; --help lists the flags"
         if [[ ${flags[$name]-} == no || ${flags[$name]-} == yes ]]; then
           [[ $1 != *=* ]] || die "--$name takes no value"
           flags[$name]=yes

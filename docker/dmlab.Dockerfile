@@ -111,7 +111,9 @@ RUN --mount=type=bind,from=wheel,target=/wheels/dmlab \
     && pip install --no-cache-dir --no-deps /wheels/seed_rl/*.whl
 
 COPY docker/health.py docker/cloud/vertex_start.py /usr/local/lib/seed_rl/
+# Other users may be asked for: they must be able to enter the working directory.
 RUN useradd --create-home --uid 1000 seed_rl \
+    && chmod 755 /home/seed_rl \
     && install --directory --owner=1000 --group=1000 /runs
 ENV PYTHONUNBUFFERED=1
 USER 1000:1000

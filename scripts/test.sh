@@ -14,4 +14,5 @@ printf '== shellcheck\n'
 printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'
+command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
 exec "$venv/bin/python" -m pytest "$@"

@@ -78,7 +78,8 @@ check_form --accelerator "${flags[accelerator]}" 'none|gpu|tpu' 'none, gpu or tp
 check_form --repository "${flags[repository]}" '[a-z0-9][a-z0-9._:/-]*' 'a registry and a path in lower case'
 check_number --actors "${flags[actors]}"
 check_number --accelerator_count "${flags[accelerator_count]}"
-check_command docker gcloud kubectl openssl
+check_command gcloud kubectl openssl
+[[ ${flags[no_build]} == yes ]] || check_command docker
 command -v python3 >/dev/null || die "python3 is needed to fill in the manifests"
 tag="${flags[tag]:-$(commit_tag "$docker/..")}"
 

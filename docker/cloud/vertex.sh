@@ -48,7 +48,8 @@ check_form --repository "${flags[repository]}" '[a-z0-9][a-z0-9._:/-]*' 'a regis
 check_form --suite "${flags[suite]}" 'atari|football|dmlab' 'atari, football or dmlab'
 check_name --name "${flags[name]}"
 for flag in actors accelerator_count days; do check_number "--$flag" "${flags[$flag]}"; done
-check_command docker gcloud openssl
+check_command gcloud openssl
+[[ ${flags[no_build]} == yes ]] || check_command docker
 command -v python3 >/dev/null || die "python3 is needed to fill in the job"
 tag="${flags[tag]:-$(commit_tag "$docker/..")}"
 name="${flags[name]}"
