@@ -12,11 +12,9 @@ import argparse
 import pathlib
 import sys
 
-from templates import Mistake, check_form, check_gin, fill, pairs
+from templates import Mistake, check_form, check_gin, check_name, fill, pairs
 
 TEMPLATES = pathlib.Path(__file__).parent / "kubernetes"
-_NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
-_NAME_SENTENCE = "at most 40 of a-z, 0-9 and -, beginning with a letter"
 _QUANTITY = r"[1-9][0-9]*(\.[0-9]+)?(m|[KMGT]i?)?"
 _IMAGE = r"[a-z0-9][\w./:-]*:[\w.-]+(@sha256:[0-9a-f]{64})?|[a-z0-9][\w./:-]*@sha256:[0-9a-f]{64}"
 _SERVER_NAME = "learner"  # in every certificate that docker/make_secrets.sh makes
@@ -166,7 +164,7 @@ def _tolerations(flag: str, taints: list[str]) -> list[dict[str, str]]:
 
 def _check(asked: argparse.Namespace) -> None:
     for flag in ("name", "namespace", "service_account"):
-        check_form(f"--{flag}", getattr(asked, flag), _NAME, _NAME_SENTENCE)
+        check_name(f"--{flag}", getattr(asked, flag))
     for flag in ("learner_image", "actor_image"):
         check_form(f"--{flag}", getattr(asked, flag), _IMAGE, "an image with its tag or digest")
     for flag in ("learner_cpu", "learner_memory", "actor_cpu", "actor_memory", "storage_size"):

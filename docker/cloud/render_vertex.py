@@ -5,7 +5,7 @@ import argparse
 import pathlib
 import sys
 
-from templates import Mistake, check_form, check_gin, fill
+from templates import Mistake, check_form, check_gin, check_name, fill
 
 TEMPLATE = pathlib.Path(__file__).parent / "vertex" / "job.yaml"
 
@@ -75,8 +75,7 @@ def job(asked: argparse.Namespace) -> str:
 
 
 def _check(asked: argparse.Namespace) -> None:
-    name = "at most 40 of a-z, 0-9 and -, beginning with a letter"
-    check_form("--name", asked.name, r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", name)
+    check_name("--name", asked.name)
     check_form("--bucket", asked.bucket, r"[a-z0-9][a-z0-9._-]+", "a bucket's name without gs://")
     check_form("--service_account", asked.service_account, r"[\w.-]+@[\w.-]+", "an e-mail address")
     check_form("--gin_file", asked.gin_file, r"[\w./-]+", "an experiment such as atari/vtrace")

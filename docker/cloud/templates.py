@@ -37,6 +37,12 @@ def check_form(what: str, text: str, form: str, sentence: str) -> str:
     return text
 
 
+def check_name(what: str, text: str) -> str:
+    """A name that Kubernetes and Google Cloud take, short enough for what is put behind it."""
+    form = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
+    return check_form(what, text, form, "at most 40 of a-z, 0-9 and -, beginning with a letter")
+
+
 def check_gin(binding: str) -> str:
     """A binding, if it is one line of gin."""
     return check_form("--gin_param", binding, r"[A-Za-z_][\w./]* *=[^\n\r]*", "a gin binding such as Atari.game='pong'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ import yaml
 
 from seed_rl.launch.cli import main
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSIONS = ("1.31", kubernetes_validate.latest_version())
 CLUSTER = ("--project=lab-1", "--location=europe-west4", "--cluster=rl")
 RUN = ("--name=pong", "--gin_file=atari/vtrace", "--actors=20", "--repository=europe-west4-docker.pkg.dev/lab-1/images")
@@ -135,7 +137,7 @@ def test_the_probes_are_flags_that_the_health_check_has(script, secrets):
         for kind in kinds:
             program, path, *flags = container(workload)[f"{kind}Probe"]["exec"]["command"]
             assert (program, path) == ("python3", "/usr/local/lib/seed_rl/health.py")
-            from_here = [sys.executable, "docker/health.py", *flags, "--help"]
+            from_here = [sys.executable, ROOT / "docker/health.py", *flags, "--help"]
             assert subprocess.run(from_here, capture_output=True).returncode == 0
             assert ("--ask" in flags) == (workload is found["Job"])
 
@@ -265,6 +267,17 @@ def test_delete_leaves_the_volume(script):
 )
 def test_a_mistake_gets_a_sentence_and_touches_nothing(script, flags, sentence):
     assert sentence in script.mistake("cloud/gke.sh", *LAUNCH, *flags)
+
+
+def test_templates_are_strict(tmp_path):
+    namespace = {"__name__": "templates"}
+    exec(compile((ROOT / "docker/cloud/templates.py").read_text(encoding="utf-8"), "templates.py", "exec"), namespace)
+    template = tmp_path / "template.yaml"
+    template.write_text("# What it is.\nname: ${name}\nsize: ${size}\n")
+    assert namespace["fill"](template, {"name": 'a"b', "size": None}) == 'name: "a\\"b"\n'
+    for values in ({"name": "a"}, {"name": "a", "size": 1, "more": 2}):
+        with pytest.raises(KeyError, match=r"differ in \['(size|more)'\]"):
+            namespace["fill"](template, values)
 
 
 def test_other_clusters_get_the_same_manifests_with_their_own_nodes(script):
