@@ -77,10 +77,12 @@ check_form --suite "${flags[suite]}" 'atari|football|dmlab' 'atari, football or 
 check_form --accelerator "${flags[accelerator]}" 'none|gpu|tpu' 'none, gpu or tpu'
 check_form --repository "${flags[repository]}" '[a-z0-9][a-z0-9._:/-]*' 'a registry and a path in lower case'
 check_number --actors "${flags[actors]}"
+[[ -z ${flags[least_actors]} ]] || check_number --least_actors "${flags[least_actors]}"
 check_number --accelerator_count "${flags[accelerator_count]}"
 check_command gcloud kubectl openssl
 [[ ${flags[no_build]} == yes ]] || check_command docker
 command -v python3 >/dev/null || die "python3 is needed to fill in the manifests"
+check_form --total_frames "${flags[total_frames]}" '|[1-9][0-9]{0,14}' 'a whole number from 1 on'
 tag="${flags[tag]:-$(commit_tag "$docker/..")}"
 
 actor_image="${flags[suite]/#atari/actor}" learner_image=cpu

@@ -12,7 +12,7 @@ import argparse
 import pathlib
 import sys
 
-from templates import Mistake, check_form, check_gin, check_name, fill, pairs
+from templates import Mistake, Parser, check_form, check_gin, check_name, fill, pairs
 
 TEMPLATES = pathlib.Path(__file__).parent / "kubernetes"
 _QUANTITY = r"[1-9][0-9]*(\.[0-9]+)?(m|[KMGT]i?)?"
@@ -30,8 +30,8 @@ def main() -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _parser() -> Parser:
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--name", required=True, help="of the run: all objects are named after it")
     add("--namespace", default="default")

@@ -5,7 +5,7 @@ import argparse
 import pathlib
 import sys
 
-from templates import Mistake, check_form, check_gin, check_name, fill
+from templates import Mistake, Parser, check_form, check_gin, check_name, fill
 
 TEMPLATE = pathlib.Path(__file__).parent / "vertex" / "job.yaml"
 
@@ -20,8 +20,8 @@ def main() -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__)
+def _parser() -> Parser:
+    parser = Parser(description=__doc__)
     add = parser.add_argument
     add("--name", required=True, help="of the run")
     add("--project", required=True)

@@ -1,20 +1,35 @@
-"""Fills in templates, strictly: a placeholder without a value and a value without a placeholder are errors."""
+"""Templates that are filled in strictly, and checks of what they are filled with."""
 
+import argparse
 import json
 import pathlib
 import re
 import string
 from collections.abc import Mapping
+from typing import NoReturn
 
 
 class Mistake(Exception):
     """Something the caller asked for that can't be; one sentence."""
 
 
+class Parser(argparse.ArgumentParser):
+    """Tells a wrong flag in one sentence."""
+
+    def __init__(self, **arguments):
+        super().__init__(allow_abbrev=False, **arguments)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; --help lists the flags\n")
+
+
 def fill(template: pathlib.Path, values: Mapping[str, object]) -> str:
     """The template's text with each `${name}` replaced by its value in JSON, which YAML reads as it is.
 
     Comments at the beginning of a line, and lines whose value is None, are left out.
+
+    Raises:
+      KeyError: a placeholder has no value, or a value no placeholder.
     """
     lines = [
         line for line in template.read_text(encoding="utf-8").splitlines(keepends=True) if not line.startswith("#")

@@ -51,6 +51,7 @@ for flag in actors accelerator_count days; do check_number "--$flag" "${flags[$f
 check_command gcloud openssl
 [[ ${flags[no_build]} == yes ]] || check_command docker
 command -v python3 >/dev/null || die "python3 is needed to fill in the job"
+check_form --total_frames "${flags[total_frames]}" '|[1-9][0-9]{0,14}' 'a whole number from 1 on'
 tag="${flags[tag]:-$(commit_tag "$docker/..")}"
 name="${flags[name]}"
 

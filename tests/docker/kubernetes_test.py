@@ -259,6 +259,7 @@ def test_delete_leaves_the_volume(script):
         (("--learner_memory=lots",), "--learner_memory must be a quantity such as 4, 500m or 16Gi, got 'lots'"),
         (("--least_actors=21",), "--least_actors (21) must not exceed --actors (20)"),
         (("--bucket=lab-runs",), "--bucket needs --service_account"),
+        (("--total_frames=1e6",), "--total_frames must be a whole number from 1 on, got '1e6'"),
         (("--gin_param=oops",), "--gin_param must be a gin binding such as Atari.game='pong', got 'oops'"),
         (("--gin_param=A.b='x'\n- evil",), "--gin_param must be a gin binding"),
         (("pong",), "there are only flags, got 'pong'"),
@@ -267,6 +268,11 @@ def test_delete_leaves_the_volume(script):
 )
 def test_a_mistake_gets_a_sentence_and_touches_nothing(script, flags, sentence):
     assert sentence in script.mistake("cloud/gke.sh", *LAUNCH, *flags)
+
+
+def test_the_renderer_tells_a_wrong_flag_in_a_sentence(script):
+    mistake = script.mistake("cloud/render_kubernetes.py", "--actors=many")
+    assert mistake.startswith("render_kubernetes.py: argument --actors: invalid int value: 'many'")
 
 
 def test_templates_are_strict(tmp_path):
