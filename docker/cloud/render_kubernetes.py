@@ -46,12 +46,14 @@ def _parser() -> Parser:
     add("--learner_memory", default="16Gi", metavar="SIZE")
     add("--actor_cpu", default="1", metavar="CORES")
     add("--actor_memory", default="2Gi", metavar="SIZE")
-    key_value = {"action": "append", "default": [], "metavar": "KEY=VALUE"}
-    add("--learner_device", help="a device and how many, such as nvidia.com/gpu=1", **key_value)
-    add("--learner_node", help="a label of the learner's node; may be repeated", **key_value)
-    add("--actor_node", help="a label of the actors' nodes; may be repeated", **key_value)
-    add("--learner_taint", help="a taint of the learner's node (NoSchedule) that it tolerates", **key_value)
-    add("--actor_taint", help="a taint of the actors' nodes (NoSchedule) that they tolerate", **key_value)
+    for flag, text in (
+        ("--learner_device", "a device and how many, such as nvidia.com/gpu=1"),
+        ("--learner_node", "a label of the learner's node; may be repeated"),
+        ("--actor_node", "a label of the actors' nodes; may be repeated"),
+        ("--learner_taint", "a taint of the learner's node (NoSchedule) that it tolerates; may be repeated"),
+        ("--actor_taint", "a taint of the actors' nodes (NoSchedule) that they tolerate; may be repeated"),
+    ):
+        add(flag, action="append", default=[], metavar="KEY=VALUE", help=text)
     add("--storage_size", default="50Gi", metavar="SIZE", help="of the volume that the run is kept on")
     add("--storage_class", metavar="CLASS", help="of the volume; default: the cluster's own")
     add("--claim", metavar="NAME", help="a volume claim that is there already, instead of one named after the run")
