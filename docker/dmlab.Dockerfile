@@ -1,20 +1,24 @@
 # syntax=docker/dockerfile:1
-# Learner and actors in one image, with DeepMind Lab, on an x86-64 CPU:
-#   docker build -t seed_rl_dmlab -f docker/dmlab.Dockerfile .
-#   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/runs:/runs" seed_rl_dmlab \
-#     train --gin_file=dmlab/small --logdir=/runs/lab
+# Actors with DeepMind Lab, without TensorFlow, on x86-64; docker/build.sh dmlab builds and tags this image.
 #
 # DeepMind Lab is on no package index: the stage `build` makes a wheel of it. That alone, into the directory wheels/:
 #   docker build -f docker/dmlab.Dockerfile --target=wheel --output=wheels .
 #
+# With --build-arg=LOCK=requirements.lock the image holds a learner as well, for `train`:
+#   docker build -t seed_rl_dmlab -f docker/dmlab.Dockerfile --build-arg=LOCK=requirements.lock .
+#   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/runs:/runs" seed_rl_dmlab \
+#     train --gin_file=dmlab/small --logdir=/runs/lab
+#
 # See docs/dmlab.md. Not yet built by CI.
 
 # The native module fits one Python and one numpy, so both are the same where it is built and where it runs.
-FROM python:3.11-slim-bookworm AS base
+FROM python:3.11.14-slim-bookworm AS base
 
+# The locks name the same numpy.
+ARG LOCK=requirements-actor.lock
 WORKDIR /opt/seed_rl
-COPY requirements.lock ./
-RUN pip install --no-cache-dir -r requirements.lock
+COPY requirements*.lock ./
+RUN pip install --no-cache-dir -r "$LOCK"
 
 
 FROM base AS build
@@ -82,7 +86,14 @@ FROM scratch AS wheel
 COPY --from=build /wheels/ /
 
 
-FROM base
+FROM base AS package
+
+COPY . .
+RUN pip install --no-cache-dir --constraint requirements-dev.lock setuptools wheel \
+    && pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir=/wheels .
+
+
+FROM base AS dmlab
 
 # OSMesa draws without a screen or a graphics card; zip packs the maps that levels compile.
 # hadolint ignore=DL3008
@@ -93,11 +104,18 @@ RUN apt-get update \
         zip \
     && rm -rf /var/lib/apt/lists/*
 
-COPY . .
-RUN --mount=type=bind,from=wheel,target=/wheels \
-    pip install --no-cache-dir --constraint requirements-dev.lock ".[dmlab]" /wheels/*.whl \
-    && useradd --create-home --uid 1000 seed_rl
+# fsspec is the extra `dmlab`.
+RUN --mount=type=bind,from=wheel,target=/wheels/dmlab \
+    --mount=type=bind,from=package,source=/wheels,target=/wheels/seed_rl \
+    pip install --no-cache-dir --constraint requirements-dev.lock fsspec /wheels/dmlab/*.whl \
+    && pip install --no-cache-dir --no-deps /wheels/seed_rl/*.whl
 
+COPY docker/health.py docker/cloud/vertex_start.py /usr/local/lib/seed_rl/
+# Other users may be asked for: they must be able to enter the working directory.
+RUN useradd --create-home --uid 1000 seed_rl \
+    && chmod 755 /home/seed_rl \
+    && install --directory --owner=1000 --group=1000 /runs
+ENV PYTHONUNBUFFERED=1
 USER 1000:1000
 WORKDIR /home/seed_rl
 
@@ -108,5 +126,7 @@ env.reset(seed=1); \
 assert env.step(0)[0].any(); \
 env.close()"
 
+HEALTHCHECK --interval=30s --timeout=10s --start-period=120s --retries=3 \
+    CMD ["python3", "/usr/local/lib/seed_rl/health.py"]
 ENTRYPOINT ["seed_rl"]
 CMD ["--help"]

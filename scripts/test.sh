@@ -10,8 +10,9 @@ printf '== ruff\n'
 "$venv/bin/ruff" check .
 "$venv/bin/ruff" format --check .
 printf '== shellcheck\n'
-"$venv/bin/shellcheck" scripts/*.sh .ci/run
+"$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh .ci/run
 printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'
+command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
 exec "$venv/bin/python" -m pytest "$@"

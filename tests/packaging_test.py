@@ -167,6 +167,17 @@ def test_locks_fit_the_requirements_and_each_other(wheel, python):
         )
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+def test_locks_of_the_images_agree_with_the_runtime_one(python):
+    runtime = pins("requirements.lock", python)
+    actor, gpu = pins("requirements-actor.lock", python), pins("requirements-gpu.lock", python)
+    assert actor.items() < runtime.items() < gpu.items(), "relock with scripts/lock.sh"
+    lines = (ROOT / "requirements-actor.in").read_text(encoding="utf-8").splitlines()
+    assert {line for line in lines if not line.startswith("#")} <= set(actor)
+    assert not {name for name in actor if re.search("tensorflow|keras|tensorboard|nvidia", name)}
+    assert all(name.startswith("nvidia-") for name in set(gpu) - set(runtime))
+
+
 def test_installed_package_imports_by_its_name_only(installed):
     program = f"""
 import pathlib, sys

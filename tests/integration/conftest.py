@@ -19,12 +19,12 @@ class Runs:
         self._directory = directory
         self._processes = []
 
-    def start(self, *arguments):
-        """Starts a command; its output is in `.output` and `.text()`."""
+    def start(self, *arguments, program=(sys.executable, "-m", "seed_rl"), **options):
+        """Starts a command, or another program; its output is in `.text()`."""
         output = self._directory / f"output-{len(self._processes)}"
         with open(output, "wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "seed_rl", *arguments], stdout=file, stderr=file, stdin=subprocess.DEVNULL
+                [*program, *arguments], stdout=file, stderr=file, stdin=subprocess.DEVNULL, **options
             )
         self._processes.append(process)
         return SimpleNamespace(process=process, pid=process.pid, text=output.read_text, wait=process.wait)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docker").glob("*Dockerfile"))
 HADOLINT = shutil.which("hadolint", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))
 
@@ -43,12 +43,42 @@ def read(dockerfile: str) -> list[Stage]:
     return stages
 
 
+def image(dockerfile: str, name: str) -> list[Stage]:
+    """A stage and the stages it begins with, the earliest first."""
+    stages = {stage.name: stage for stage in read(dockerfile)}
+    chain = [stages[name]]
+    while chain[0].image in stages:
+        chain.insert(0, stages[chain[0].image])
+    return chain
+
+
+def last(chain: list[Stage], instruction: str) -> str:
+    """The arguments of an instruction that hold in the end."""
+    return [arguments for stage in chain for arguments in stage.arguments(instruction)][-1]
+
+
+def runs(chain: list[Stage]) -> str:
+    """All that is run to make an image, what is copied from other stages included."""
+    return " && ".join(arguments for stage in chain for arguments in stage.arguments("RUN"))
+
+
+IMAGES = [
+    ("docker/Dockerfile", "cpu"),
+    ("docker/Dockerfile", "gpu"),
+    ("docker/Dockerfile", "actor"),
+    ("docker/Dockerfile", "atari"),
+    ("docker/Dockerfile", "football"),
+    ("docker/dmlab.Dockerfile", "dmlab"),
+]
+
+
 def dmlab() -> dict[str, Stage]:
     return {stage.name: stage for stage in read("docker/dmlab.Dockerfile")}
 
 
 def test_there_are_images():
-    assert {"docker/Dockerfile", "docker/dmlab.Dockerfile"} <= set(DOCKERFILES)
+    assert {"docker/Dockerfile", "docker/dmlab.Dockerfile"} == set(DOCKERFILES)
+    assert read("docker/Dockerfile")[-1].name == "cpu", "what is built if no target is named"
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
@@ -98,14 +128,70 @@ def test_python_packages_are_those_of_the_locks(dockerfile):
     ]
     assert installs
     for command in installs:
-        assert "--no-deps" in command or re.search(r" (-r|--constraint) requirements(-dev)?\.lock\b", command), command
+        assert "--no-deps" in command or re.search(
+            r" (-r|--constraint) (requirements(-\w+)?\.lock\b|\"\$LOCK\")", command
+        ), command
+
+
+@pytest.mark.parametrize(("dockerfile", "name"), IMAGES)
+def test_nobody_is_root(dockerfile, name):
+    user = last(image(dockerfile, name), "USER")
+    assert re.fullmatch(r"[1-9]\d*(:[1-9]\d*)?", user), "a number, so that it can be checked from outside"
+
+
+@pytest.mark.parametrize(("dockerfile", "name"), IMAGES)
+def test_every_image_runs_the_command_and_checks_its_health(dockerfile, name):
+    chain = image(dockerfile, name)
+    assert last(chain, "ENTRYPOINT") == '["seed_rl"]'
+    assert "/usr/local/lib/seed_rl/health.py" in last(chain, "HEALTHCHECK")
+    copied = [arguments.split() for stage in chain for arguments in stage.arguments("COPY")]
+    assert ["docker/health.py", "docker/cloud/vertex_start.py", "/usr/local/lib/seed_rl/"] in copied
+
+
+@pytest.mark.parametrize(
+    ("name", "lock"),
+    [
+        ("cpu", "requirements.lock"),
+        ("gpu", "requirements-gpu.lock"),
+        ("actor", "requirements-actor.lock"),
+        ("atari", "requirements-actor.lock"),
+        ("football", "requirements-actor.lock"),
+    ],
+)
+def test_an_image_has_the_environment_of_its_lock(name, lock):
+    chain = image("docker/Dockerfile", name)
+    (copied,) = (a.split() for stage in chain for a in stage.arguments("COPY") if "--from=" in a)
+    assert copied[1:] == ["/opt/venv", "/opt/venv"], "a virtual environment must stay where it was made"
+    environment = runs(image("docker/Dockerfile", copied[0].removeprefix("--from=")))
+    assert re.findall(r"pip install -r (\S+)", environment) == [lock]
+    assert "pip install --no-deps /wheels/*.whl" in environment
+
+
+def test_deepmind_lab_plays_without_tensorflow_unless_asked_otherwise():
+    base = dmlab()["base"]
+    assert "LOCK=requirements-actor.lock" in base.arguments("ARG")
+    assert 'pip install --no-cache-dir -r "$LOCK"' in base.arguments("RUN")
+
+
+def test_football_is_what_the_script_installs():
+    """Its Debian packages, its Python packages and its version stand in two places."""
+    script = (ROOT / "scripts/install_gfootball.sh").read_text(encoding="utf-8")
+    listed = re.search(r"packages=\((.*?)\)", script, re.DOTALL)[1].split()
+    version = re.search(r"^version=(\S+)", script, re.MULTILINE)[1]
+    commands = runs([stage for stage in read("docker/Dockerfile") if stage.name == "football-venv"])
+    installed = re.search(r"--yes ([^&]*)", commands)[1].split()
+    assert sorted(listed) == sorted(installed)
+    assert f"pip install --no-deps --no-build-isolation gfootball=={version}" in commands
+    extra = re.search(r"^gfootball = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.DOTALL | re.MULTILINE)[1]
+    names = re.search(r"--constraint requirements-dev\.lock ([^&]*)", commands)[1].split()
+    assert sorted(names) == sorted([*re.findall(r'"([a-z-]+)', extra), "wheel"]), "without wheel, pip builds otherwise"
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_nobody_is_root(dockerfile):
-    users = read(dockerfile)[-1].arguments("USER")
-    assert users
-    assert re.fullmatch(r"[1-9]\d*(:[1-9]\d*)?", users[-1]), "a number, so that it can be checked from outside"
+def test_no_secret_is_copied_or_set(dockerfile):
+    for stage in read(dockerfile):
+        for _, arguments in stage.instructions:
+            assert not re.search(r"token|password|\.pem|secret", arguments, re.IGNORECASE), arguments
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
@@ -126,8 +212,12 @@ def test_deepmind_lab_is_pinned_by_a_whole_commit():
 
 def test_deepmind_lab_is_built_with_the_python_and_numpy_that_it_runs_with():
     stages = dmlab()
-    assert stages["build"].image == stages[""].image == "base"
-    assert "pip install --no-cache-dir -r requirements.lock" in stages["base"].arguments("RUN")
+    assert stages["build"].image == stages["dmlab"].image == "base"
+    numpies = [
+        re.findall(r"^numpy==.*", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE)
+        for lock in ("requirements.lock", "requirements-actor.lock")
+    ]
+    assert numpies[0] == numpies[1] != []
 
 
 def test_the_packages_file_puts_the_native_module_in_its_place(tmp_path):

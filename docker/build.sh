@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Usage: docker/build.sh [FLAGS] IMAGE...
+#
+# Builds images and tags them seed_rl-IMAGE:TAG. IMAGE is one of
+#   cpu, gpu                           learner, TensorBoard and every other command
+#   actor, atari, football, dmlab      actors without TensorFlow; atari is another name of actor
+#
+#   --repository=R   where images are pushed to, such as europe-west4-docker.pkg.dev/project/images
+#   --tag=TAG        default: latest
+#   --push           push them after building; needs --repository
+#   --dry_run        print the commands and do nothing
+set -euo pipefail
+
+here="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
+# shellcheck source=docker/common.sh
+source "$here/common.sh"
+
+flags=([repository]='' [tag]=latest [push]=no [dry_run]=no)
+read_flags "$@"
+((${#places[@]})) || die "name an image: cpu, gpu, actor, atari, football or dmlab"
+for image in "${places[@]}"; do
+  check_form "an image" "$image" 'cpu|gpu|actor|atari|football|dmlab' "cpu, gpu, actor, atari, football or dmlab"
+done
+check_form --tag "${flags[tag]}" '[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}' "a tag of letters, digits, dots and dashes"
+check_form --repository "${flags[repository]}" '|[a-z0-9][a-z0-9._:/-]*' "a registry and a path in lower case"
+[[ ${flags[push]} == no || -n ${flags[repository]} ]] || die "--push needs --repository, to know where to"
+check_command docker
+
+for image in "${places[@]}"; do
+  file=Dockerfile
+  [[ $image != dmlab ]] || file=dmlab.Dockerfile
+  name="$(image_name "${flags[repository]}" "$image" "${flags[tag]}")"
+  command=(env DOCKER_BUILDKIT=1 docker build "--file=$here/$file" "--target=$image" "--tag=$name")
+  # What is pushed runs on machines of the cloud, whatever this one is.
+  [[ ${flags[push]} == no ]] || command+=(--platform=linux/amd64)
+  run "${command[@]}" "$(dirname -- "$here")"
+  [[ ${flags[push]} == no ]] || run docker push "$name"
+done

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Usage: docker/run_local.sh [FLAGS] ENV AGENT ACTORS ENVS
+#
+# Builds the images and starts a learner, actors and TensorBoard in containers; Ctrl-C ends them with a last checkpoint.
+# The same command again continues the run.
+#
+#   ENV      atari, football, dmlab or catch: an experiment of that suite that fits a small machine;
+#            or the name of any experiment, such as atari/vtrace_deep (seed_rl configs lists them)
+#   AGENT    vtrace or r2d2
+#   ACTORS   actor containers
+#   ENVS     environments in each
+#
+#   --gin_param=BINDING   a setting, such as "Atari.game='breakout'"; may be repeated
+#   --runs=DIRECTORY      where runs are kept on this machine; default: runs
+#   --run=NAME            the run's own directory in it; default: the experiment's name
+#   --secrets=DIRECTORY   of docker/make_secrets.sh, made if need be; default: docker/secrets
+#   --gpu                 the learner runs on this machine's NVIDIA GPUs
+#   --dry_run             print the commands and do nothing
+set -euo pipefail
+
+here="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
+root="$(dirname -- "$here")"
+# shellcheck source=docker/common.sh
+source "$here/common.sh"
+
+flags=([runs]=runs [run]='' [secrets]="$here/secrets" [gpu]=no [dry_run]=no)
+read_flags "$@"
+((${#places[@]} == 4)) || die "ENV, AGENT, ACTORS and ENVS are needed, got ${#places[@]} of them; --help says what they are"
+env="${places[0]}" agent="${places[1]}" actors="${places[2]}" envs="${places[3]}"
+
+# agent_of NAME: of the experiment in configs/NAME.gin, or of the one that it includes.
+agent_of() {
+  local file="$root/configs/$1.gin" included
+  sed -n 's/^Experiment\.agent = @\([A-Za-z0-9]*\)().*/\L\1/p' "$file" | grep . && return
+  included="$(sed -n "s/^include '\(.*\)\.gin'.*/\1/p" "$file")"
+  [[ -n $included ]] && agent_of "$included"
+}
+
+check_form AGENT "$agent" 'vtrace|r2d2' 'vtrace or r2d2'
+check_number ACTORS "$actors"
+check_number ENVS "$envs"
+settings=()
+case "$env-$agent" in
+  atari-*) gin_file="atari/${agent}_pong" ;;
+  catch-*) gin_file="catch/$agent" ;;
+  # The image has the engine's own package.
+  football-vtrace) gin_file=football/academy settings=("Football.backend='gfootball'") ;;
+  dmlab-vtrace) gin_file=dmlab/small ;;
+  football-* | dmlab-*) die "there is no experiment of $env with $agent: take vtrace, or name a gin file" ;;
+  */*-*) gin_file="${env%.gin}" ;;
+  *) die "ENV must be atari, football, dmlab, catch or the name of an experiment such as atari/vtrace_deep, got '$env'" ;;
+esac
+check_form ENV "$gin_file" '[a-z0-9_]+/[a-z0-9_]+' 'the name of an experiment such as atari/vtrace_deep'
+[[ -f $root/configs/$gin_file.gin ]] || die "there is no experiment $gin_file in configs/"
+[[ $(agent_of "$gin_file") == "$agent" ]] || die "the agent of $gin_file is $(agent_of "$gin_file"), not $agent"
+run="${flags[run]:-${gin_file/\//_}}"
+check_form --run "$run" '[A-Za-z0-9_][A-Za-z0-9_.-]*' 'one name of letters, digits, dots and dashes'
+
+case "$gin_file" in
+  football/*) actor_image=football ;;
+  dmlab/*) actor_image=dmlab ;;
+  *) actor_image=actor ;;
+esac
+learner_image=cpu compose=(docker compose --file "$here/compose.yaml")
+if [[ ${flags[gpu]} == yes ]]; then
+  learner_image=gpu
+  compose+=(--file "$here/compose.gpu.yaml")
+fi
+check_command docker openssl
+
+# Two groups, so that one steps while the other waits for its actions.
+groups=$((envs % 2 ? 1 : 2))
+settings+=("Actors.groups_per_actor=$groups" "Actors.envs_per_group=$((envs / groups))" "${gin_params[@]}")
+learner_flags=''
+for binding in "${settings[@]}"; do
+  [[ $binding != *$'\n'* ]] || die "--gin_param takes one line, got '$binding'"
+  learner_flags+=" $(quoted "--gin_param=$binding")"
+done
+
+# Files belong to whoever starts this, and to the image's own user if that is root.
+user="$(id -u):$(id -g)"
+((EUID != 0)) || user=1000:1000
+absolute() { [[ $1 == /* ]] && printf '%s' "$1" || printf '%s' "$PWD/$1"; }
+runs="$(absolute "${flags[runs]}")" secrets="$(absolute "${flags[secrets]}")"
+
+build=("$here/build.sh" "$learner_image" "$actor_image")
+[[ ${flags[dry_run]} == no ]] || build+=(--dry_run)
+"${build[@]}"
+[[ -e $secrets ]] || run "$here/make_secrets.sh" "$secrets"
+run mkdir -p "$runs"
+((EUID != 0)) || run chown -R "$user" "$runs" "$secrets"
+
+variables=(
+  "SEED_RL_USER=$user"
+  "SEED_RL_RUNS=$runs"
+  "SEED_RL_SECRETS=$secrets"
+  "SEED_RL_LEARNER_IMAGE=$learner_image"
+  "SEED_RL_ACTOR_IMAGE=$actor_image"
+  "SEED_RL_GIN_FILE=$gin_file"
+  "SEED_RL_RUN=$run"
+  "SEED_RL_ACTORS=$actors"
+  "SEED_RL_LEARNER_FLAGS=${learner_flags# }"
+)
+run export "${variables[@]}"
+
+if [[ ${flags[dry_run]} == yes ]]; then
+  run "${compose[@]}" up --detach --scale "actor=$actors"
+  run "${compose[@]}" logs --follow --no-log-prefix learner
+  run "${compose[@]}" down
+  exit
+fi
+trap '"${compose[@]}" down' EXIT # the learner writes its last checkpoint
+"${compose[@]}" up --detach --scale "actor=$actors"
+say "TensorBoard: http://localhost:${SEED_RL_TENSORBOARD_PORT:-6006}"
+learner="$("${compose[@]}" ps --all --quiet learner)"
+"${compose[@]}" logs --follow --no-log-prefix learner # ends with the learner
+exit "$(docker inspect --format '{{.State.ExitCode}}' "$learner")"
