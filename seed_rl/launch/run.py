@@ -160,6 +160,7 @@ class Run:
         from seed_rl.buffers.placement import DoesNotFit
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner
+        from seed_rl.learner.replicas import BadDevices
 
         address = self._address
         if not address:
@@ -169,7 +170,7 @@ class Run:
             address = f"unix:{directory}/learner.sock"
         try:
             return Learner(self.experiment, self.logdir, address, self._security)
-        except (CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
+        except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 
     def _new_actors(self, stop: _Either) -> _Actors | None:

@@ -20,6 +20,7 @@ from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
 from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow, MetricsWriter
+from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.run_log import RunLog, RunState
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep
@@ -80,6 +81,7 @@ class Learner:
           security: of the server.
 
         Raises:
+          BadDevices: those that are asked for aren't there, or don't fit the batch.
           CannotAct: the agent can't act in these environments.
           CannotBuild: they can't be built here to see what they are like.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
@@ -93,8 +95,10 @@ class Learner:
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
 
         env_spec = experiment.env.spec()
-        self._agent = experiment.build_agent()
-        self._train_step = TrainStep(self._agent, experiment.optimizer)
+        self._replicas = Replicas(experiment.devices, experiment.batch_size)
+        with self._replicas.scope():
+            self._agent = experiment.build_agent()
+            self._train_step = TrainStep(self._agent, experiment.optimizer, self._replicas.strategy)
         self._variables = {
             **name_variables("agent", self._agent.variables),
             **name_variables("optimizer", self._train_step.optimizer.variables),
@@ -105,7 +109,10 @@ class Learner:
 
         # A resumed run is not to play the episodes again that the run began with, nor to draw the same actions.
         seed = int(np.random.SeedSequence([experiment.seed, self.counters.learner_updates]).generate_state(1)[0] >> 1)
-        self._acting, self._source = assemble(experiment, self._agent, env_spec, seed, self._add_episodes)
+        acting_agent, self._refresh = self._replicas.acting_agent(self._agent, experiment.build_agent)
+        self._acting, self._source = assemble(
+            experiment, acting_agent, env_spec, seed, self._add_episodes, self._replicas
+        )
         self._acting.cursor.version = self.counters.learner_updates
         store = self._acting.store
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
@@ -220,13 +227,15 @@ class Learner:
     def _update(self, batch: Batch) -> dict[str, float]:
         counters = self.counters
         progress = counters.env_frames / self._experiment.total_frames
-        metrics, priorities = self._train_step(batch.unroll, progress, batch.importance_weights)
+        with self._replicas.scope():
+            metrics, priorities = self._train_step(batch.unroll, progress, batch.importance_weights)
         if not np.isfinite(metrics["gradient_norm"]):
             raise Diverged(f"the gradient is not finite at update {counters.learner_updates}")
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         self._source.write_back(priorities)
         counters.learner_updates += 1
         self._agent.after_update(counters.learner_updates)
+        self._refresh()
         self._acting.cursor.version = counters.learner_updates
         return metrics
 

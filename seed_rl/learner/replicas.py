@@ -1,0 +1,182 @@
+"""Which devices train and which one acts; weights, batches and results on their way between them.
+
+Each device that trains has a copy of the weights (a replica) and gets an equal part of every batch; gradients are
+averaged, so that an update is the same on one device and on many. Acting is on a device of its own then, with a copy of
+the weights that is refreshed after every update: a compiled step can't read what another device holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.agents.base import Agent
+from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.experiment import Devices
+from seed_rl.types import Unroll
+
+_log = logging.getLogger(__name__)
+
+_ACCELERATORS = ("TPU", "GPU")
+
+
+class BadDevices(ValueError):
+    """Devices that are not there, or don't fit the batch; one sentence."""
+
+
+class Split(NamedTuple):
+    """Devices by TensorFlow's names, such as `GPU:0`."""
+
+    training: tuple[str, ...]
+    """At least one."""
+    inference: str
+    """Where acting is, and where unrolls are kept."""
+
+
+def split(devices: Devices, available: Sequence[str], batch_size: int) -> Split:
+    """Who does what.
+
+    By default one device does everything. Of several accelerators the first acts and as many of the others train as
+    divide the batch evenly.
+
+    Args:
+      devices: what is asked for.
+      available: accelerators, or what there is without one; not empty.
+      batch_size: unrolls per update.
+
+    Raises:
+      BadDevices: a device isn't there, or the batch can't be divided evenly.
+    """
+    for name in (*devices.training, *filter(None, [devices.inference])):
+        if name not in available:
+            raise BadDevices(f"there is no device {name!r}: there are {', '.join(available)}")
+    if len(set(devices.training)) < len(devices.training):
+        raise BadDevices(f"Devices.training names a device twice: {', '.join(devices.training)}")
+    if devices.training:
+        training = devices.training
+        idle = [name for name in available if name not in training]
+        inference = devices.inference or (idle[0] if idle and len(training) > 1 else training[0])
+    else:
+        inference = devices.inference or available[0]
+        others = [name for name in available if name != inference and not name.startswith("CPU")]
+        count = next((n for n in range(len(others), 0, -1) if batch_size % n == 0), 0)
+        training = tuple(others[:count]) or (inference,)
+    if batch_size % len(training):
+        raise BadDevices(
+            f"Experiment.batch_size ({batch_size}) must be a multiple of the number of devices that train "
+            f"({len(training)}: {', '.join(training)})"
+        )
+    return Split(training, inference)
+
+
+class Replicas:
+    """The devices of a learner process."""
+
+    def __init__(self, devices: Devices, batch_size: int):
+        """
+        Args:
+          devices: what is asked for.
+          batch_size: unrolls per update.
+
+        Raises:
+          BadDevices: see `split`.
+        """
+        _make_logical_cpus(devices.logical_cpus)
+        self.split = split(devices, _available(), batch_size)
+        self.shared = self.split.training == (self.split.inference,)
+        """Whether one device does everything."""
+        self.strategy = _strategy(self.split.training)
+        self.count = self.strategy.num_replicas_in_sync
+        if not self.shared:
+            training, inference = self.split
+            _log.info("training on %s, acting on %s", ", ".join(training), inference)
+
+    @property
+    def acting_device(self) -> str:
+        """Where acting is; "" if there is nothing to choose."""
+        return "" if self.shared else self.split.inference
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Variables that are made inside are on every device that trains."""
+        if self.count > 1 or self.shared:
+            return self.strategy.scope()
+        return tf.device(self.split.training[0])
+
+    def reader(self, store: UnrollStore) -> Callable[[tf.Tensor], Unroll]:
+        """What reads a batch, int32 [B] slots, out of a store: each device's part [L, B / count, ...] onto it."""
+        if self.shared:
+            return store.read
+        strategy, count, device = self.strategy, self.count, self.split.training[0]
+
+        @tf.function
+        def read(slots: tf.Tensor) -> Unroll:
+            def own_part() -> Unroll:
+                unroll = store.read(_part_of(slots, count))
+                return tf.nest.map_structure(tf.identity, unroll)  # from the store's device to this one
+
+            if count == 1:
+                with tf.device(device):
+                    return own_part()
+            return strategy.run(own_part)
+
+        return read
+
+    def acting_agent(self, agent: Agent, build: Callable[[], Agent]) -> tuple[Agent, Callable[[], None]]:
+        """The agent that acts, and what brings the weights of the one that learns to it.
+
+        Args:
+          agent: learns.
+          build: makes another one like it.
+        """
+        if self.shared:
+            return agent, lambda: None
+        with tf.device(self.split.inference):
+            copy = build()
+
+        @tf.function
+        def refresh() -> None:
+            for there, here in zip(copy.trainable_variables, agent.trainable_variables, strict=True):
+                there.value.assign(_one_of(here.value))
+
+        refresh()
+        return copy, refresh
+
+
+def _one_of(variable: Any) -> Any:
+    """A variable's copy on the first device; all are equal."""
+    return variable.values[0] if hasattr(variable, "values") else variable
+
+
+def _part_of(rows: tf.Tensor, count: int) -> tf.Tensor:
+    """The rows [B / count, ...] of the replica that asks."""
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group if count > 1 else 0
+    size = rows.shape[0] // count
+    return rows[replica * size : (replica + 1) * size]
+
+
+def _make_logical_cpus(count: int) -> None:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if count == len(tf.config.get_logical_device_configuration(cpu) or [cpu]):
+        return
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    except RuntimeError as error:
+        raise BadDevices(f"Devices.logical_cpus = {count} comes too late: TensorFlow has devices already") from error
+
+
+def _available() -> list[str]:
+    for kind in (*_ACCELERATORS, "CPU"):
+        found = tf.config.list_logical_devices(kind)
+        if found:
+            return [device.name.removeprefix("/device:") for device in found]
+    raise BadDevices("TensorFlow has no devices")
+
+
+def _strategy(training: Sequence[str]) -> tf.distribute.Strategy:
+    if len(training) == 1:
+        return tf.distribute.get_strategy()
+    return tf.distribute.MirroredStrategy([f"/device:{name}" for name in training])
