@@ -95,7 +95,7 @@ class TrainStep:
                 weights = tf.reshape(weights, [replicas, -1])[context.replica_id_in_sync_group]
             gradients, metrics, priorities = differentiate(unroll, weights)
             gradients = context.all_reduce("mean", gradients)
-            metrics = self._over_replicas(context.all_gather(tf.stack(metrics)[None], axis=0))
+            metrics = self._over_replicas(context.all_gather(tf.stack(metrics)[None], axis=0), len(metrics))
             gradients, norm = self._clip(gradients)
             # The optimizer adds up what the replicas bring.
             self.optimizer.apply([g / replicas for g in gradients], list(self._agent.trainable_variables))
@@ -120,9 +120,9 @@ class TrainStep:
         metrics = [tf.cast(value, tf.float32) for value in output.metrics.values()]
         return gradients, metrics, [] if output.priorities is None else [output.priorities]
 
-    def _over_replicas(self, metrics: tf.Tensor) -> list[tf.Tensor]:
-        """The metrics of all, from those of each: float32 [replicas, number of metrics]."""
-        columns = tf.unstack(metrics, axis=1)
+    def _over_replicas(self, metrics: tf.Tensor, count: int) -> list[tf.Tensor]:
+        """The metrics of all, from those of each: float32 [replicas, count]."""
+        columns = tf.unstack(tf.reshape(metrics, [self._replicas, count]), axis=1)
         is_maximum = [name.rpartition("/")[2].startswith("max_") for name in self._names]
         return [
             tf.reduce_max(column) if maximum else tf.reduce_mean(column)
