@@ -19,6 +19,7 @@ from seed_rl.launch.actor_threads import ActorThreads
 from seed_rl.launch.local_actors import ActorFailed, LocalActors
 from seed_rl.launch.native_output import import_quietly, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
+from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Run:
         security: ServerSecurity | None = None,
         actor_arguments: Sequence[str] = (),
         native_log: bool = False,
+        hosts: Hosts = ALONE,
     ):
         """
         Args:
@@ -70,6 +72,7 @@ class Run:
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
           security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
           actor_arguments: flags of `seed_rl actor`, for actor processes.
+          hosts: learners that train together; all but the first write into a directory of their own inside `logdir`.
           native_log: while the run is open, what native libraries print goes into `native.log`.
 
         Raises:
@@ -78,7 +81,8 @@ class Run:
         if actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {actors!r}")
         self.experiment = experiment
-        self.logdir = logdir
+        self.logdir = os.path.join(logdir, f"host-{hosts.index}") if hosts.index else logdir
+        self._hosts = hosts
         self._kind = actors
         self._address = address
         self._security = security or ServerSecurity()
@@ -120,6 +124,7 @@ class Run:
           AddressError, SecurityError: the address can't be listened on.
           ActorFailed: actors end as soon as they start.
           Diverged: the loss is not finite any more.
+          HostLost: another learner host is gone, or didn't come.
           OSError: the last checkpoint can't be written.
         """
         started = time.monotonic()
@@ -169,7 +174,7 @@ class Run:
             self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             address = f"unix:{directory}/learner.sock"
         try:
-            return Learner(self.experiment, self.logdir, address, self._security)
+            return Learner(self.experiment, self.logdir, address, self._security, self._hosts)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 

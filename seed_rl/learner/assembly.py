@@ -43,7 +43,7 @@ def assemble(
     device = replicas.acting_device if replicas else ""
     if config is None:
         acting = Acting(experiment, agent, env_spec, seed, experiment.batch_size, device, device, on_episodes)
-        return acting, FifoSource(*_shared(acting, replicas), batch_size=experiment.batch_size)
+        return acting, FifoSource(**_shared(acting, replicas), batch_size=experiment.batch_size)
 
     assert isinstance(agent, ReplayAgent), "Experiment checks that only such agents get a replay"
     besides = ReplaySource.INSERT_AT_MOST
@@ -62,11 +62,16 @@ def assemble(
         seed=seed,
     )
     return acting, ReplaySource(
-        *_shared(acting, replicas), batch_size=experiment.batch_size, replay=replay, agent=agent, config=config
+        **_shared(acting, replicas), batch_size=experiment.batch_size, replay=replay, agent=agent, config=config
     )
 
 
-def _shared(acting: Acting, replicas: Replicas | None) -> tuple[Any, ...]:
-    """What a source takes of the acting half, in the order of its arguments."""
-    read = replicas.reader(acting.store) if replicas else acting.store.read
-    return acting.store, read, acting.pool, acting.queue, acting.cursor.slot_versions
+def _shared(acting: Acting, replicas: Replicas | None) -> dict[str, Any]:
+    """What every source takes of the acting half."""
+    return {
+        "store": acting.store,
+        "read": replicas.reader(acting.store) if replicas else acting.store.read,
+        "pool": acting.pool,
+        "queue": acting.queue,
+        "slot_versions": acting.cursor.slot_versions,
+    }

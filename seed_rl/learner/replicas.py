@@ -7,21 +7,27 @@ the weights that is refreshed after every update: a compiled step can't read wha
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Devices
+from seed_rl.learner.hosts import ALONE, HostLost, Hosts
 from seed_rl.types import Unroll
 
 _log = logging.getLogger(__name__)
 
 _ACCELERATORS = ("TPU", "GPU")
+_COMMUNICATION = tf.distribute.experimental.CommunicationOptions(
+    timeout_seconds=600.0  # a host may wait for its actors; one that is gone is noticed by its heartbeats
+)
 
 
 class BadDevices(ValueError):
@@ -74,23 +80,37 @@ def split(devices: Devices, available: Sequence[str], batch_size: int) -> Split:
 
 
 class Replicas:
-    """The devices of a learner process."""
+    """The devices of a learner process, and what it shares with others that train the same model."""
 
-    def __init__(self, devices: Devices, batch_size: int):
+    def __init__(self, devices: Devices, batch_size: int, hosts: Hosts = ALONE):
         """
         Args:
           devices: what is asked for.
-          batch_size: unrolls per update.
+          batch_size: unrolls per update, of all hosts together.
+          hosts: that train together; waits for the others.
 
         Raises:
           BadDevices: see `split`.
+          HostLost: the others don't come.
         """
         _make_logical_cpus(devices.logical_cpus)
-        self.split = split(devices, _available(), batch_size)
-        self.shared = self.split.training == (self.split.inference,)
-        """Whether one device does everything."""
-        self.strategy = _strategy(self.split.training)
+        self.hosts = hosts
+        if hosts.count > 1:
+            self.strategy, self.split = _across(hosts, devices)
+        else:
+            self.split = split(devices, _available(), batch_size)
+            self.strategy = _strategy(self.split.training)
         self.count = self.strategy.num_replicas_in_sync
+        """Devices that train, of all hosts."""
+        if batch_size % self.count:
+            raise BadDevices(
+                f"Experiment.batch_size ({batch_size}) must be a multiple of the number of devices that train on all "
+                f"{hosts.count} hosts ({self.count})"
+            )
+        self.batch_size = batch_size // hosts.count
+        """Unrolls of each update that come from this host's actors."""
+        self.shared = self.count == 1 and self.split.training == (self.split.inference,)
+        """Whether one device does everything."""
         if not self.shared:
             training, inference = self.split
             _log.info("training on %s, acting on %s", ", ".join(training), inference)
@@ -100,6 +120,16 @@ class Replicas:
         """Where acting is; "" if there is nothing to choose."""
         return "" if self.shared else self.split.inference
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the host that writes checkpoints."""
+        return self.hosts.index == 0
+
+    @property
+    def local_count(self) -> int:
+        """Devices of this host that train."""
+        return self.count // self.hosts.count
+
     def scope(self) -> AbstractContextManager[Any]:
         """Variables that are made inside are on every device that trains."""
         if self.count > 1 or self.shared:
@@ -107,18 +137,18 @@ class Replicas:
         return tf.device(self.split.training[0])
 
     def reader(self, store: UnrollStore) -> Callable[[tf.Tensor], Unroll]:
-        """What reads a batch, int32 [B] slots, out of a store: each device's part [L, B / count, ...] onto it."""
+        """What reads a batch, int32 [B] slots, out of a store: an equal part [L, ...] onto each device of this host."""
         if self.shared:
             return store.read
-        strategy, count, device = self.strategy, self.count, self.split.training[0]
+        strategy, count, device = self.strategy, self.local_count, self.split.training[0]
 
         @tf.function
         def read(slots: tf.Tensor) -> Unroll:
             def own_part() -> Unroll:
-                unroll = store.read(_part_of(slots, count))
+                unroll = store.read(tf.reshape(slots, [count, -1])[_local_replica(count)])
                 return tf.nest.map_structure(tf.identity, unroll)  # from the store's device to this one
 
-            if count == 1:
+            if self.count == 1:
                 with tf.device(device):
                     return own_part()
             return strategy.run(own_part)
@@ -145,17 +175,77 @@ class Replicas:
         refresh()
         return copy, refresh
 
+    def any(self, flag: bool) -> bool:
+        """Whether any host says so; every host asks at the same point of its loop."""
+        if self.hosts.count == 1:
+            return flag
+        return bool(self._sum([np.array(flag, np.float32)])[0] > 0)
+
+    def from_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What the first host has, on all of them; arrays of equal shapes and dtypes everywhere."""
+        if self.hosts.count == 1:
+            return list(arrays)
+        return self._sum([array if self.is_first else np.zeros_like(array) for array in arrays])
+
+    def _sum(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Sums over the hosts."""
+        with self.losing_hosts():
+            return [total.numpy() for total in self._add([tf.constant(array) for array in arrays])]
+
+    @tf.function
+    def _add(self, arrays: list[tf.Tensor]) -> list[tf.Tensor]:
+        def on_replica(arrays: list[tf.Tensor]) -> list[tf.Tensor]:
+            is_first = _local_replica(self.local_count) == 0  # one of each host's
+            context = tf.distribute.get_replica_context()
+            # One by one: they may be of several dtypes.
+            return [context.all_reduce("sum", tf.where(is_first, a, tf.zeros_like(a))) for a in arrays]
+
+        sums = self.strategy.run(on_replica, (arrays,))
+        return [self.strategy.experimental_local_results(total)[0] for total in sums]
+
+    @contextlib.contextmanager
+    def losing_hosts(self) -> Iterator[None]:
+        """Says in a sentence that another host is gone, if what is computed inside fails for that.
+
+        Raises:
+          HostLost: it is.
+        """
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if self.hosts.count == 1:
+                raise
+            _log.debug("a computation of all hosts failed", exc_info=True)
+            raise HostLost(
+                f"another learner host is gone ({error.message.splitlines()[-1][:200]}): start all "
+                f"{self.hosts.count} again, and they continue from the last checkpoint"
+            ) from error
+
+
+def _local_replica(count: int) -> Any:
+    """The place of the replica that asks among the `count` of its host."""
+    return 0 if count == 1 else tf.distribute.get_replica_context().replica_id_in_sync_group % count
+
 
 def _one_of(variable: Any) -> Any:
     """A variable's copy on the first device; all are equal."""
     return variable.values[0] if hasattr(variable, "values") else variable
 
 
-def _part_of(rows: tf.Tensor, count: int) -> tf.Tensor:
-    """The rows [B / count, ...] of the replica that asks."""
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group if count > 1 else 0
-    size = rows.shape[0] // count
-    return rows[replica * size : (replica + 1) * size]
+def _across(hosts: Hosts, devices: Devices) -> tuple[tf.distribute.Strategy, Split]:
+    """All devices of every host train; the first of each also acts."""
+    if devices.training or devices.inference:
+        raise BadDevices(
+            "with several learner hosts every device trains: Devices.training and .inference must be empty"
+        )
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": list(hosts.addresses)}), task_type="worker", task_id=hosts.index
+    )
+    _log.info("waiting for %d other learner hosts", hosts.count - 1)
+    # Before anything else asks TensorFlow for its devices.
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, _COMMUNICATION)
+    training = tuple(name.rpartition("/device:")[2] for name in strategy.extended.worker_devices)
+    return strategy, Split(training, training[0])
 
 
 def _make_logical_cpus(count: int) -> None:

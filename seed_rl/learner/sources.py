@@ -98,6 +98,7 @@ class FifoSource(Source):
         pool: SlotPool,
         queue: UnrollQueue,
         slot_versions: np.ndarray,
+        *,
         batch_size: int,
     ):
         """Args: see `Source`; batch_size: B."""

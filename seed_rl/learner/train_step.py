@@ -44,12 +44,19 @@ class TrainStep:
     before the gradients are clipped, so that an update is the same for any number of replicas.
     """
 
-    def __init__(self, agent: Agent, config: Optimizer, strategy: tf.distribute.Strategy | None = None):
+    def __init__(
+        self,
+        agent: Agent,
+        config: Optimizer,
+        strategy: tf.distribute.Strategy | None = None,
+        local_replicas: int = 1,
+    ):
         """
         Args:
           agent: what is updated; made in the strategy's scope.
           config: of the optimizer.
           strategy: of the replicas; None: a single device.
+          local_replicas: those of this process.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
         with self._strategy.scope():
@@ -58,6 +65,7 @@ class TrainStep:
         self._agent = agent
         self._config = config
         self._replicas = self._strategy.num_replicas_in_sync
+        self._local_replicas = local_replicas
         self._names: list[str] = []
         if self._replicas == 1:
             self._compiled = tf.function(self._update, jit_compile=has_accelerator())
@@ -68,9 +76,9 @@ class TrainStep:
         """Updates the weights from a batch of unrolls.
 
         Args:
-          unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica.
+          unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica of this process.
           progress: the share of the run that is behind, in [0, 1].
-          importance_weights: float32 [B] of sequences from a replay, else None.
+          importance_weights: float32 [B] of this process's sequences from a replay, else None.
         """
         weights = None if importance_weights is None else tf.constant(importance_weights, tf.float32)
         values = self._compiled(unroll, weights, tf.constant(progress, tf.float32)).numpy()
@@ -84,7 +92,7 @@ class TrainStep:
         return tf.concat([self._values(metrics, norm, learning_rate), *priorities], axis=0)
 
     def _update_replicas(self, unroll: Unroll, importance_weights: tf.Tensor | None, progress: tf.Tensor) -> tf.Tensor:
-        replicas = self._replicas
+        replicas, local = self._replicas, self._local_replicas
         differentiate = tf.function(self._differentiate, jit_compile=has_accelerator())
         learning_rate = self._learning_rate(progress)
 
@@ -92,7 +100,7 @@ class TrainStep:
             context = tf.distribute.get_replica_context()
             weights = importance_weights
             if weights is not None:
-                weights = tf.reshape(weights, [replicas, -1])[context.replica_id_in_sync_group]
+                weights = tf.reshape(weights, [local, -1])[context.replica_id_in_sync_group % local]
             gradients, metrics, priorities = differentiate(unroll, weights)
             gradients = context.all_reduce("mean", gradients)
             metrics = self._over_replicas(context.all_gather(tf.stack(metrics)[None], axis=0), len(metrics))

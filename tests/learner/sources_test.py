@@ -48,7 +48,7 @@ class Rig:
         self.produced = 0
         shared = (self.store, self.store.read, self.pool, self.queue, self.versions)
         if replay is None:
-            self.source = FifoSource(*shared, batch_size)
+            self.source = FifoSource(*shared, batch_size=batch_size)
         else:
             self.replay = PrioritizedReplay(
                 replay.capacity,

@@ -19,6 +19,7 @@ from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.launch.run_directory import CannotUse
 from seed_rl.launch.signals import signals
 from seed_rl.learner.diverged import Diverged
+from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_token
 
@@ -43,6 +44,7 @@ def _train(values: flags.FlagValues, experiment: Experiment, actors: str, actor_
         security=_server_security(values),
         actor_arguments=actor_arguments,
         native_log=True,
+        hosts=_hosts(values),
     )
     try:
         with run, signals() as stopped, Progress(experiment.total_frames, run.logdir, values.quiet) as progress:
@@ -52,7 +54,7 @@ def _train(values: flags.FlagValues, experiment: Experiment, actors: str, actor_
             return stopped.exit_code
     except (AddressError, CannotUse) as error:
         raise UsageError(str(error)) from error
-    except ActorFailed as error:
+    except (ActorFailed, HostLost) as error:
         return _failure(str(error))
     except Diverged as error:
         return _failure(
@@ -106,6 +108,13 @@ def _server_security(values: flags.FlagValues) -> ServerSecurity:
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
     return security
+
+
+def _hosts(values: flags.FlagValues) -> Hosts:
+    try:
+        return Hosts(tuple(values.learner_hosts), values.learner_host)
+    except ValueError as error:
+        raise UsageError(f"--learner_hosts, --learner_host: {error}") from error
 
 
 def _load_experiment(values: flags.FlagValues) -> Experiment:
