@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -215,10 +217,10 @@ class Replicas:
         except tf.errors.OpError as error:
             if self.hosts.count == 1:
                 raise
-            _log.debug("a computation of all hosts failed", exc_info=True)
+            _log.debug("what all hosts compute has failed", exc_info=True)
             raise HostLost(
-                f"another learner host is gone ({error.message.splitlines()[-1][:200]}): start all "
-                f"{self.hosts.count} again, and they continue from the last checkpoint"
+                f"another learner host is gone ({type(error).__name__}): start all {self.hosts.count} again, and they "
+                "continue from the last checkpoint"
             ) from error
 
 
@@ -243,9 +245,18 @@ def _across(hosts: Hosts, devices: Devices) -> tuple[tf.distribute.Strategy, Spl
     )
     _log.info("waiting for %d other learner hosts", hosts.count - 1)
     # Before anything else asks TensorFlow for its devices.
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, _COMMUNICATION)
+    with _own_sigterm():
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, _COMMUNICATION)
     training = tuple(name.rpartition("/device:")[2] for name in strategy.extended.worker_devices)
     return strategy, Split(training, training[0])
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """TensorFlow takes SIGTERM for a preemption that it alone is to hear of; here it asks the run to end."""
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
 
 
 def _make_logical_cpus(count: int) -> None:
