@@ -16,9 +16,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.envs import dmlab_scores
 from seed_rl.envs.base import EnvConfig
 from seed_rl.envs.dmlab_cache import open_cache
-from seed_rl.envs.dmlab_levels import needs_dataset, path_of
+from seed_rl.envs.dmlab_levels import is_scored, needs_dataset, path_of
 from seed_rl.envs.processes import ProcessVectorEnv
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.settings import check_at_least, check_one_of, check_types
@@ -70,7 +71,9 @@ class DMLab(EnvConfig):
     level: str = "rooms_watermaze"
     """Name of a level of DMLab-30, or the full path of any other, such as `contributed/psychlab/visual_search`."""
     width: int = 96
+    """Pixels, a multiple of 4."""
     height: int = 72
+    """Pixels, a multiple of 4."""
     num_action_repeats: int = 4
     """Frames that each action is repeated for."""
     action_set: tuple[int, ...] = ()
@@ -147,6 +150,9 @@ class DMLab(EnvConfig):
                 raise CannotBuild(f"DMLab.{name}: there is no directory {path} on this machine")
         if self.level_cache:
             open_cache(self.level_cache)
+
+    def human_normalised(self, mean_return: float) -> float | None:
+        return dmlab_scores.human_normalised(self.level, mean_return) if is_scored(self.level) else None
 
     def lab_config(self) -> dict[str, str]:
         """The settings that go to the simulator itself, which takes nothing but strings."""

@@ -73,10 +73,15 @@ def scored_in(level: str) -> str:
     Raises:
       ValueError: not a level of DMLab-30.
     """
-    name = level.removeprefix(_FOLDER)
-    if name not in _KNOWN:
+    if not is_scored(level):
         raise ValueError(f"{level!r} is no level of DMLab-30; there are {', '.join(sorted(_KNOWN))}")
+    name = level.removeprefix(_FOLDER)
     return TEST_TWINS.get(name, name)
+
+
+def is_scored(level: str) -> bool:
+    """Whether a level, a name or a path, is of DMLab-30."""
+    return level.removeprefix(_FOLDER) in _KNOWN
 
 
 def needs_dataset(level: str) -> bool:

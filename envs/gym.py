@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import warnings
 from typing import Any, ClassVar
 
 import gin
@@ -13,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from seed_rl.envs.autoreset import SameStep
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.envs.flatten import FlatVectorEnv
+from seed_rl.envs.pictures import ObservationPictures, RenderedPictures, Watchable
 from seed_rl.envs.pool import make_pool
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.settings import check_at_least, check_one_of, check_types
@@ -29,6 +32,7 @@ class Gym(EnvConfig):
     suite: ClassVar[str] = "gym"
 
     id: str = "CartPole-v1"
+    """As registered, with `module:` before it if a module must be imported first; with `envpool` an id of EnvPool's."""
     vectorization: str = "sync"
     """`sync`: one after the other in the actor; `async`: a process each; `vector_entry_point`: as the environment
     brings it."""
@@ -61,8 +65,29 @@ class Gym(EnvConfig):
         finally:
             env.close()
 
+    def watch(self) -> Watchable:
+        """Shows what the environment renders; where it renders nothing, its observations if they are pictures."""
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # what pygame draws here is never shown on a display
+        reason = "EnvPool's environments render nothing"
+        if not self.envpool:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that it renders nothing: it is asked for just to see
+                    return RenderedPictures(self._make(1, render_mode="rgb_array"))
+            except CannotBuild as error:
+                reason = str(error)
+        env = self.make(1)
+        try:
+            return ObservationPictures(env)
+        except CannotBuild as error:
+            raise CannotBuild(f"{self.id} can't be watched: {reason}; and {error}") from error
+
     def make(self, num_envs: int) -> VectorEnv:
-        env = make_pool(self.id, num_envs, json.loads(self.options)) if self.envpool else self._make_gymnasium(num_envs)
+        return self._make(num_envs)
+
+    def _make(self, num_envs: int, **more_options: Any) -> VectorEnv:
+        options = {**json.loads(self.options), **more_options}
+        env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode == AutoresetMode.NEXT_STEP:
             env = SameStep(env)
@@ -77,16 +102,14 @@ class Gym(EnvConfig):
             raise CannotBuild(f"{self.id}: {error}") from error
         return flat
 
-    def _make_gymnasium(self, num_envs: int) -> VectorEnv:
+    def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         arguments: dict[str, Any] = {}
         if self.vectorization != "vector_entry_point":
             arguments["vector_kwargs"] = {"autoreset_mode": AutoresetMode.SAME_STEP}
         if self.vectorization == "async":
             arguments["vector_kwargs"]["context"] = "spawn"
         try:
-            return gymnasium.make_vec(
-                self.id, num_envs, vectorization_mode=self.vectorization, **arguments, **json.loads(self.options)
-            )
+            return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **arguments, **options)
         except Exception as error:  # an environment's constructor may raise anything
             said = str(error) if isinstance(error, gymnasium.error.Error | ImportError | TypeError) else repr(error)
             raise CannotBuild(f"{self.id} can't be made: {said}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -11,45 +11,61 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from seed_rl.envs.errors import CannotBuild
 
-SMALLEST = 160
+SMALLEST = 320
 """Pixels, of the shorter side of a picture; smaller ones are enlarged by whole numbers."""
+LARGEST = 1920
+"""Pixels, of the longer side: no picture is enlarged beyond."""
 
 
 class Watchable(VectorWrapper):
-    """A vector environment of size 1 whose `picture` shows where it is now."""
+    """A vector environment of size 1 whose `picture` shows where it is now.
+
+    To look changes nothing: with the same seeds and actions it plays the same episodes as an environment that nobody
+    watches.
+    """
 
     def picture(self) -> np.ndarray:
-        """uint8 [H, W, 3], of the same size at all times."""
+        """uint8 [H, W, 3], of the same size at all times; after a reset."""
         raise NotImplementedError
 
 
 class ObservationPictures(Watchable):
-    """Shows the observation: the first of its tensors that is a picture, or planes of bits in different greys."""
+    """Shows the observation, or of several tensors the first that is a picture."""
 
-    def __init__(self, env: VectorEnv):
+    def __init__(self, env: VectorEnv, to_colours: Callable[[np.ndarray], np.ndarray] | None = None):
+        """
+        Args:
+          env: of size 1.
+          to_colours: makes uint8 [H, W, 3] of one environment's tensor; None: it is uint8 [H, W, 1 or 3].
+
+        Raises:
+          CannotBuild: no tensor of the observation is a picture; `env` is closed then.
+        """
         super().__init__(env)
         space = env.single_observation_space
         parts = dict(space.items()) if isinstance(space, gymnasium.spaces.Dict) else {"": space}
-        names = [name for name, part in parts.items() if _can_be_shown(part)]
+        names = [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]
         if not names:
             env.close()
-            raise CannotBuild(f"there is nothing to see in {space}: pictures are uint8 [H, W, 1 or 3] or uint16 [H, W]")
+            raise CannotBuild(f"there is nothing to see: a picture is uint8 [H, W, 1 or 3], observations are {space}")
         self._name = names[0]
+        self._to_colours = to_colours or _as_colours
         self._shown: Any = None
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._shown = observation
-        return observation, info
+        """Begins an episode, whose first observation is shown."""
+        self._shown, info = self.env.reset(seed=seed, options=options)
+        return self._shown, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps the environment and shows what it observes then."""
         result = self.env.step(actions)
         self._shown = result[0]
         return result
 
     def picture(self) -> np.ndarray:
         shown = self._shown[self._name] if isinstance(self._shown, Mapping) else self._shown
-        return enlarged(_as_colours(np.asarray(shown[0])))
+        return enlarged(self._to_colours(np.asarray(shown[0])))
 
 
 class TwinPictures(Watchable):
@@ -61,12 +77,18 @@ class TwinPictures(Watchable):
         self._frames: Any = None
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Begins the same episode in both.
+
+        Raises:
+          ValueError: without a seed they would begin different ones.
+        """
         if seed is None:
             raise ValueError("twins need a seed to do the same")
         self._frames, _ = self._twin.reset(seed=seed, options=options)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps both with the same actions."""
         self._frames = self._twin.step(actions)[0]
         return self.env.step(actions)
 
@@ -74,6 +96,7 @@ class TwinPictures(Watchable):
         return enlarged(self._frames[0, -1])
 
     def close(self, **kwargs: Any) -> None:
+        """Closes both."""
         self._twin.close(**kwargs)
         super().close(**kwargs)
 
@@ -81,30 +104,37 @@ class TwinPictures(Watchable):
 class RenderedPictures(Watchable):
     """Shows what the environment itself renders (`render_mode="rgb_array"`)."""
 
+    def __init__(self, env: VectorEnv):
+        """
+        Raises:
+          CannotBuild: it renders nothing, or can't here; `env` is closed then.
+        """
+        super().__init__(env)
+        try:
+            env.reset(seed=0)  # none can be rendered before
+            self.picture()
+        except Exception as error:  # what draws may raise anything
+            env.close()
+            raise CannotBuild(str(error) if isinstance(error, CannotBuild) else f"rendering fails: {error}") from error
+
     def picture(self) -> np.ndarray:
         frames = self.env.render()
         if frames is None or frames[0] is None:
-            raise CannotBuild("the environment renders nothing as rgb_array")
-        return enlarged(np.asarray(frames[0], np.uint8))
+            raise CannotBuild("the environment renders no rgb_array")
+        return enlarged(np.array(frames[0], np.uint8))
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:
-    """uint8 [H, W, 3], every pixel as a square so that the shorter side has at least `SMALLEST`."""
-    factor = -(-SMALLEST // min(picture.shape[:2]))
+    """uint8 [H, W, 3] with squares for pixels, so that the shorter side has `SMALLEST` if `LARGEST` allows it."""
+    short, long = sorted(picture.shape[:2])
+    factor = max(1, min(-(-SMALLEST // short), LARGEST // long))
     return picture.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-def _can_be_shown(space: gymnasium.Space[Any]) -> bool:
+def _is_picture(space: gymnasium.Space[Any]) -> bool:
     shape = space.shape or ()
-    if space.dtype == np.uint16:
-        return len(shape) == 2
     return space.dtype == np.uint8 and len(shape) == 3 and shape[-1] in (1, 3)
 
 
 def _as_colours(frame: np.ndarray) -> np.ndarray:
-    if frame.dtype == np.uint16:  # each plane in a grey of its own; where several meet, the highest wins
-        highest = np.zeros(frame.shape, np.int64)
-        for bit in range(16):
-            highest = np.where(frame >> bit & 1, bit + 1, highest)
-        frame = (highest * 255 // 16).astype(np.uint8)[..., None]
     return np.broadcast_to(frame, (*frame.shape[:2], 3))

@@ -18,14 +18,10 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.registry import CannotBuild
+from seed_rl.envs.registry import CannotBuild, EnvironmentFailed
 
 CLOSE_SECONDS = 3.0
 """What an environment's process gets to end by itself; then it is killed."""
-
-
-class EnvironmentFailed(RuntimeError):
-    """An environment raised an error, or its process ended; the message says which and how."""
 
 
 class ProcessVectorEnv(gymnasium.vector.VectorEnv):

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from seed_rl.envs.base import EnvConfig
 from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.errors import EnvironmentFailed as EnvironmentFailed  # for those who may not import errors
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"

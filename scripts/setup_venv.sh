@@ -39,7 +39,7 @@ stamp_of() { printf '%s' "$venv/.complete-$1"; }
 # What the environment of kind $1 is made from, as its stamp says it.
 fingerprint() {
   local sources=(requirements.lock pyproject.toml setup.py)
-  [[ $1 == runtime ]] || sources+=(requirements-dev.lock scripts/install_gfootball.sh)
+  [[ $1 == runtime ]] || sources+=(requirements-dev.lock scripts/install_chromium.sh scripts/install_gfootball.sh)
   identity
   sha256sum -- "${sources[@]}"
 }
@@ -126,7 +126,10 @@ install() {
   rm -f -- "$(stamp_of runtime)" "$(stamp_of dev)"
   logged "${pip[@]}" install --progress-bar off --requirement "$lock"
   logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
-  [[ $kind == runtime ]] || logged scripts/install_gfootball.sh "$venv"
+  if [[ $kind == dev ]]; then
+    logged scripts/install_chromium.sh
+    logged scripts/install_gfootball.sh "$venv"
+  fi
   # The development lock holds all of the runtime one.
   [[ $kind == runtime ]] || fingerprint runtime >"$(stamp_of runtime)"
   fingerprint "$kind" >"$(stamp_of "$kind")"

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 import gin
 
 from seed_rl.agents.config import AgentConfig
-from seed_rl.envs.base import EnvConfig
+from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.files import complete_or_absent
 from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
+    from seed_rl.specs import EnvSpec
+
+_log = logging.getLogger(__name__)
 
 _SAVED = "config.json"
 
@@ -39,6 +42,7 @@ class Optimizer:
     name: str = "adam"
     """`adam` or `rmsprop`."""
     learning_rate: float = 3e-4
+    """At the start of the run; see `schedule`."""
     schedule: str = "constant"
     """`constant`, or `linear`: decays to zero over the run's `total_frames`."""
     beta_1: float = 0.9
@@ -93,9 +97,11 @@ class Actors:
     """The environments: how many, and how they are spread over actor processes."""
 
     num_actors: int = 1
+    """Actor processes: `train` starts so many, a learner keeps room for so many."""
     groups_per_actor: int = 2
     """Environment groups per actor: one steps while another waits for its actions."""
     envs_per_group: int = 16
+    """They are stepped together by a thread, and their observations are one message."""
     num_eval_envs: int = 0
     """The environments with the highest ids are for evaluation: nothing is learned from them, and their returns are
     reported apart, as `eval/episode_return`."""
@@ -182,8 +188,13 @@ class Logs:
     """What a run leaves behind in its log directory, and how often."""
 
     metrics_interval_s: float = 10.0
+    """Seconds between two rows of metrics."""
     checkpoint_interval_s: float = 300.0
+    """Seconds between two checkpoints; the end of a run writes one besides."""
     checkpoints_kept: int = 5
+    """The newest; older ones are removed."""
+    wandb_project: str = ""
+    """Project of Weights & Biases that the run reports to, besides its files (needs the extra `wandb`); empty: none."""
 
     def __post_init__(self):
         check_types(self)
@@ -197,19 +208,27 @@ class Experiment:
     """All of it."""
 
     env: EnvConfig
+    """The environments, such as `@Atari()`."""
     agent: AgentConfig
+    """The agent, such as `@VTrace()`."""
     optimizer: Optimizer = dataclasses.field(default_factory=lambda: Optimizer())  # called late, so that gin sees it
+    """How its gradients become updates."""
     batch_size: int = 32
     """Unrolls per learner update."""
     total_frames: int = 10_000_000
     """Environment frames after which the run ends, action repeats included."""
     actors: Actors = dataclasses.field(default_factory=lambda: Actors())  # called late, so that gin sees it
+    """How many environments, and where."""
     inference: Inference = dataclasses.field(default_factory=lambda: Inference())  # called late, so that gin sees it
+    """How observations are batched."""
     devices: Devices = dataclasses.field(default_factory=lambda: Devices())  # called late, so that gin sees it
+    """What the learner computes on."""
     logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
+    """What the run leaves behind."""
     replay: Replay | None = None
     """For agents that learn from one: `@Replay()`."""
     seed: int = 1
+    """Of weights, environments, actions and the replay's draws."""
 
     def __post_init__(self):
         check_types(self)
@@ -242,13 +261,31 @@ class Experiment:
         """New unrolls that each update takes on average: those of a batch, or fewer if they are replayed."""
         return self.batch_size / (1.0 if self.replay is None else self.replay.ratio)
 
+    def env_spec(self) -> EnvSpec:
+        """What the environments take and give.
+
+        Raises:
+          CannotBuild: one would have to be built for that, and it can't be here.
+        """
+        try:
+            return self.env.spec()
+        except CannotBuild:
+            raise
+        except Exception as error:  # environments raise all kinds
+            _log.debug("an environment of suite %r failed", self.env.suite, exc_info=error)
+            raise CannotBuild(
+                f"an environment of suite {self.env.suite!r} can't be built to see what it is like: "
+                f"{type(error).__name__}: {' '.join(str(error).split())} (--log_level=debug shows where)"
+            ) from error
+
     def build_agent(self) -> Agent:
         """The agent for these environments; imports TensorFlow.
 
         Raises:
           CannotAct: not in such environments.
+          CannotBuild: it can't be seen here what they are like.
         """
-        return self.agent.build(self.env.spec(), self.actors.num_training_envs, self.seed)
+        return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Every setting by dotted name, as JSON values."""
@@ -339,16 +376,20 @@ def shipped_configs() -> list[str]:
 
 
 def summary(name: str) -> str:
-    """What a shipped gin file is, as its first comment says in a sentence or two."""
+    """What a shipped gin file is: the first sentence of the comment that it begins with."""
     with open(find_config(name), encoding="utf-8") as file:
         lines = [
             line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
         ]
-    return " ".join(lines)
+    return re.split(r"(?<=\.)\s", " ".join(lines), maxsplit=1)[0]
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:
-    """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`."""
+    """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`.
+
+    Raises:
+      OSError: one of them can't be written; it is as it was before.
+    """
     os.makedirs(logdir, exist_ok=True)
     for name, text in (("config.gin", to_gin(experiment)), (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
         with complete_or_absent(os.path.join(logdir, name)) as file:

@@ -32,6 +32,8 @@ FILES = "seed_rl.files"
 AGENT_INTERFACE = ("seed_rl.agents.base", "seed_rl.agents.config")
 AGENT_PARTS = (*AGENT_INTERFACE, "seed_rl.agents.trunk")
 ENV_INTERFACE = ("seed_rl.envs.base", "seed_rl.envs.registry")
+ENV_ERRORS = "seed_rl.envs.errors"
+ENV_PICTURES = "seed_rl.envs.pictures"
 ENV_PARTS = ("seed_rl.envs.autoreset", "seed_rl.envs.flatten", "seed_rl.envs.pool", "seed_rl.envs.processes")
 """What suites are made from; they know of no suite."""
 
@@ -53,10 +55,17 @@ ROOMS = {
     "seed_rl.networks": Room((*DATA, "seed_rl.rl"), TENSORS),
     # Environments and actors: no TensorFlow. Only a suite's own module imports the suite.
     "seed_rl.envs": Room(),
-    "seed_rl.envs.base": Room(DATA, ("gymnasium", "numpy")),
-    "seed_rl.envs.registry": Room((*DATA, "seed_rl.envs.base")),
+    ENV_ERRORS: Room(),
+    ENV_PICTURES: Room((ENV_ERRORS,), ("gymnasium", "numpy")),
+    "seed_rl.envs.base": Room((*DATA, ENV_ERRORS, ENV_PICTURES), ("gymnasium", "numpy")),
+    "seed_rl.envs.registry": Room((*DATA, ENV_ERRORS, "seed_rl.envs.base")),
     **dict.fromkeys(ENV_PARTS, Room((*DATA, "seed_rl.envs.registry"), ("envpool", "gymnasium", "numpy"))),
-    "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE, *ENV_PARTS), (*TOOLS, "gymnasium", *SUITES)),
+    "seed_rl.envs.*": Room((*DATA, SETTINGS, *ENV_INTERFACE, *ENV_PARTS, ENV_PICTURES), (*TOOLS, "gymnasium", *SUITES)),
+    "seed_rl.envs.atari": Room(
+        (*DATA, SETTINGS, "seed_rl.envs.base", "seed_rl.envs.atari_scores", ENV_PICTURES),
+        ("ale_py", "gin", "gymnasium", "numpy"),
+    ),
+    "seed_rl.envs.atari_scores": Room(),
     "seed_rl.envs.dmlab": Room(
         (
             *DATA,
@@ -64,6 +73,7 @@ ROOMS = {
             *ENV_INTERFACE,
             "seed_rl.envs.dmlab_cache",
             "seed_rl.envs.dmlab_levels",
+            "seed_rl.envs.dmlab_scores",
             *ENV_PARTS,
         ),
         ("deepmind_lab", "gin", "gymnasium", "numpy"),
@@ -100,22 +110,42 @@ ROOMS = {
             "seed_rl.transport.server",
             *AGENT_INTERFACE,
         ),
-        (*TOOLS, "keras", "tensorboard", "tensorflow"),
+        (*TOOLS, "keras", "tensorboard", "tensorflow", "wandb"),
+    ),
+    # What a run has learned, without a learner or actors.
+    "seed_rl.evaluation": Room(
+        (
+            *DATA,
+            FILES,
+            "seed_rl.experiment",
+            "seed_rl.agents.base",
+            "seed_rl.learner.checkpoints",
+            ENV_PICTURES,
+        ),
+        ("PIL", "gymnasium", "imageio_ffmpeg", "numpy", "tensorflow"),
     ),
     # What puts the parts together.
     "seed_rl.launch": Room(
         (
             *DATA,
+            FILES,
             "seed_rl.experiment",
             "seed_rl.agents.config",
+            "seed_rl.envs.errors",
             "seed_rl.envs.registry",
             "seed_rl.transport",
             "seed_rl.actor",
             "seed_rl.buffers.placement",
             "seed_rl.learner",
+            "seed_rl.evaluation",
+            "seed_rl.launch.doctor",
             "seed_rl.bench.command",
         ),
         (*TOOLS, "matplotlib"),
+    ),
+    "seed_rl.launch.doctor": Room(
+        (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli", "seed_rl.launch.native_output"),
+        (*TOOLS, "tensorflow"),
     ),
     "seed_rl.bench": Room(
         (
@@ -135,6 +165,19 @@ ROOMS = {
     ),
     "seed_rl.__main__": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner", "seed_rl.launch"), TOOLS
+    ),
+    # For programs and notebooks.
+    "seed_rl.api": Room(
+        (
+            *DATA,
+            "seed_rl.experiment",
+            "seed_rl.envs.errors",
+            *ENV_INTERFACE,
+            *AGENT_INTERFACE,
+            "seed_rl.evaluation",
+            "seed_rl.learner",
+            "seed_rl.launch",
+        )
     ),
     # What tests need that must be importable; actors start the environments.
     "seed_rl.testing": Room(

@@ -35,6 +35,7 @@ class R2D2(TrunkConfig):
 
     # Targets
     discount: float = 0.997
+    """gamma, per agent step."""
     n_steps: int = 5
     """Rewards in a target before it bootstraps."""
     value_rescaling: bool = True
@@ -48,6 +49,7 @@ class R2D2(TrunkConfig):
 
     # Exploration: training environment i of N acts at random with probability base^x, x linear in i.
     epsilon_base: float = 0.4
+    """base."""
     epsilon_low: float = 1.0
     """x of the first environment."""
     epsilon_high: float = 8.0

@@ -25,7 +25,9 @@ class VTrace(TrunkConfig):
 
     # Loss
     discount: float = 0.99
+    """gamma, per agent step."""
     lambda_: float = 1.0
+    """Mixes the one-step target (0) and the full correction (1)."""
     clip_rho: float = 1.0
     """rho_bar, bound of the importance weights in the targets."""
     clip_pg_rho: float = 1.0
@@ -35,11 +37,13 @@ class VTrace(TrunkConfig):
     max_abs_reward: float = 0.0
     """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     baseline_cost: float = 0.5
+    """Weight of half the mean squared error of the value."""
     entropy_cost: float = 0.00025
     """Weight of the entropy bonus, or its initial value with `target_entropy`."""
     target_entropy: float | None = None
     """Nats; adjusts the entropy cost as a Lagrange multiplier so that the mean entropy approaches this."""
     entropy_cost_adjustment_speed: float = 10.0
+    """Factor of the adjustment's learning rate; only with `target_entropy`."""
     kl_cost: float = 0.0
     """Weight of the mean of log mu - log pi."""
 

@@ -9,6 +9,8 @@ import gin
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import EnvConfig
+from seed_rl.envs.football.maps import newest_in_colours
+from seed_rl.envs.pictures import ObservationPictures, Watchable
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.settings import check_one_of, check_types
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -46,6 +48,7 @@ class Football(EnvConfig):
     suite: ClassVar[str] = "football"
 
     scenario: str = "academy_empty_goal_close"
+    """One of the engine's matches and drills, `SCENARIOS`."""
     rewards: str = "scoring"
     """`scoring`: 1 for a goal, -1 for one of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
     around the opponents' goal that the player with the ball first comes into."""
@@ -76,6 +79,10 @@ class Football(EnvConfig):
 
     def spec(self) -> EnvSpec:
         return EnvSpec(ArraySpec(self.map_shape, "uint16"), DiscreteSpec(NUM_ACTIONS))
+
+    def watch(self) -> Watchable:
+        """Shows the maps in colours: the engine's own pictures need a display."""
+        return ObservationPictures(self.make(1), newest_in_colours)
 
     def make(self, num_envs: int) -> VectorEnv:
         checkpoints = "checkpoints" in self.rewards

@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs import registry
-from seed_rl.envs.base import spec_of
+from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.backoff import Backoff
 from seed_rl.transport.client import ActStream, Disconnected, LearnerClient
@@ -60,6 +61,7 @@ class Actor:
         self._stop = threading.Event()
         self._client: LearnerClient | None = None
         self._settings: ActorSettings | None = None
+        self._suite = ""
         self._envs: list[gymnasium.vector.VectorEnv] = []
 
     def stop(self) -> None:
@@ -74,7 +76,7 @@ class Actor:
         Raises:
           Rejected: the learner refuses this actor for good.
           CannotBuild: the environments can't be built here, or aren't as `EnvConfig` says.
-          Exception: an environment failed.
+          EnvironmentFailed: one of them raised an error; where it did is logged.
         """
         backoff = Backoff()
         try:
@@ -92,8 +94,15 @@ class Actor:
                 finally:
                     client.close()
         finally:
-            for env in self._envs:
+            self._close_envs()
+
+    def _close_envs(self) -> None:
+        for env in self._envs:
+            try:
                 env.close()
+            except Exception as error:  # environments raise all kinds; it must not hide why this one is closed
+                _log.warning("an environment could not be closed: %r", error)
+        self._envs = []
 
     def _run_once(self, client: LearnerClient, backoff: Backoff) -> None:
         started = time.monotonic()
@@ -113,12 +122,14 @@ class Actor:
     def _build(self, settings: ActorSettings) -> None:
         if settings == self._settings:
             return
-        for env in self._envs:
-            env.close()
-        self._envs = []
-        config = registry.from_description(settings.env)
+        self._close_envs()
+        self._suite = settings.env.suite
+        config: EnvConfig = _ask(self._suite, "load", registry.from_description, settings.env)
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
-            builds = [builders.submit(config.make, settings.envs_per_group) for _ in range(settings.num_groups)]
+            builds = [
+                builders.submit(_ask, self._suite, "make", config.make, settings.envs_per_group)
+                for _ in range(settings.num_groups)
+            ]
         self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
         for build in builds:
             build.result()
@@ -126,7 +137,7 @@ class Actor:
         if mode != AutoresetMode.SAME_STEP:
             raise registry.CannotBuild(
                 f"environments must reset in the step that ends an episode (SAME_STEP autoreset), those of suite "
-                f"{config.suite!r} say {mode}"
+                f"{self._suite!r} say {mode}"
             )
         self._settings = settings
 
@@ -141,9 +152,24 @@ class Actor:
             client.close()  # the groups live and die together
 
     def _step_group(self, env: gymnasium.vector.VectorEnv, lease: GroupLease, stream: ActStream) -> None:
-        observation, _ = env.reset(seed=lease.seed)
+        observation, _ = _ask(self._suite, "reset", env.reset, seed=lease.seed)
         output = EnvOutput(np.zeros(env.num_envs, np.float32), np.ones(env.num_envs, bool), observation)
         while not self._stop.is_set():
             actions = stream.step(output)
-            observation, reward, terminated, truncated, _ = env.step(actions)
+            observation, reward, terminated, truncated, _ = _ask(self._suite, "step", env.step, actions)
             output = EnvOutput(np.asarray(reward, np.float32), terminated | truncated, observation)
+
+
+def _ask(suite: str, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Calls into an environment: whatever it raises becomes one sentence, and the log has the rest."""
+    try:
+        return call(*arguments, **named)
+    except registry.CannotBuild:
+        raise
+    except Exception as error:  # environments raise all kinds
+        text = " ".join(str(error).split())
+        if not isinstance(error, registry.EnvironmentFailed):  # that is a sentence already
+            text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        sentence = f"an environment of suite {suite!r} failed in {what}: {text}"
+        _log.error("%s", sentence, exc_info=error)
+        raise registry.EnvironmentFailed(sentence) from error

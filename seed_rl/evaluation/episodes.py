@@ -22,7 +22,8 @@ class Played(NamedTuple):
     """int64 [n]: agent steps, before action repeats."""
 
     def summary(self) -> dict[str, float]:
-        """`episodes`, and of their returns `mean`, `standard_error`, `median`, `min` and `max`; `mean_length`."""
+        """`episodes`, and of their returns `mean`, `standard_error` (of the mean; nan of a single episode), `median`,
+        `min` and `max`; `mean_length`."""
         count = len(self.returns)
         deviation = float(np.std(self.returns, ddof=1)) if count > 1 else math.nan
         return {
@@ -41,19 +42,22 @@ def play(
     env: gymnasium.vector.VectorEnv,
     episodes: int,
     seed: int,
-    on_step: Callable[[EnvOutput], None] = lambda output: None,
+    on_output: Callable[[EnvOutput], None] = lambda output: None,
+    on_episode: Callable[[int, float], None] = lambda count, episode_return: None,
 ) -> Played:
     """Plays episodes in B environments at a time.
 
     Which episodes count is settled before they are played, the first ceil(episodes / B) of each environment and one
-    fewer of some: taking the first ones to end would favour short ones.
+    fewer of some: taking the first ones to end would favour short ones. Environments that have played theirs go on
+    until all have; what they play then doesn't count.
 
     Args:
       policy: acts.
       env: B environments with SAME_STEP autoreset; from episode to episode it goes on by itself.
       episodes: number to play, at least 1.
       seed: of the environments.
-      on_step: called with each output before it is acted on.
+      on_output: called with each output, the first before anything was done, the last after the last action.
+      on_episode: called at the end of each episode, with the number of those played so far and its return.
     """
     num_envs = env.num_envs
     left = np.full(num_envs, episodes // num_envs)
@@ -61,19 +65,21 @@ def play(
     policy.reset(num_envs)
     observation, _ = env.reset(seed=seed)
     output = EnvOutput(np.zeros(num_envs, np.float32), np.ones(num_envs, bool), observation)
+    on_output(output)
     total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     returns: list[float] = []
     lengths: list[int] = []
     while left.any():
-        on_step(output)
         observation, reward, terminated, truncated, _ = env.step(policy.act(output))
         output = EnvOutput(np.asarray(reward, np.float32), terminated | truncated, observation)
-        total += output.reward
+        on_output(output)
+        total += reward
         length += 1
         for index in np.flatnonzero(output.done):
             if left[index]:
                 left[index] -= 1
                 returns.append(float(total[index]))
                 lengths.append(int(length[index]))
+                on_episode(len(returns), returns[-1])
             total[index] = length[index] = 0
     return Played(np.array(returns), np.array(lengths))

@@ -1,67 +1,99 @@
-"""A policy as a SavedModel that any TensorFlow program can serve: an act call for a batch, the state handed through."""
+"""A policy as a SavedModel for programs without seed_rl: it acts for a batch, and its state is handed through."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from seed_rl import __version__
 from seed_rl.evaluation.policy import Policy
 from seed_rl.types import EnvOutput
 
 WEIGHTS = "policy.weights.h5"
-"""Keras weights beside the SavedModel."""
+"""Keras weights of the acting network, for a network of the same configuration."""
+ABOUT = "policy.json"
+"""Where the policy comes from."""
 
 
 class Served(tf.Module):
-    """What is exported: `act` and `initial_state`, tensors by name in and out, for B environments at a time.
+    """What is exported, for B environments at a time; tensors go in and out by name.
 
-    `act` takes `prev_action` [B, ...], `reward` float32 [B], `done` bool [B] (whether an episode begins with this
-    observation: the state is reset there), the observation's tensors [B, ...] by their names (`observation` where there
-    is only one), `seed` int32 [2], and the state's tensors `state_0`, ... [B, ...]. It gives `action` and the state.
+    `greedy` chooses the action that is thought best, `sample` one as in the run's evaluation environments. Both take
+
+    - `reward` float32 [B]: what that action brought, unclipped; zero at first;
+    - `done` bool [B]: whether an episode begins with this observation, as at first everywhere; it resets the state;
+    - `observation` [B, ...], or of several tensors `observation_<name>`, with _ for what no identifier has;
+    - `prev_action` [B, ...] and the state's tensors `state_0`, ... [B, ...]: the `action` and state of the call before,
+      at first those of `initial_state`, which takes nothing;
+
+    and `sample` also `seed` int32 [2], other numbers at each call. Both give `action` [B, ...] and the state after it.
     """
 
     def __init__(self, policy: Policy, batch: int):
+        """
+        Args:
+          policy: acts.
+          batch: B.
+        """
         super().__init__()
-        agent, spec = policy.agent, policy.env_spec
+        agent = policy.agent
         self._policy = policy
-        self._template = agent.initial_state(batch)
-        self._names = [name or "observation" for name, _ in spec.observation_tensors()]
-        self.weights = [variable.value for variable in agent.variables]  # tracked, so that they are saved
+        self._batch = batch
+        self._state = agent.initial_state(batch)
+        self._names = {name: _served_name(name) for name, _ in policy.env_spec.observation_tensors()}
+        variables = agent.variables if agent.model is None else agent.model.variables
+        self.weights = [variable.value for variable in variables]
 
-        def batch_of(shape: Any, dtype: Any, name: str) -> tf.TensorSpec:
-            return tf.TensorSpec([batch, *shape], dtype, name)
-
-        action = spec.action.tensor
-        inputs = {
-            "prev_action": batch_of(action.shape, action.dtype, "prev_action"),
-            "reward": batch_of([], tf.float32, "reward"),
-            "done": batch_of([], tf.bool, "done"),
-            "seed": tf.TensorSpec([2], tf.int32, "seed"),
+        inputs = self._inputs()
+        seed = {"seed": tf.TensorSpec([2], tf.int32, "seed")}
+        self.calls = {
+            "greedy": tf.function(self._greedy, input_signature=[inputs]),
+            "sample": tf.function(self._sample, input_signature=[inputs | seed]),
+            "initial_state": tf.function(self._initial_state, input_signature=[]),
         }
-        for name, (_, tensor) in zip(self._names, spec.observation_tensors(), strict=True):
-            inputs[name] = batch_of(tensor.shape, tensor.dtype, name)
-        for index, tensor in enumerate(tf.nest.flatten(self._template)):
-            inputs[f"state_{index}"] = batch_of(tensor.shape[1:], tensor.dtype, f"state_{index}")
-        self.act = tf.function(self._act, input_signature=[inputs])
-        self.initial_state = tf.function(self._initial_state, input_signature=[])
 
-    def _act(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        observed = [inputs[name] for name in self._names]
-        named = len(observed) > 1 or self._names != ["observation"]
-        observation: Any = dict(zip(self._names, observed, strict=True)) if named else observed[0]
-        state = [inputs[f"state_{index}"] for index in range(len(tf.nest.flatten(self._template)))]
+    def _inputs(self) -> dict[str, tf.TensorSpec]:
+        spec = self._policy.env_spec
+        action = spec.action.tensor
+        shapes = {"prev_action": (action.shape, action.dtype), "reward": ((), tf.float32), "done": ((), tf.bool)}
+        shapes |= {self._names[name]: (part.shape, part.dtype) for name, part in spec.observation_tensors()}
+        shapes |= {name: (part.shape[1:], part.dtype) for name, part in _named(self._state).items()}
+        return {name: tf.TensorSpec([self._batch, *shape], dtype, name) for name, (shape, dtype) in shapes.items()}
+
+    def _greedy(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return self._act(inputs, tf.zeros([2], tf.int32), greedy=True)
+
+    def _sample(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return self._act(inputs, inputs["seed"], greedy=False)
+
+    def _act(self, inputs: dict[str, tf.Tensor], seed: tf.Tensor, greedy: bool) -> dict[str, tf.Tensor]:
+        observation = {name: inputs[served] for name, served in self._names.items()}
+        state = [inputs[name] for name in _named(self._state)]
         action, after = self._policy.one_step(
             inputs["prev_action"],
-            EnvOutput(inputs["reward"], inputs["done"], observation),
-            tf.nest.pack_sequence_as(self._template, state),
-            inputs["seed"],
+            EnvOutput(inputs["reward"], inputs["done"], observation.get("", observation)),
+            tf.nest.pack_sequence_as(self._state, state),
+            seed,
+            greedy,
         )
         return {"action": action, **_named(after)}
 
     def _initial_state(self) -> dict[str, tf.Tensor]:
-        return _named(tf.nest.map_structure(tf.identity, self._template))
+        action = self._policy.env_spec.action.tensor
+        before = tf.zeros([self._batch, *action.shape], action.dtype)
+        return {"prev_action": before, **_named(tf.nest.map_structure(tf.identity, self._state))}
+
+
+def _served_name(observed: str) -> str:
+    return re.sub(r"\W", "_", f"observation_{observed}") if observed else "observation"
 
 
 def _named(state: Any) -> dict[str, tf.Tensor]:
@@ -69,19 +101,55 @@ def _named(state: Any) -> dict[str, tf.Tensor]:
 
 
 def export(policy: Policy, directory: str, batch: int) -> None:
-    """Writes a SavedModel with the signatures `act` and `initial_state`, and the Keras weights beside it.
+    """Writes a SavedModel with the signatures of `Served`, the acting network's weights, and where they come from.
+
+    Whether the policy itself is greedy makes no difference: who serves it chooses by the signature. To call it:
+
+        served = tf.saved_model.load(directory).signatures
+        memory = served["initial_state"]()
+        memory = served["greedy"](reward=..., done=..., observation=..., **memory)
+        action = memory["prev_action"] = memory.pop("action")
 
     Args:
       policy: with what it has learned.
-      directory: to write into.
+      directory: appears when it is complete; an earlier export there is replaced.
       batch: B, environments in a call.
 
     Raises:
-      OSError: the directory can't be written.
+      OSError: it can't be written, or is there and no export.
     """
-    os.makedirs(directory, exist_ok=True)
-    served = Served(policy, batch)
-    signatures = {"act": served.act, "initial_state": served.initial_state}
-    tf.saved_model.save(served, directory, signatures)
-    if policy.agent.model is not None:
-        policy.agent.model.save_weights(os.path.join(directory, WEIGHTS))
+    with _new_directory(directory) as new:
+        served = Served(policy, batch)
+        try:
+            tf.saved_model.save(served, new, dict(served.calls))
+        except tf.errors.OpError as error:
+            raise OSError(f"{new} can't be written: {error.message}") from error
+        if policy.agent.model is not None:
+            policy.agent.model.save_weights(os.path.join(new, WEIGHTS))
+        about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
+        with open(os.path.join(new, ABOUT), "w", encoding="utf-8") as file:
+            json.dump({**about, "batch": batch, "environment": str(policy.env_spec)}, file, indent=2)
+            file.write("\n")
+
+
+@contextlib.contextmanager
+def _new_directory(path: str) -> Iterator[str]:
+    """A directory that gets this name when it is complete, in place of an earlier export."""
+    path = os.path.abspath(path)
+    if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ABOUT)) and os.listdir(path):
+        raise FileExistsError(f"{path} is there already and no export")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    new = tempfile.mkdtemp(prefix=f"{os.path.basename(path)}.", dir=os.path.dirname(path))
+    try:
+        yield new
+        os.chmod(new, 0o755)  # mkdtemp's are for the owner only
+        if os.path.isdir(path):
+            old = f"{new}.old"
+            os.rename(path, old)
+            os.rename(new, path)
+            shutil.rmtree(old)
+        else:
+            os.rename(new, path)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise

@@ -43,22 +43,31 @@ class Policy:
     actions = policy.act(EnvOutput(reward, done, observation))   # done where an episode begins, so at first everywhere
     """
 
-    checkpoint: str = ""
-    """Path of the weights."""
-    env_frames: int = 0
-    """That the weights were learned from."""
-
-    def __init__(self, agent: Agent, env_spec: EnvSpec, first_eval_env: int, greedy: bool = False, seed: int = 0):
+    def __init__(
+        self,
+        agent: Agent,
+        env_spec: EnvSpec,
+        first_eval_env: int,
+        *,
+        greedy: bool = False,
+        seed: int = 0,
+        checkpoint: str = "",
+        env_frames: int = 0,
+    ):
         """
         Args:
           agent: chooses the actions.
           env_spec: of one environment.
           first_eval_env: the lowest id of an environment that is not learned from: agents may explore less in them.
           greedy: without any exploration.
-          seed: of the sampled actions.
+          seed: of the sampled actions, 0 to 2^31 - 1.
+          checkpoint: path of the weights, to be told.
+          env_frames: that the weights were learned from, to be told.
         """
-        self.env_spec = env_spec
         self.agent = agent
+        self.env_spec = env_spec
+        self.checkpoint = checkpoint
+        self.env_frames = env_frames
         self._first_eval_env = first_eval_env
         self._greedy = greedy
         self._seed = seed
@@ -66,7 +75,7 @@ class Policy:
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:
-        """Forgets everything, and goes on with B = `num_envs` environments."""
+        """Forgets everything, and goes on with B = `num_envs` environments; the same samples are drawn again."""
         action = self.env_spec.action.tensor
         self._calls = 0
         self._state: Any = self.agent.initial_state(num_envs)
@@ -82,50 +91,68 @@ class Policy:
         Returns:
           [B, ...], as the environments' spec says.
         """
-        self._calls += 1
+        self._calls = (self._calls + 1) % 2**31
         seed = tf.constant([self._seed, self._calls], tf.int32)
         tensors = tf.nest.map_structure(tf.convert_to_tensor, output)
-        self._previous, self._state = self._act(self._previous, tensors, self._state, seed)
+        self._previous, self._state = self._act(self._previous, tensors, self._state, seed, self._greedy)
         return self._previous.numpy()
 
-    def one_step(self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Actions and states after a step, of tensors: without what this object remembers."""
+    def one_step(
+        self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
+    ) -> tuple[tf.Tensor, Any]:
+        """Actions and states after a step, of tensors: without what this object remembers.
+
+        Args:
+          previous: actions [B, ...], zero before the first step.
+          output: tensors [B, ...].
+          state: nest [B, ...], before the step.
+          seed: int32 [2], different at each call.
+          greedy: without any exploration.
+        """
         env_ids = self._first_eval_env + tf.range(tf.shape(output.done)[0])
-        answer = self.agent.act(previous, output, state, env_ids, seed, self._greedy)
+        answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
         return answer.action, answer.state
 
 
 def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0) -> Policy:
-    """The policy of a run.
+    """The policy of a run, be it finished, killed or still running.
 
     Args:
       logdir: of the run.
       checkpoint: path of one of its checkpoints; None: the newest that can be read.
       greedy: without exploration; else as in the run's evaluation environments.
-      seed: of sampled actions.
+      seed: of sampled actions, 0 to 2^31 - 1.
 
     Raises:
-      NoPolicy: no run, no checkpoint, or one of another agent.
+      NoPolicy: no run, no checkpoint, a damaged one, or one of another agent.
       CannotBuild: this machine doesn't have the environments, without which their spec isn't known.
     """
     experiment = experiment_of(logdir)
-    agent = experiment.build_agent()
     try:
-        path, arrays, counters = _saved(logdir, checkpoint)
+        path, arrays, counters = _saved(logdir, checkpoint, experiment.logs.checkpoint_interval_s)
+        agent = experiment.build_agent()
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
         checkpoints.assign(variables, weights, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
-    policy = Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy, seed)
-    policy.checkpoint, policy.env_frames = path, int(counters.get("env_frames", 0))
-    return policy
+    return Policy(
+        agent,
+        experiment.env.spec(),
+        experiment.actors.num_training_envs,
+        greedy=greedy,
+        seed=seed,
+        checkpoint=path,
+        env_frames=int(counters.get("env_frames", 0)),
+    )
 
 
-def _saved(logdir: str, checkpoint: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
+def _saved(logdir: str, checkpoint: str | None, interval: float) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
     if checkpoint is not None:
         return (checkpoint, *checkpoints.load(checkpoint))
     latest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
     if latest is None:
-        raise NoPolicy(f"{logdir} has no checkpoint yet: the first is written after some minutes, and at the end")
+        raise NoPolicy(
+            f"{logdir} has no checkpoint yet: the first is written after {interval:g} s of training, or at its end"
+        )
     return latest

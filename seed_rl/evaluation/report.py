@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 from typing import Any
 
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import experiment_of, load_policy
+from seed_rl.files import complete_or_absent
+
+_log = logging.getLogger(__name__)
+
+_TOLD = 10
+"""How often the progress of an evaluation is told."""
 
 
 def evaluate_run(
-    logdir: str, checkpoint: str | None, episodes: int, num_envs: int, greedy: bool, seed: int
+    logdir: str,
+    checkpoint: str | None = None,
+    *,
+    episodes: int = 100,
+    num_envs: int = 16,
+    greedy: bool = False,
+    seed: int = 1,
 ) -> dict[str, Any]:
-    """Plays episodes with a run's policy.
+    """Plays episodes with a run's policy. Its returns are those of unclipped rewards, and of whole episodes.
 
     Args:
       logdir: of the run.
-      checkpoint: path of one of its checkpoints; None: the newest.
+      checkpoint: path of one of its checkpoints; None: the newest that can be read.
       episodes: to play.
       num_envs: played at a time, at the most.
       greedy: without exploration.
-      seed: of environments and sampled actions.
+      seed: of environments and sampled actions, 0 to 2^31 - 1.
 
     Returns:
       What was played and how (`logdir, checkpoint, env_frames, greedy, seed`), `Played.summary`, `human_normalised` in
@@ -35,7 +48,12 @@ def evaluate_run(
     experiment = experiment_of(logdir)
     policy = load_policy(logdir, checkpoint, greedy, seed)
     with contextlib.closing(experiment.env.make(min(num_envs, episodes))) as env:
-        played = play(policy, env, episodes, seed)
+
+        def tell(count: int, episode_return: float) -> None:
+            if count * _TOLD // episodes > (count - 1) * _TOLD // episodes:
+                _log.info("%d of %d episodes, the last with a return of %g", count, episodes, episode_return)
+
+        played = play(policy, env, episodes, seed, on_episode=tell)
     summary = played.summary()
     return {
         "logdir": logdir,
@@ -69,12 +87,18 @@ def _plus_minus(error: float) -> str:
 
 
 def write(evaluation: dict[str, Any], path: str) -> None:
-    """As JSON; what isn't a number is null.
+    """As JSON; what isn't a finite number is null.
 
     Raises:
       OSError: it can't be written.
     """
-    values = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in evaluation.items()}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(values, file, indent=2)
-        file.write("\n")
+    with complete_or_absent(path) as file:
+        file.write(json.dumps(_finite(evaluation), indent=2, allow_nan=False).encode() + b"\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

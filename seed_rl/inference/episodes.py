@@ -11,6 +11,7 @@ class Episodes(NamedTuple):
     """Episodes that ended: arrays [number of episodes]."""
 
     env_ids: np.ndarray
+    """Integers: which environments they were played in."""
     returns: np.ndarray
     """float64: sum of unclipped rewards."""
     lengths: np.ndarray

@@ -50,6 +50,11 @@ class Membership:
         self._clock = clock
 
     @property
+    def actors(self) -> int:
+        """Actors that hold ids."""
+        return len(self._sessions)
+
+    @property
     def leased(self) -> int:
         """Environment ids in use."""
         return self.num_envs - len(self._free)

@@ -90,6 +90,11 @@ class CentralInference:
             self._thread.join()
 
     @property
+    def actors(self) -> int:
+        """Actors that are connected or about to be."""
+        return self._membership.actors
+
+    @property
     def leased_envs(self) -> int:
         """Environments of actors that are connected or about to be."""
         return self._membership.leased

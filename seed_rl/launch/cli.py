@@ -119,8 +119,18 @@ def _plot_flags(values: flags.FlagValues) -> None:
 def _policy_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string("logdir", None, "Log directory of the run.", flag_values=values)
     flags.DEFINE_string("checkpoint", None, "One of its checkpoints; default: the newest.", flag_values=values)
+
+
+def _acting_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("greedy", False, "Take the best action always, without exploring.", flag_values=values)
-    flags.DEFINE_integer("seed", 1, "Of environments and sampled actions.", flag_values=values)
+    flags.DEFINE_integer(
+        "seed",
+        1,
+        "Of environments and sampled actions.",
+        lower_bound=0,
+        upper_bound=2**31 - 1,
+        flag_values=values,
+    )
 
 
 def _eval_flags(values: flags.FlagValues) -> None:
@@ -252,13 +262,13 @@ COMMANDS = {
         "Plays episodes with what a run has learned, and prints their mean.",
         "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
         "evaluation.evaluate",
-        (_policy_flags, _eval_flags),
+        (_policy_flags, _acting_flags, _eval_flags),
     ),
     "play": Command(
         "Films episodes that are played with what a run has learned.",
         "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
         "evaluation.play",
-        (_policy_flags, _play_flags),
+        (_policy_flags, _acting_flags, _play_flags),
     ),
     "export": Command(
         "Writes what a run has learned as a SavedModel, to act without seed_rl.",

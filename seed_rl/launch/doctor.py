@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import platform
@@ -11,17 +12,24 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import metadata
 from typing import NamedTuple
 
 from seed_rl import __version__
 from seed_rl.envs import registry
 from seed_rl.envs.registry import CannotBuild
+from seed_rl.files import reason
 from seed_rl.launch.cli import DEFAULT_TCP_ADDRESS
+from seed_rl.launch.native_output import import_quietly
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
 
+_PACKAGES = ("keras", "numpy", "gymnasium", "grpcio", "protobuf")
+_RUNS = "runs"  # where runs are stored unless --logdir says otherwise
+_SHARED_MEMORY = "/dev/shm"
 _FILES = 4096  # that a learner of a thousand actors has open, with some to spare
 _DISK_GB = 5.0
+_SHARED_GB = 0.25  # containers have 0.06 by default
 
 
 class Finding(NamedTuple):
@@ -36,122 +44,152 @@ class Finding(NamedTuple):
 
 def examine() -> list[Finding]:
     """All checks, in the order in which one would look for a fault. Imports TensorFlow."""
-    return [check() for check in _CHECKS]
+    return [_finding(what, check) for what, check in _CHECKS.items()]
 
 
-def _python() -> Finding:
-    text = f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
-    return Finding(OK if (3, 10) <= sys.version_info[:2] <= (3, 12) else BROKEN, "Python", text)
-
-
-def _tensorflow() -> Finding:
+def _finding(what: str, check: Callable[[], tuple[str, str]]) -> Finding:
     try:
-        import tensorflow as tf
+        state, text = check()
+    except Exception as error:  # what is installed but broken raises all kinds; the other checks are to go on
+        state, text = BROKEN, f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return Finding(state, what, text)
+
+
+def _python() -> tuple[str, str]:
+    text = f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
+    if not (3, 10) <= sys.version_info[:2] <= (3, 12):
+        return BROKEN, f"{text}: Python 3.10, 3.11 or 3.12 is needed"
+    return OK, text
+
+
+def _packages() -> tuple[str, str]:
+    return OK, ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+
+
+def _tensorflow() -> tuple[str, str]:
+    try:
+        tf = import_quietly("tensorflow")
     except ImportError as error:
-        return Finding(BROKEN, "TensorFlow", f"can't be imported ({error}): install with scripts/setup_venv.sh runtime")
+        return BROKEN, f"can't be imported ({error}): install with scripts/setup_venv.sh runtime"
     devices = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
     accelerators = [name for name in devices if not name.startswith("CPU")]
     text = f"{tf.__version__} on {', '.join(accelerators) or 'the CPU'}"
     if not accelerators and shutil.which("nvidia-smi"):
-        text += "; there is an NVIDIA driver, but TensorFlow finds no GPU: pip install 'tensorflow[and-cuda]'"
-    return Finding(OK, "TensorFlow", text)
+        return OPTIONAL, f"{text}; it doesn't find the NVIDIA GPU: pip install 'tensorflow[and-cuda]'"
+    return OK, text
 
 
-def _cores() -> Finding:
+def _machine() -> tuple[str, str]:
     import psutil
 
     memory = psutil.virtual_memory()
-    text = f"{os.cpu_count()} cores, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
-    return Finding(OK, "machine", text)
+    cores = len(os.sched_getaffinity(0))
+    return OK, f"{cores} cores, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
 
 
-def _disk() -> Finding:
-    free = shutil.disk_usage(os.getcwd()).free / 1e9
+def _disk() -> tuple[str, str]:
+    place = os.path.abspath(_RUNS if os.path.isdir(_RUNS) else os.curdir)
+    if not os.access(place, os.W_OK):
+        return OPTIONAL, f"{place} can't be written: --logdir chooses another place"
+    free = shutil.disk_usage(place).free / 1e9
     if free < _DISK_GB:
-        return Finding(OPTIONAL, "disk", f"{free:.1f} GB free in {os.getcwd()}: --logdir may be on another disk")
-    return Finding(OK, "disk", f"{free:.0f} GB free in {os.getcwd()}")
+        return OPTIONAL, f"{free:.1f} GB free in {place}: --logdir may be on another disk"
+    return OK, f"{free:.0f} GB free in {place}"
 
 
-def _roms() -> Finding:
-    from seed_rl.envs.atari import ATARI_57, games
-
-    missing = sorted(set(ATARI_57) - set(games()))
-    if missing:
-        return Finding(OPTIONAL, "Atari", f"ale-py lacks the ROMs of {', '.join(missing)}")
-    return Finding(OK, "Atari", f"{len(games())} ROMs")
-
-
-def _football() -> Finding:
-    return _package("football", "gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'")
+def _shared_memory() -> tuple[str, str]:
+    if not os.path.isdir(_SHARED_MEMORY) or not os.access(_SHARED_MEMORY, os.W_OK):
+        return OPTIONAL, f"no {_SHARED_MEMORY} to write to: environments with processes of their own use {_temporary()}"
+    free = shutil.disk_usage(_SHARED_MEMORY).free / 1e9
+    if free < _SHARED_GB:
+        return OPTIONAL, f"{free:.2f} GB free in {_SHARED_MEMORY}, little for DeepMind Lab: docker run --shm-size=1g"
+    return OK, f"{free:.1f} GB free in {_SHARED_MEMORY}"
 
 
-def _envpool() -> Finding:
-    return _package("EnvPool", "envpool", "pip install 'seed_rl[envpool]'")
+def _temporary() -> str:
+    return tempfile.gettempdir()
 
 
-def _lab() -> Finding:
-    return _package("DeepMind Lab", "deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile")
+def _files() -> tuple[str, str]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _FILES:
+        most = 4 * _FILES if hard == resource.RLIM_INFINITY else min(hard, 4 * _FILES)
+        return OPTIONAL, f"{soft:,} may be open, a learner of a thousand actors needs more: ulimit -n {most}"
+    return OK, f"{soft:,} may be open"
 
 
-def _package(what: str, module: str, how: str) -> Finding:
-    if importlib.util.find_spec(module) is None:
-        return Finding(OPTIONAL, what, f"not installed: {how}")
-    return Finding(OK, what, f"{module} is installed")
-
-
-def _suites() -> Finding:
-    found = registry.names()
-    broken = []
-    for name in found:
+def _sockets() -> tuple[str, str]:
+    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory, socket.socket(socket.AF_UNIX) as probe:
         try:
-            registry.suite(name)
-        except CannotBuild as error:
-            broken.append(f"{name}: {error}")
-    if broken:
-        return Finding(OPTIONAL, "suites", "; ".join(broken))
-    return Finding(OK, "suites", ", ".join(found))
+            probe.bind(os.path.join(directory, "socket"))
+        except OSError as error:
+            return BROKEN, f"none in {_temporary()} ({reason(error)}): TMPDIR chooses another place"
+    return OK, f"work in {_temporary()}"
 
 
-def _port() -> Finding:
+def _port() -> tuple[str, str]:
     host, port = DEFAULT_TCP_ADDRESS.rsplit(":", 1)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(port)))
         except OSError as error:
-            text = f"{DEFAULT_TCP_ADDRESS} can't be served ({error.strerror}): --server_address chooses another"
-            return Finding(OPTIONAL, "port", text)
-    return Finding(OK, "port", f"{DEFAULT_TCP_ADDRESS} is free")
+            return OPTIONAL, f"{DEFAULT_TCP_ADDRESS} is taken ({reason(error)}): --server_address chooses another"
+    return OK, f"{DEFAULT_TCP_ADDRESS} is free"
 
 
-def _sockets() -> Finding:
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory, socket.socket(socket.AF_UNIX) as probe:
+def _ffmpeg() -> tuple[str, str]:
+    imageio_ffmpeg = importlib.import_module("imageio_ffmpeg")
+    try:
+        return OK, f"{imageio_ffmpeg.get_ffmpeg_version()} (films of seed_rl play)"
+    except RuntimeError:
+        return OPTIONAL, "not found, seed_rl play can't write .mp4: pip install --force-reinstall imageio-ffmpeg"
+
+
+def _suites() -> tuple[str, str]:
+    found = registry.names()
+    broken = []
+    for name in found:
         try:
-            probe.bind(os.path.join(directory, "socket"))
-        except OSError as error:
-            return Finding(BROKEN, "unix sockets", f"none in {directory} ({error}): TMPDIR chooses another place")
-    return Finding(OK, "unix sockets", "work")
+            registry.suite(name)
+        except (CannotBuild, ImportError) as error:
+            broken.append(f"{name}: {error}")
+    return (OPTIONAL, "; ".join(broken)) if broken else (OK, ", ".join(found))
 
 
-def _files() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < _FILES:
-        text = f"{soft} may be open, a learner of a thousand actors needs more: ulimit -n {min(hard, 4 * _FILES)}"
-        return Finding(OPTIONAL, "files", text)
-    return Finding(OK, "files", f"{soft:,} may be open")
+def _roms() -> tuple[str, str]:
+    from seed_rl.envs.atari import ATARI_57, games
+
+    missing = sorted(set(ATARI_57) - set(games()))
+    if missing:
+        return OPTIONAL, f"ale-py lacks the ROMs of {', '.join(missing)}: pip install --force-reinstall ale-py"
+    return OK, f"ale-py {metadata.version('ale-py')} with {len(games())} ROMs"
 
 
-_CHECKS: tuple[Callable[[], Finding], ...] = (
-    _python,
-    _tensorflow,
-    _cores,
-    _disk,
-    _files,
-    _sockets,
-    _port,
-    _suites,
-    _roms,
-    _football,
-    _envpool,
-    _lab,
-)
+def _package(module: str, how: str) -> Callable[[], tuple[str, str]]:
+    def check() -> tuple[str, str]:
+        if importlib.util.find_spec(module) is None:
+            return OPTIONAL, f"not installed: {how}"
+        return OK, f"{module} is installed"
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
+    "Python": _python,
+    "TensorFlow": _tensorflow,
+    "packages": _packages,
+    "machine": _machine,
+    "disk": _disk,
+    "shared memory": _shared_memory,
+    "open files": _files,
+    "unix sockets": _sockets,
+    "port": _port,
+    "ffmpeg": _ffmpeg,
+    "suites": _suites,
+    "Atari": _roms,
+    "football": _package("gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'"),
+    "EnvPool": _package("envpool", "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"),
+    "DeepMind Lab": _package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
+    "Weights & Biases": _package("wandb", "pip install 'seed_rl[wandb]'"),
+}

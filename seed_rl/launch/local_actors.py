@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import logging
 import os
@@ -12,16 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from seed_rl.files import reason
+from seed_rl.launch.last_words import how_it_ended
 from seed_rl.transport.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
 _STABLE_SECONDS = 30.0  # an actor that lived so long starts anew without back-off
-_LAST_WORDS = 20  # lines
 
 
 class ActorFailed(RuntimeError):
-    """Actors end as soon as they start; the message carries their last words."""
+    """Actors end as soon as they start; the message carries the last words of one, and names its log."""
 
 
 class LocalActors:
@@ -56,6 +56,7 @@ class LocalActors:
         self._stop = threading.Event()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
+        self._told: set[str] = set()
         os.makedirs(log_directory, exist_ok=True)
         self._threads = [threading.Thread(target=self._keep, args=(n,), daemon=True) for n in range(count)]
 
@@ -95,35 +96,44 @@ class LocalActors:
         path = os.path.join(self._log_directory, f"actor-{number}.log")
         while not self._stop.is_set():
             started = time.monotonic()
-            code = self._run(number, path)
+            ended = self._run(number, path)
             if self._stop.is_set():
                 return
-            if time.monotonic() - started > _STABLE_SECONDS:
+            stable = time.monotonic() - started > _STABLE_SECONDS
+            if stable:
                 backoff.reset()
                 failures = 0
             failures += 1
             if failures >= self._max_failures:
-                self.failed = ActorFailed(f"actor {number} ended {failures} times (exit code {code}): {_tail(path)}")
-                self._on_failure()
+                self._give_up(f"actor {number} ended {failures} times in a row: {ended} (its log: {path})")
                 return
             self.restarts += 1
             delay = backoff.next()
-            _log.warning("actor %d ended with exit code %d (see %s); restart in %.1f s", number, code, path, delay)
+            # Where each of many actors ends at its start, and again, one says why.
+            with self._lock:
+                level = logging.WARNING if stable or ended not in self._told else logging.DEBUG
+                self._told.add(ended)
+            _log.log(level, "actor %d ended: %s; it starts again in %.1f s (its log: %s)", number, ended, delay, path)
             self._stop.wait(delay)
 
-    def _run(self, number: int, path: str) -> int:
+    def _give_up(self, sentence: str) -> None:
+        with self._lock:
+            if self.failed is None:  # one actor's reason will do: the others' is mostly the same
+                self.failed = ActorFailed(sentence)
+        self._on_failure()
+
+    def _run(self, number: int, path: str) -> str:
+        """Runs an actor to its end; returns how it ended."""
         command = [sys.executable, "-m", "seed_rl", "actor", "--exit_with_parent", *self._arguments]
-        with open(path, "ab") as log, self._lock:
-            if self._stop.is_set():
-                return 0
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-            self._processes[number] = process
-        return process.wait()
-
-
-def _tail(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        lines = collections.deque(file, maxlen=_LAST_WORDS)
-    return f"its last words in {path}:\n" + "".join(lines)
+        try:
+            with open(path, "ab") as log, self._lock:
+                if self._stop.is_set():
+                    return "it was not started"
+                begin = log.tell()
+                process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
+                self._processes[number] = process
+            return how_it_ended(process.wait(), path, begin)
+        except OSError as error:  # no log file, no process: both may be possible again later
+            return f"it can't be started: {reason(error)}"

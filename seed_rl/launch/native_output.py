@@ -19,7 +19,8 @@ def native_stderr_to(path: str) -> Iterator[None]:
     python_stderr = sys.stderr
     python_stderr.flush()
     with _descriptor_to(path) as terminal:
-        sys.stderr = open(os.dup(terminal), "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
+        encoding = python_stderr.encoding or "utf-8"
+        sys.stderr = open(os.dup(terminal), "w", buffering=1, encoding=encoding, errors="replace")  # noqa: SIM115
         try:
             yield
         finally:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from seed_rl import experiment as experiments
 from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
@@ -125,7 +124,7 @@ class Run:
           ActorFailed: actors end as soon as they start.
           Diverged: the loss is not finite any more.
           HostLost: another learner host is gone, or didn't come.
-          OSError: the last checkpoint can't be written.
+          CheckpointError: the last checkpoint can't be written.
         """
         started = time.monotonic()
         stopping = _Either(stop)
@@ -141,7 +140,6 @@ class Run:
         actors = self._new_actors(stopping)
         address = learner.listen()
         try:
-            experiments.save_config(self.experiment, self.logdir)
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
             if actors is not None:

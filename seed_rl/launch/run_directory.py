@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from seed_rl import experiment as experiments
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.launch.log_file import LogFile
 
 
 class CannotUse(Exception):
@@ -40,8 +41,7 @@ def run_directory(logdir: str, experiment: Experiment) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise CannotUse(f"another learner is running in {logdir}") from None
-        handler = logging.FileHandler(os.path.join(logdir, "learner.log"))
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
+        handler = LogFile(os.path.join(logdir, "learner.log"))
         logging.getLogger().addHandler(handler)
         try:
             yield

@@ -5,14 +5,24 @@ from __future__ import annotations
 
 def short(number: float) -> str:
     """Three digits and a unit: 7.51k, 12.3M."""
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g}{unit}"
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * unit:  # so that what rounds up to 1000k is 1M
+            return f"{number / unit:.3g}{letter}"
     return f"{number:.0f}"
 
 
+def plain(number: float) -> str:
+    """A return: 12.35, or -1256."""
+    return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
+
+
 def duration(seconds: float) -> str:
-    """1h05m, or 3m20s."""
+    """3d04h, 1h05m, 3m20s or 20s."""
     minutes, seconds = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{seconds:02d}s"
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours:02d}h"
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"

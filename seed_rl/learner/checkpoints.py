@@ -21,7 +21,7 @@ _COUNTERS = "counters.json"
 
 
 class CheckpointError(Exception):
-    """A checkpoint that can't be used; the message says which and why."""
+    """A checkpoint that can't be used or written; the message says which and why."""
 
 
 class Checkpoints:

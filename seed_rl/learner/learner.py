@@ -14,17 +14,19 @@ import numpy as np
 
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.experiment import Experiment
-from seed_rl.files import complete_or_absent
+from seed_rl.files import Outage, complete_or_absent, reason
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
 from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.hosts import ALONE, Hosts
-from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow, MetricsWriter
+from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.run_log import RunLog, RunState
+from seed_rl.learner.sinks import sinks_of
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.learner.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
@@ -88,17 +90,21 @@ class Learner:
           CannotAct: the agent can't act in these environments.
           CannotBuild: they can't be built here to see what they are like.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
+          ConfigError: the run is to be in Weights & Biases, which can't be used here.
           HostLost: another host does not come.
           DoesNotFit: the replay needs more memory than there is.
         """
+        check_wandb(experiment.logs)
         self.counters = Counters()
         self.episodes = EpisodeWindow(RECENT_EPISODES)
         self.eval_episodes = EpisodeWindow(RECENT_EVAL_EPISODES)
         self._experiment = experiment
         self._logdir = logdir
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
+        self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
+        self._no_replays = Outage("copies of the replay", "checkpoints are without them", _log)
 
-        env_spec = experiment.env.spec()
+        env_spec = experiment.env_spec()
         replicas = self._replicas = Replicas(experiment.devices, experiment.batch_size, hosts)
         with replicas.scope():
             self._agent = experiment.build_agent()
@@ -202,13 +208,15 @@ class Learner:
         Raises:
           Diverged: the loss is not finite any more.
           HostLost: another host is gone.
+          CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
         """
         self._acting.act_step.warm_up()
         self._acting.service.start()
         logs = self._experiment.logs
         resume_frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
-        log = RunLog(self._run_state, MetricsWriter(self._logdir, resume_frames), logs.metrics_interval_s)
+        sinks = sinks_of(self._experiment, self._logdir, resume_frames)
+        log = RunLog(self._run_state, sinks, logs.metrics_interval_s)
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
         listened_to = True
@@ -231,14 +239,15 @@ class Learner:
                 if row is not None:
                     yield row
                 if time.monotonic() >= save_at:
-                    self._try_to_save()
+                    with self._no_checkpoints.tolerated():
+                        self.save()
                     save_at = time.monotonic() + logs.checkpoint_interval_s
         except GeneratorExit:  # the caller has seen enough; what was learned is kept
             listened_to = False
             self._replicas.any(True)
         finally:
             last = log.close()
-        self.save()
+        self._save_last()
         if last is not None and listened_to:
             yield last
 
@@ -249,11 +258,13 @@ class Learner:
         counters["unrecorded_steps"] += cursor.unrecorded_steps
         return counters
 
-    def _try_to_save(self) -> None:
+    def _save_last(self) -> None:
         try:
             self.save()
         except OSError as error:
-            _log.error("no checkpoint could be written (%s); training goes on and tries again", error)
+            written = self._checkpoints.paths()
+            newest = f"{written[-1]} is the newest there is" if written else "there is none"
+            raise CheckpointError(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
 
     def _update(self, batch: Batch) -> dict[str, float]:
         counters = self.counters
@@ -286,13 +297,18 @@ class Learner:
                 "episodes": self.episodes.count,
                 **{f"eval/{name}": mean for name, mean in self.eval_episodes.means().items()},
                 **self._source.gauges(),
+                "actors": acting.service.actors,
                 "environments": acting.service.leased_envs,
             },
             inference=dataclasses.replace(acting.service.stats),
         )
 
     def save(self) -> None:
-        """Writes a checkpoint, if this is the host that does."""
+        """Writes a checkpoint, if this is the host that does.
+
+        Raises:
+          OSError: it could not be written; older ones are untouched.
+        """
         if not self._replicas.is_first:
             return
         arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
@@ -307,11 +323,8 @@ class Learner:
         self._remove_old_replays()
 
     def _save_source(self) -> None:
-        try:
-            with complete_or_absent(self._replay_path()) as file:
-                self._source.save(file)
-        except OSError as error:
-            _log.error("the replay could not be saved (%s); the checkpoint is written without it", error)
+        with self._no_replays.tolerated(), complete_or_absent(self._replay_path()) as file:
+            self._source.save(file)
 
     def _remove_old_replays(self) -> None:
         """All but that of the present checkpoint."""

@@ -1,4 +1,4 @@
-"""The numbers a run leaves behind: `metrics.jsonl`, TensorBoard curves, and a callback for whoever watches."""
+"""The numbers a run leaves behind: means over episodes, and the file `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import threading
 from typing import Any
 
 import numpy as np
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from seed_rl.learner.appended import AppendedFile
 
 FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
@@ -57,12 +56,13 @@ class EpisodeWindow:
             self.count = state["count"]
 
 
-class MetricsWriter:
-    """Appends rows of scalars to a run's log directory.
+class MetricsFile:
+    """`metrics.jsonl`: a row of scalars per line, as a sink (`learner.sinks.Sink`).
 
-    A resumed run continues the curves: rows that lie behind its checkpoint are removed from the file, and TensorBoard
-    is told to forget them.
+    A resumed run continues it: rows that lie behind its checkpoint are removed.
     """
+
+    name = FILE
 
     def __init__(self, logdir: str, resume_frames: int | None):
         """
@@ -70,34 +70,23 @@ class MetricsWriter:
           logdir: the run's directory.
           resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
         """
-        os.makedirs(logdir, exist_ok=True)
         self._path = os.path.join(logdir, FILE)
-        _truncate(self._path, resume_frames)
-        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
-        self._events = EventFileWriter(logdir)
-        self._events.add_event(
-            Event(
-                step=0 if resume_frames is None else resume_frames + 1, session_log=SessionLog(status=SessionLog.START)
-            )
-        )
+        self._resume_frames = resume_frames
+        self._file = AppendedFile(self._path)
+
+    def open(self) -> None:
+        """Removes what lies behind the checkpoint: all of it for a new run."""
+        if os.path.exists(self._path):
+            os.truncate(self._path, _kept_bytes(self._path, self._resume_frames))
+        self._file.append(b"")
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Writes a row; its `env_frames` is the horizontal axis.
-
-        Args:
-          row: scalars by name.
-          wall_time: seconds since the epoch.
-        """
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
-        values = [Summary.Value(tag=_tag(name), simple_value=value) for name, value in row.items()]
-        self._events.add_event(Event(wall_time=wall_time, step=int(row["env_frames"]), summary=Summary(value=values)))
-        self._events.flush()
+        """Appends a line."""
+        self._file.append(f"{json.dumps(row)}\n".encode())
 
     def close(self) -> None:
-        """Flushes and closes both."""
+        """Closes the file."""
         self._file.close()
-        self._events.close()
 
 
 def read(logdir: str) -> list[dict[str, float]]:
@@ -106,19 +95,19 @@ def read(logdir: str) -> list[dict[str, float]]:
         return [json.loads(line) for line in file if line.endswith("\n")]
 
 
-def _truncate(path: str, frames: int | None) -> None:
-    if not os.path.exists(path):
-        return
-    with open(path, encoding="utf-8") as file:
-        kept = [
-            line
-            for line in file
-            if frames is not None and line.endswith("\n") and json.loads(line)["env_frames"] <= frames
-        ]
-    with open(f"{path}.partial", "w", encoding="utf-8") as file:
-        file.writelines(kept)
-    os.replace(f"{path}.partial", path)
+def _kept_bytes(path: str, frames: int | None) -> int:
+    """Length of the rows up to `frames`. What can't be read, after a power failure say, ends them."""
+    kept = 0
+    with open(path, "rb") as file:
+        for line in file:
+            if frames is None or not line.endswith(b"\n") or not _is_row_until(line, frames):
+                break
+            kept += len(line)
+    return kept
 
 
-def _tag(name: str) -> str:
-    return name if "/" in name else f"run/{name}"
+def _is_row_until(line: bytes, frames: int) -> bool:
+    try:
+        return json.loads(line)["env_frames"] <= frames
+    except ValueError:
+        return False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import psutil
 
 from seed_rl.inference.service import InferenceStats
-from seed_rl.learner.metrics import MetricsWriter
+from seed_rl.learner.sinks import Sinks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,15 +34,15 @@ class RunLog:
     the share of the learner's machine's cores that was busy.
     """
 
-    def __init__(self, state: Callable[[], RunState], writer: MetricsWriter, interval: float):
+    def __init__(self, state: Callable[[], RunState], sinks: Sinks, interval: float):
         """
         Args:
           state: gives the state of the run.
-          writer: where rows go.
+          sinks: where rows go.
           interval: seconds between rows.
         """
         self._state = state
-        self._writer = writer
+        self._sinks = sinks
         self._interval = interval
         self._last = state()
         psutil.cpu_percent()  # begins to measure
@@ -76,9 +76,9 @@ class RunLog:
         return self._write()
 
     def close(self) -> dict[str, float] | None:
-        """Writes and returns what the last, shorter interval brought, if anything, and closes the writer."""
+        """Writes and returns what the last, shorter interval brought, if anything, and closes the sinks."""
         row = self._write() if self._updates else None
-        self._writer.close()
+        self._sinks.close()
         return row
 
     def _write(self) -> dict[str, float]:
@@ -108,7 +108,7 @@ class RunLog:
         if self._updates:
             row["queue_fill"] = self._queue_fill / self._updates
             row.update({name: total / self._updates for name, total in self._sums.items()})
-        self._writer.write(row, time.time())
+        self._sinks.write(row, time.time())
         self._last = now
         self._begin()
         return row

@@ -18,16 +18,19 @@ class Chain(keras.layers.Layer):
         self.chain = list(layers)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
+        """Builds each layer for the output of the one before; the first for `input_shape`."""
         for layer in self.chain:
             layer.build(input_shape)
             input_shape = layer.compute_output_shape(input_shape)
 
     def call(self, x: Any) -> Any:
+        """The output of the last layer."""
         for layer in self.chain:
             x = layer(x)
         return x
 
     def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
+        """The shape of the last layer's output."""
         for layer in self.chain:
             input_shape = layer.compute_output_shape(input_shape)
         return input_shape

@@ -41,6 +41,7 @@ class ResetLSTM(keras.layers.Layer):
         return LSTMState(h=tf.zeros([batch_size, self.units]), c=tf.zeros([batch_size, self.units]))
 
     def build(self, inputs_shape: Sequence[int | None]) -> None:
+        """Creates W [F, 4U], R [U, 4U] and b [4U] for inputs [T, B, F]."""
         self.kernel = self._weight("kernel", inputs_shape[-1], "glorot_uniform")
         self.recurrent_kernel = self._weight("recurrent_kernel", self.units, "orthogonal")
         self.bias = self._weight("bias", None, _unit_forget_bias)

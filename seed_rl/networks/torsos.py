@@ -121,6 +121,7 @@ class FrameConv(keras.layers.Conv2D):
     """
 
     def convolution_op(self, inputs: Any, kernel: Any) -> Any:
+        """The convolution with the kernel divided by 255."""
         return super().convolution_op(inputs, kernel * (1.0 / 255.0))
 
 

@@ -71,8 +71,8 @@ class Trunk(keras.layers.Layer):
         """
         Args:
           env_spec: of the environments.
-          torso, hidden, mlp_layers, channels, residual_blocks, lstm_units, previous_step_inputs, frame_stack,
-            kernel_initializer, dtype: see `TrunkConfig`.
+          torso, hidden, mlp_layers, channels, residual_blocks: see `TrunkConfig`.
+          lstm_units, previous_step_inputs, frame_stack, kernel_initializer, dtype: see `TrunkConfig`.
           clip_reward_input: whether the last reward is clipped to [-1, 1] before it is fed to the core.
           name: of the layer.
         """

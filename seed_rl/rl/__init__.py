@@ -1,0 +1,1 @@
+"""The mathematics of the agents: pure functions of tensors."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+import traceback
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +25,30 @@ class Fragile(Counting):
 
     def make(self, num_envs):
         return FragileVectorEnv(num_envs, self.shortest_episode)
+
+
+@registry.register
+@dataclasses.dataclass(frozen=True)
+class Unmakable(Counting):
+    """Counting that fails before its first step."""
+
+    suite: ClassVar[str] = "unmakable"
+
+    def make(self, num_envs):
+        raise KeyError("assets")
+
+
+@registry.register
+@dataclasses.dataclass(frozen=True)
+class Unresettable(Counting):
+    """Counting that fails before its first step, in many words."""
+
+    suite: ClassVar[str] = "unresettable"
+
+    def make(self, num_envs):
+        env = super().make(num_envs)
+        env.reset = lambda seed: [][seed]
+        return env
 
 
 class FragileVectorEnv(CountingVectorEnv):
@@ -92,10 +117,33 @@ class Client:
         self.closed.set()
 
 
-def test_an_error_in_any_group_ends_the_actor_and_is_told():
+def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_the_log_says_where(caplog):
     actor = Actor(lambda: Client("fragile"))
-    with pytest.raises(OSError, match="the game crashed"):
+    sentence = "an environment of suite 'fragile' failed in step: OSError: the game crashed"
+    with pytest.raises(registry.EnvironmentFailed, match=f"^{sentence}$"):
         actor.run()
+    told = [record for record in caplog.records if record.exc_info]
+    assert [record.message for record in told] == [sentence]
+    assert "raise OSError" in "".join(traceback.format_exception(*told[0].exc_info))
+
+
+@pytest.mark.parametrize(
+    ("suite", "what"),
+    [("unmakable", "make: KeyError: 'assets'"), ("unresettable", "reset: IndexError: list index out of range")],
+)
+def test_what_fails_before_the_first_step_is_told_too(suite, what):
+    with pytest.raises(registry.EnvironmentFailed, match=f"^an environment of suite '{suite}' failed in {what}$"):
+        Actor(lambda: Client(suite)).run()
+
+
+def test_environments_that_cannot_be_closed_do_not_hide_why_they_are(caplog, monkeypatch):
+    def close(self, **kwargs):
+        raise RuntimeError("stuck")
+
+    monkeypatch.setattr(FragileVectorEnv, "close", close)
+    with pytest.raises(registry.EnvironmentFailed, match="the game crashed"):
+        Actor(lambda: Client("fragile")).run()
+    assert "an environment could not be closed: RuntimeError('stuck')" in caplog.text
 
 
 def test_a_refusal_ends_the_actor_and_is_told():

@@ -14,6 +14,9 @@ def test_leases_the_lowest_free_ids():
     membership.close(first.session, 0)
     assert membership.join([3]).groups[0].env_ids == (0, 1, 5)
     assert membership.leased == 6
+    assert membership.actors == 3
+    membership.close(first.session, 1)
+    assert membership.actors == 2, "one is gone when all of its groups are"
 
 
 def test_a_full_learner_says_how_full():

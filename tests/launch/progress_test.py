@@ -1,19 +1,24 @@
 """What a person sees of a run."""
 
+import errno
 import io
+import os
 import re
 
 import pytest
 from rich.console import Console
 
-from seed_rl.launch.panel import panel, sparkline
+from seed_rl.launch.panel import Shown, panel, sparkline
 from seed_rl.launch.progress import Progress
+from seed_rl.launch.words import duration, short
 
 ROW = {
     "env_frames": 250_000.0,
+    "seconds": 40.0,
     "frames_per_second": 7_512.3,
     "episode_return": 12.345,
     "loss/total": 0.01234,
+    "actors": 2.0,
     "environments": 32.0,
     "time/learner_waiting": 0.6,
     "time/inference_waiting": 0.3,
@@ -22,6 +27,8 @@ ROW = {
     "time/actors_waiting": 0.2,
     "time/cpu": 0.5,
 }
+DONE = ROW | {"env_frames": 1_000_320.0, "seconds": 200.0, "frames_per_second": 1.0}
+ACTORS, LEARNER = "actors: add environments or processes", "learner: smaller network or faster device"
 
 
 class Terminal(io.StringIO):
@@ -29,62 +36,191 @@ class Terminal(io.StringIO):
         return True
 
 
+class GoneTerminal(Terminal):
+    """One that was closed while it was written to."""
+
+    def write(self, text):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
 def shown(stream, *rows):
-    with Progress(1_000_000, "runs/pong", stream=stream) as progress:
+    with Progress(1_000_000, "runs/pong", stream=stream, num_envs=64) as progress:
         for row in rows:
             progress.show(row)
     return stream.getvalue()
 
 
+def drawn(rows, width=80, logdir="runs/pong", encoding="utf-8"):
+    """The panel at the last row, as text."""
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    courses = {key: [r[key] for r in rows if key in r] for key in ("episode_return", "eval/episode_return")}
+    console = Console(width=width, file=file)
+    console.print(panel(Shown(1_000_000, logdir, 64), rows[-1] if rows else None, courses))
+    file.flush()
+    return file.buffer.getvalue().decode()
+
+
 def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes():
     busy = ROW | {"time/learner_waiting": 0.0}
-    lines = [line.split(" ", 1) for line in shown(io.StringIO(), ROW, ROW, busy, ROW).splitlines()]
+    lines = [line.split(" ", 1) for line in shown(io.StringIO(), ROW, ROW, busy, ROW, DONE).splitlines()]
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in lines)
-    summary = " 25% 250k frames | 7.51k/s | return 12.35 | loss 0.0123 | envs 32 | left 1m40s"
-    actors, learner = "actors: add environments or processes", "learner: smaller network or faster device"
+    summary = " 25% 250k frames, 7.51k/s, return 12.35, 1m40s left"
     assert [text for _, text in lines] == [
         summary,
-        f"bottleneck: {actors}",
+        "connected: 32 of 64 environments of 2 actors",
+        f"bottleneck: {ACTORS}",
         summary,
         summary,
-        f"bottleneck: {learner}",
+        f"bottleneck: {LEARNER}",
         summary,
-        f"bottleneck: {actors}",
+        f"bottleneck: {ACTORS}",
+        "100% 1M frames, 5k/s, return 12.35, done in 3m20s",
     ]
 
 
-def test_a_terminal_shows_the_newest_row_in_a_panel(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (
+            {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765},
+            " 25% 250k frames, 9/s, return -1256, eval -1256, 23h46m left",
+        ),
+        ({"replay/size": 1234.0, "loss/total": None}, " 25% 250k frames, 7.51k/s, replay 1.23k, 1m40s left"),
+        ({"episode_return": None}, " 25% 250k frames, 7.51k/s, loss 0.0123, 1m40s left"),
+        (
+            {"frames_per_second": 0.0, "env_frames": 0.0, "episode_return": None, "loss/total": None},
+            "  0% 0 frames, 0/s",
+        ),
+    ],
+)
+def test_lines_are_short_and_say_what_is_known(more, line):
+    row = {name: value for name, value in (ROW | more).items() if value is not None}
+    assert shown(io.StringIO(), row).splitlines()[0][9:] == line
+    assert len(line) < 70
+
+
+@pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_COMPATIBLE", "0")])
+def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(variable, value, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    text = shown(Terminal(), ROW, ROW)
+    assert "\x1b" not in text
+    assert text.count(" 25% 250k frames") == 2
+
+
+def test_a_pipe_gets_plain_lines_even_if_colours_are_asked_for(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert shown(io.StringIO(), ROW).splitlines()[0].endswith("1m40s left")
+
+
+def test_a_terminal_shows_the_newest_row_in_a_panel():
     text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0})
     assert "25%" in text
     last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("50%") :])
     assert "500k of 1M frames" in last
-    assert "7.51k frames/s, 1m07s left" in last
+    assert "7.51k frames/s, 40s so far, 1m07s left" in last
     assert re.search(r"return +20.00  ▁█", last)
-    assert "32 environments" in last
-    assert re.search(r"bottleneck +actors: add environments or processes", last)
+    assert re.search(r"connected +32 of 64 environments of 2 actors", last)
+    assert re.search(rf"bottleneck +{ACTORS}", last)
+    assert re.search(r"stored in +runs/pong", last)
     assert max(map(len, last.splitlines())) <= 80
 
 
-def test_quiet_shows_nothing(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm")
+def test_without_colour_a_panel_has_no_colour(monkeypatch):
+    assert re.search(r"\x1b\[3\dm", shown(Terminal(), ROW))
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = shown(Terminal(), ROW)
+    assert "250k of 1M frames" in text
+    assert not re.search(r"\x1b\[[0-9;]*(3|4|9|10)\d[;m]", text)
+
+
+def test_a_run_that_does_nothing_leaves_no_panel():
+    text = shown(Terminal())
+    assert "starting" in text
+    assert text.endswith("\x1b[2K"), "the last that is done is to erase its lines"
+
+
+def test_quiet_shows_nothing():
     for stream in (io.StringIO(), Terminal()):
         with Progress(1_000_000, "runs/pong", quiet=True, stream=stream) as progress:
             progress.show(ROW)
         assert stream.getvalue() == ""
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_panel_fits_its_terminal(width):
-    for rows in ([], [ROW], [{"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}]):
-        console = Console(width=width, file=io.StringIO())
-        console.print(panel(rows, 1_000_000, "/a/very/long/path/" * 9 + "pong"))
-        assert max(map(len, console.file.getvalue().splitlines())) <= width
+def test_a_terminal_that_is_gone_does_not_end_the_run():
+    assert shown(GoneTerminal(), ROW) == ""
+
+
+def test_a_full_disk_behind_the_display_does_not_end_the_run():
+    file = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115 (closing it fails as well)
+    with Progress(1_000_000, "runs/pong", stream=file) as progress:
+        progress.show(ROW)
+    with pytest.raises(OSError, match="No space left"):
+        file.close()
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_panel_fits_its_terminal(width, encoding):
+    logdir = "/a/very/long/path/" * 9 + "pong[bold]"
+    for rows in ([], [ROW], [{"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}], [DONE]):
+        lines = drawn(rows, width, logdir, encoding).splitlines()
+        assert set(map(len, lines)) == {width}
+        if width >= 60:
+            told = "".join(line[13:].strip(" │|") for line in lines)
+            assert logdir in told.replace(" ", ""), "the path is never cut"
+
+
+def test_at_60_columns_everything_can_be_read():
+    text = drawn([ROW, ROW | {"episode_return": 3.0, "eval/episode_return": 4.0, "time/cpu": 1.0}], 60)
+    for part in ("25%", "250k of 1M frames", "7.51k frames/s", "1m40s left", "3.00  █▁", "4.00", "0.0123", "32 of 64"):
+        assert part in text
+    assert "add environments or" in text
+
+
+def test_a_finished_run_says_what_it_took_and_no_bottleneck():
+    text = drawn([DONE])
+    assert "5k frames/s on average, done in 3m20s" in text
+    assert "100%  1M of 1M frames" in text
+    assert "bottleneck" not in text
+
+
+def test_a_run_is_not_at_100_percent_before_it_is_done():
+    assert " 99%  1M of 1M frames" in drawn([ROW | {"env_frames": 999_900.0}])
+
+
+def test_numbers_that_are_none_are_shown():
+    assert "nan" in drawn([ROW, ROW | {"episode_return": float("nan"), "loss/total": float("inf")}])
 
 
 def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
-    assert sparkline([1.0]) == "▁"
-    assert sparkline([0.0, 7.0, 3.5]) == "▁█▅"
-    assert sparkline([0.0] * 50 + [1.0] * 50, width=4) == "▁▁██"
-    assert len(sparkline(list(range(1000)))) == 32
+    assert sparkline([1.0], 32) == "▁"
+    assert sparkline([0.0, 7.0, 3.5], 32) == "▁█▅"
+    assert sparkline([0.0, float("nan"), 7.0, float("-inf")], 32) == "▁█"
+    assert sparkline([0.0] * 50 + [1.0] * 50, 4) == "▁▁██"
+    assert sparkline([0.0, 1.0], 4, "_#") == "_#"
+    assert len(sparkline(list(range(1000)), 32)) == 32
+    assert sparkline([], 32) == sparkline([1.0], 0) == sparkline([1.0], -3) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (999, "999"), (999.6, "1k"), (7512.3, "7.51k"), (999_499, "999k"), (999_600, "1M"), (4e10, "40G")],
+)
+def test_short_numbers(number, text):
+    assert short(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0s"), (9.4, "9s"), (59.6, "1m00s"), (200, "3m20s"), (3900, "1h05m"), (86_399, "23h59m"), (273_600, "3d04h")],
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text

@@ -2,32 +2,37 @@ import json
 
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from seed_rl.learner.metrics import EpisodeWindow, MetricsWriter, read
+from seed_rl.learner.metrics import EpisodeWindow, MetricsFile, read
 
 
 def write(logdir, resume, *frames):
-    writer = MetricsWriter(str(logdir), resume)
+    file = MetricsFile(str(logdir), resume)
+    file.open()
     for n in frames:
-        writer.write({"env_frames": n, "loss/total": n / 10}, wall_time=1000.0 + n)
-    writer.close()
+        file.write({"env_frames": n, "loss/total": n / 10}, wall_time=1000.0 + n)
+    file.close()
 
 
-def test_rows_are_json_lines_and_tensorboard_scalars(tmp_path):
+def test_rows_are_json_lines(tmp_path):
     write(tmp_path, None, 10, 20)
-    assert read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}, {"env_frames": 20, "loss/total": 2.0}]
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert sorted(events.Tags()["scalars"]) == ["loss/total", "run/env_frames"]
-    assert [(e.step, e.value) for e in events.Scalars("loss/total")] == [(10, 1.0), (20, 2.0)]
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert lines == ['{"env_frames": 10, "loss/total": 1.0}', '{"env_frames": 20, "loss/total": 2.0}']
+    assert read(str(tmp_path)) == [json.loads(line) for line in lines]
 
 
-def test_a_resumed_run_continues_the_curves_from_its_checkpoint(tmp_path):
+def test_a_resumed_run_continues_the_rows_from_its_checkpoint(tmp_path):
     write(tmp_path, None, 10, 20, 30)
     write(tmp_path, 20, 25, 35)
     assert [row["env_frames"] for row in read(str(tmp_path))] == [10, 20, 25, 35]
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert [e.step for e in events.Scalars("loss/total")] == [10, 20, 25, 35]
+
+
+def test_what_a_power_failure_left_unreadable_ends_the_rows_that_are_kept(tmp_path):
+    write(tmp_path, None, 10, 20)
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(bytes(100) + b"\n")
+    write(tmp_path, 20, 30)
+    assert [row["env_frames"] for row in read(str(tmp_path))] == [10, 20, 30]
 
 
 def test_a_line_cut_short_by_a_kill_is_dropped(tmp_path):

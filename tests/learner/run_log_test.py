@@ -155,8 +155,9 @@ def test_close_writes_what_the_last_shorter_interval_brought(run, log):
     log.row_if_due()
     log.add_update({"loss/total": 7.0}, 1.0)
     run.passes(4, frames=100)
-    log.close()
+    row = log.close()
     assert len(run.rows) == 2
+    assert run.rows[-1] == row
     assert run.rows[-1]["frames_per_second"] == 25
     assert run.rows[-1]["updates_per_second"] == 0.25
     assert (run.rows[-1]["loss/total"], run.rows[-1]["queue_fill"]) == (7.0, 1.0)
@@ -168,7 +169,7 @@ def test_close_writes_no_row_without_updates(run, log):
     run.passes(10)
     log.row_if_due()
     run.passes(4)
-    log.close()
+    assert log.close() is None
     assert len(run.rows) == 1
     assert run.closed == 1
 

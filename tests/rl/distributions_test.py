@@ -143,3 +143,24 @@ def test_wrong_shapes_are_named():
         SquashedNormal(LOW, HIGH).log_prob(np.zeros([2, 4]), np.zeros([2, 1]))
     with pytest.raises(ValueError, match="actions must have shape"):
         MultiCategorical((2, 3)).log_prob(np.zeros([2, 5]), np.zeros([2, 3], np.int32))
+
+
+def test_the_mode_of_choices_is_the_most_probable():
+    logits = np.array([[0.5, -0.5, 1.0, 0.0, 2.0], [0.0, 3.0, 1.0, 1.0, 0.0]], np.float32)
+    modes = Categorical(5).mode(logits)
+    assert modes.dtype == tf.int32
+    np.testing.assert_array_equal(modes, [4, 1])
+    distribution = MultiCategorical((2, 3))
+    np.testing.assert_array_equal(distribution.mode(logits), [[0, 2], [1, 0]])
+    every = np.array([[a, b] for a in range(2) for b in range(3)], np.int32)
+    for parameters, mode in zip(logits, distribution.mode(logits).numpy(), strict=True):
+        most = distribution.log_prob(np.tile(parameters, (6, 1)), every).numpy().max()
+        assert distribution.log_prob(parameters[None], mode[None]).numpy() == most
+
+
+def test_the_mode_of_continuous_actions_has_half_of_the_samples_on_either_side():
+    distribution = SquashedNormal(LOW, HIGH)
+    mode = distribution.mode(NORMAL[None]).numpy()[0]
+    np.testing.assert_allclose(mode, [np.tanh(0.4), 2.5 + 2.5 * np.tanh(-1.5)], rtol=1e-5)
+    below = (distribution.sample(repeated(NORMAL), tf.constant([1, 2])).numpy() < mode).mean(axis=0)
+    assert (np.abs(below - 0.5) < 4 * 0.5 / math.sqrt(MANY)).all()

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import flags
 
 from seed_rl.actor.loop import Actor, Sizes
-from seed_rl.envs.registry import CannotBuild
+from seed_rl.envs.errors import CannotBuild, EnvironmentFailed
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.launch.signals import Stopped, signals
 from seed_rl.transport.address import AddressError, parse_address
@@ -52,7 +52,7 @@ def actor(values: flags.FlagValues) -> int:
                 running.stop()
         try:
             run.result()
-        except (Rejected, CannotBuild) as error:
+        except (Rejected, CannotBuild, EnvironmentFailed) as error:
             print(f"seed_rl actor: {error}", file=sys.stderr)
             return FAILURE
         return stopped.exit_code

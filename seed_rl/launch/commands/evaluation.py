@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from absl import flags
 
 from seed_rl.envs.errors import CannotBuild
+from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.native_output import import_quietly
 
@@ -17,14 +18,20 @@ from seed_rl.launch.native_output import import_quietly
 def evaluate(values: flags.FlagValues) -> int:
     """Plays episodes with a run's policy."""
     path = values.output or os.path.join(_logdir(values), "evaluation.json")
-    with _failing_in_a_sentence(path):
+    with _run_of(values):
         from seed_rl.evaluation import report
 
         evaluation = report.evaluate_run(
-            values.logdir, values.checkpoint, values.episodes, values.envs, values.greedy, values.seed
+            values.logdir,
+            values.checkpoint,
+            episodes=values.episodes,
+            num_envs=values.envs,
+            greedy=values.greedy,
+            seed=values.seed,
         )
-        report.write(evaluation, path)
     print(report.text(evaluation))
+    with _output(path):
+        report.write(evaluation, path)
     print(path)
     return 0
 
@@ -35,12 +42,12 @@ def play(values: flags.FlagValues) -> int:
     for path in paths:
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
-    with _failing_in_a_sentence(", ".join(paths)):
+    with _run_of(values):
         from seed_rl.evaluation.film import film
         from seed_rl.evaluation.policy import experiment_of, load_policy
 
-        policy = load_policy(_logdir(values), values.checkpoint, values.greedy, values.seed)
-        with contextlib.closing(experiment_of(values.logdir).env.watch()) as env:
+        policy = load_policy(values.logdir, values.checkpoint, values.greedy, values.seed)
+        with contextlib.closing(experiment_of(values.logdir).env.watch()) as env, _output(", ".join(paths)):
             played = film(policy, env, values.episodes, values.seed, paths, values.fps)
     print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
     print("\n".join(paths))
@@ -50,12 +57,13 @@ def play(values: flags.FlagValues) -> int:
 def export(values: flags.FlagValues) -> int:
     """Writes a run's policy as a SavedModel."""
     directory = values.output or os.path.join(_logdir(values), "export")
-    with _failing_in_a_sentence(directory):
-        from seed_rl.evaluation import export
+    with _run_of(values):
+        from seed_rl.evaluation.export import export
         from seed_rl.evaluation.policy import load_policy
 
-        policy = load_policy(_logdir(values), values.checkpoint, values.greedy, values.seed)
-        export.export(policy, directory, values.batch_size)
+        policy = load_policy(values.logdir, values.checkpoint)
+    with _output(directory):
+        export(policy, directory, values.batch_size)
     print(directory)
     return 0
 
@@ -67,8 +75,9 @@ def _logdir(values: flags.FlagValues) -> str:
 
 
 @contextlib.contextmanager
-def _failing_in_a_sentence(output: str) -> Iterator[None]:
-    """Loads TensorFlow for what is done inside, and says what is wrong with the run or with the output."""
+def _run_of(values: flags.FlagValues) -> Iterator[None]:
+    """Loads TensorFlow for what is done inside with a run, and says what is wrong with that run."""
+    _logdir(values)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import_quietly("tensorflow")
     for library in ("absl", "tensorflow"):  # tell of every file that they write
@@ -79,5 +88,11 @@ def _failing_in_a_sentence(output: str) -> Iterator[None]:
         yield
     except (NoPolicy, CannotBuild) as error:
         raise UsageError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _output(path: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise UsageError(f"--output {output} can't be written: {error.strerror or error}") from error
+        raise UsageError(f"--output {path} can't be written: {reason(error)}") from error

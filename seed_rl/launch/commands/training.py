@@ -18,6 +18,7 @@ from seed_rl.launch.progress import Progress
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.launch.run_directory import CannotUse
 from seed_rl.launch.signals import signals
+from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.transport.address import AddressError, parse_address
@@ -47,20 +48,25 @@ def _train(values: flags.FlagValues, experiment: Experiment, actors: str, actor_
         hosts=_hosts(values),
     )
     try:
-        with run, signals() as stopped, Progress(experiment.total_frames, run.logdir, values.quiet) as progress:
+        with run, signals() as stopped, _progress(run, values.quiet) as progress:
             with contextlib.closing(run.train(stopped)) as rows:
                 for row in rows:
                     progress.show(row)
             return stopped.exit_code
     except (AddressError, CannotUse) as error:
         raise UsageError(str(error)) from error
-    except (ActorFailed, HostLost) as error:
+    except (ActorFailed, CheckpointError, HostLost) as error:
         return _failure(str(error))
     except Diverged as error:
         return _failure(
             f"training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the "
             f"last checkpoint in {run.logdir} is from before"
         )
+
+
+def _progress(run: Run, quiet: bool) -> Progress:
+    experiment = run.experiment
+    return Progress(experiment.total_frames, run.logdir, quiet=quiet, num_envs=experiment.actors.num_envs)
 
 
 def _failure(sentence: str) -> int:

@@ -1,0 +1,79 @@
+"""The site of the documentation: built once, served on a port of its own, and opened in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FLAGS = (
+    "--no-sandbox",  # tests may run as root
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    """Serves files and says nothing."""
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory) -> pathlib.Path:
+    """The folder of the site, built with every warning an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def serve() -> Callable[[pathlib.Path], str]:
+    """Serves a folder until the tests end; gives its address, without a slash at the end."""
+    with contextlib.ExitStack() as running:
+
+        def start(folder: pathlib.Path) -> str:
+            handler = functools.partial(Silent, directory=str(folder))
+            server = running.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            running.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def server(site, serve) -> str:
+    """The address of the site."""
+    return serve(site)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser without a window."""
+    chromium = shutil.which("chromium")
+    assert chromium is not None, "no chromium on the PATH: scripts/install_chromium.sh installs it"
+    with (
+        sync_playwright() as playwright,
+        contextlib.closing(playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))) as running,
+    ):
+        yield running

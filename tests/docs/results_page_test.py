@@ -1,0 +1,84 @@
+"""The page of results and the script that writes what it shows of each run."""
+
+import importlib.util
+import json
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "results_page.py"
+ABOUT = {
+    "command": "seed_rl train --gin_file=catch/vtrace (on a train)",
+    "commit": "0123456789abcdef",
+    "hardware": "2 cores, Abacus, no accelerator",
+    "last": {"env_frames": 300_000, "seconds": 30.0, "episode_return": 0.9, "learner_updates": 900},
+    "best": {"episode_return": 0.95},
+}
+
+
+@pytest.fixture
+def main():
+    """The script's main function."""
+    spec = importlib.util.spec_from_file_location("results_page", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script.main
+
+
+@pytest.fixture
+def run(main, monkeypatch, tmp_path):
+    """Runs the script on a page with the given text and one recorded run, `catch`; returns exit code and page."""
+    folder = tmp_path / "catch"
+    folder.mkdir()
+    (folder / "about.json").write_text(json.dumps(ABOUT))
+    (folder / "by_hours.png").write_bytes(b"")
+
+    def call(text, *arguments):
+        page = tmp_path / "README.md"
+        page.write_text(text)
+        monkeypatch.setattr(sys, "argv", ["results_page.py", f"--page={page}", *arguments])
+        return main(), page.read_text()
+
+    return call
+
+
+EMPTY = "Before\n<!-- run: catch -->\n<!-- end -->\nafter\n"
+
+
+def test_the_page_is_what_the_recorded_runs_say(main, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
+    assert main() == 0, capsys.readouterr().err
+
+
+def test_a_run_is_shown_with_picture_command_numbers_commit_and_hardware(run):
+    code, page = run(EMPTY)
+    assert code == 0
+    assert page.startswith("Before\n")
+    assert page.endswith("after\n")
+    assert "![Learning curve](catch/by_hours.png)" in page
+    assert "```sh\nseed_rl train --gin_file=catch/vtrace\n```" in page
+    assert "| 300,000 | 30 s | 0.90 | 0.95 | 900 | 10,000 |" in page
+    assert "Commit `012345678` on 2 cores, Abacus, no accelerator; on a train. " in page
+
+
+def test_writing_twice_changes_nothing(run):
+    _, once = run(EMPTY)
+    assert run(once) == (0, once)
+
+
+def test_a_page_that_differs_is_told_and_left_alone(run, capsys):
+    assert run(EMPTY, "--check") == (1, EMPTY)
+    assert "run scripts/results_page.py" in capsys.readouterr().err
+
+
+def test_a_recorded_run_that_the_page_does_not_show_is_told(run, capsys):
+    assert run("Nothing\n") == (1, "Nothing\n")
+    assert "it must show each recorded run: ['catch'], and shows []" in capsys.readouterr().err
+
+
+def test_a_marker_without_its_end_is_told(run, capsys):
+    text = "<!-- run: catch -->\n"
+    assert run(text) == (1, text)
+    assert "needs one <!-- end --> behind it" in capsys.readouterr().err

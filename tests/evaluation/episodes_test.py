@@ -1,0 +1,95 @@
+import itertools
+import math
+from collections import Counter
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from seed_rl.evaluation.episodes import Played, play
+from seed_rl.evaluation.policy import Policy
+from seed_rl.testing.counting import Counting
+from seed_rl.testing.counting_agent import CountingAgentConfig, action_of
+
+
+class ShortOrLong(gymnasium.vector.VectorEnv):
+    """Episodes of 1 or of 20 steps, as likely as one another; each step is worth 1. Observes as `Counting` does."""
+
+    def __init__(self, num_envs):
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        self.single_observation_space = spaces.Box(0, 100, (4,), np.int32)
+        self.single_action_space = spaces.Discrete(1000)
+
+    def reset(self, *, seed=None, options=None):
+        self._rng = np.random.default_rng(seed)
+        self._left = self._lengths(self.num_envs)
+        return self._observe(), {}
+
+    def step(self, actions):
+        self._left -= 1
+        done = self._left == 0
+        self._left[done] = self._lengths(done.sum())
+        return self._observe(), np.ones(self.num_envs), done, np.zeros(self.num_envs, bool), {}
+
+    def _lengths(self, count):
+        return self._rng.choice([1, 20], count)
+
+    def _observe(self):
+        return np.zeros((self.num_envs, 4), np.int32)
+
+
+@pytest.fixture
+def policy():
+    spec = Counting().spec()
+    return Policy(CountingAgentConfig().build(spec, 1, 0), spec, 1)
+
+
+def test_each_environment_plays_its_share(policy):
+    played = play(policy, Counting().make(3), 7, seed=1)  # episodes of 5, 6 and 7 steps
+    assert Counter(played.lengths.tolist()) == {5: 3, 6: 2, 7: 2}
+    assert play(policy, Counting().make(3), 2, seed=1).lengths.tolist() == [5, 6]
+
+
+def test_short_episodes_are_not_favoured(policy):
+    played = play(policy, ShortOrLong(400), 400, seed=1)
+    assert len(played.returns) == 400
+    assert abs(played.returns.mean() - 10.5) < 3 * 9.5 / math.sqrt(400), "the first 400 to end have less than 3"
+    np.testing.assert_array_equal(played.returns, played.lengths)
+
+
+def test_a_return_is_the_sum_of_an_episodes_rewards(policy):
+    seen = []
+    played = play(policy, Counting().make(2), 4, seed=10, on_output=seen.append)
+    rewards, done = np.array([output.reward for output in seen]), np.array([output.done for output in seen])
+    assert done[0].all()
+    assert not rewards[0].any()
+    for before, after in itertools.pairwise(seen):
+        np.testing.assert_array_equal(after.reward, action_of(before.observation), "what was done is worth it")
+    assert rewards.max() > 1, "nothing is clipped"
+    ends = np.flatnonzero(done[:, 0])
+    first = [rewards[begin + 1 : end + 1, 0].sum() for begin, end in itertools.pairwise(ends)]
+    assert sorted(played.returns[played.lengths == 5]) == sorted(first)
+    assert done[-1].any(), "the last output is that of the last end"
+
+
+def test_the_ends_of_episodes_are_told(policy):
+    told = []
+    played = play(policy, Counting().make(2), 4, seed=1, on_episode=lambda *end: told.append(end))
+    assert told == list(enumerate(played.returns.tolist(), start=1))
+
+
+def test_a_summary_has_the_usual_statistics():
+    summary = Played(np.array([1.0, 2.0, 3.0, 10.0]), np.array([5, 5, 6, 8])).summary()
+    assert summary == {
+        "episodes": 4,
+        "mean": 4.0,
+        "standard_error": pytest.approx(math.sqrt((9 + 4 + 1 + 36) / 3) / 2),
+        "median": 2.5,
+        "min": 1.0,
+        "max": 10.0,
+        "mean_length": 6.0,
+    }
+    assert math.isnan(Played(np.array([1.0]), np.array([5])).summary()["standard_error"])

@@ -1,0 +1,159 @@
+"""Exports are served by a process that can't import seed_rl."""
+
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.envs.gym import Gym
+from seed_rl.evaluation.episodes import play
+from seed_rl.evaluation.export import ABOUT, WEIGHTS, export
+from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
+
+SERVING = """
+import sys
+sys.modules["seed_rl"] = None  # as where it is not installed
+try:
+    import seed_rl
+except ImportError:
+    pass
+else:
+    raise AssertionError("it can be imported")
+import numpy as np
+import tensorflow as tf
+
+directory, recorded, answers = sys.argv[1:]
+said = dict(np.load(recorded))
+served = tf.saved_model.load(directory).signatures
+memory = served["initial_state"]()
+actions = []
+for step in range(len(said["done"])):
+    memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in said.items()}, **memory)
+    memory["prev_action"] = memory.pop("action")
+    actions.append(memory["prev_action"].numpy())
+np.save(answers, actions)
+"""
+
+
+def record(logdir, num_envs):
+    """What was said to a greedy policy in some episodes, arrays [T, B, ...], and its actions."""
+    policy = load_policy(logdir, greedy=True)
+    outputs = []
+    env = experiment_of(logdir).env.make(num_envs)
+    play(policy, env, 3 * num_envs, 1, outputs.append)
+    policy.reset(num_envs)
+    said = {name: np.array([getattr(output, name) for output in outputs]) for name in outputs[0]._fields}
+    return policy, said, np.array([policy.act(output) for output in outputs])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [("catch/vtrace", "VTrace.lstm_units = 16", "VTrace.frame_stack = 3"), ("catch/r2d2", "R2D2.frame_stack = 3")],
+    ids=["vtrace with lstm", "r2d2"],
+)
+def test_an_export_acts_as_the_policy_without_seed_rl(saved_run, config, tmp_path):
+    policy, said, actions = record(saved_run(*config)[0], num_envs=3)
+    assert said["done"].sum() >= 3 * 3, "states are reset on the way"
+    assert len(np.unique(actions)) > 1
+    np.savez(tmp_path / "said.npz", **said)
+    export(policy, str(tmp_path / "export"), batch=3)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", SERVING, *(str(tmp_path / n) for n in ("export", "said.npz", "actions.npy"))],
+        cwd=empty,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "actions.npy"), actions)
+
+
+def signatures(directory):
+    return tf.saved_model.load(str(directory)).signatures
+
+
+def test_sampled_actions_depend_on_the_seed_and_greedy_ones_do_not_take_one(saved_run, tmp_path):
+    export(load_policy(saved_run("catch/vtrace")[0]), str(tmp_path / "export"), batch=64)
+    served = signatures(tmp_path / "export")
+    said = {
+        "reward": tf.zeros([64]),
+        "done": tf.ones([64], tf.bool),
+        "observation": tf.zeros([64, 10, 5, 1], tf.uint8),
+        **served["initial_state"](),
+    }
+    first, again, other = (
+        served["sample"](seed=tf.constant(seed), **said)["action"].numpy() for seed in ([1, 1], [1, 1], [1, 2])
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert "seed" not in served["greedy"].structured_input_signature[1]
+    assert len(set(served["greedy"](**said)["action"].numpy())) == 1
+
+
+def test_tensors_are_named_after_those_of_the_environment(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[1] / "envs")
+    env = Gym("registered_envs:Echo-v0", options='{"senses": "nested", "levers": "choices"}')
+    spec = env.spec()
+    policy = Policy(VTrace(hidden=8).build(spec, 1, 0), spec, 1, greedy=True)
+    export(policy, str(tmp_path / "export"), batch=1)
+    served = signatures(tmp_path / "export")["greedy"]
+    names = {name for name in served.structured_input_signature[1] if name.startswith("observation")}
+    assert names == {
+        *("observation_camera_left", "observation_camera_right"),
+        *("observation_mode", "observation_pair_0", "observation_pair_1"),
+    }
+
+
+def test_the_weights_fit_into_the_network_of_the_same_configuration(saved_run, tmp_path):
+    logdir, agent = saved_run("catch/r2d2")
+    export(load_policy(logdir), str(tmp_path / "export"), batch=1)
+    fresh = experiment_of(logdir).build_agent()
+    fresh.model.load_weights(tmp_path / "export" / WEIGHTS)
+    for loaded, saved in zip(fresh.model.variables, agent.model.variables, strict=True):
+        np.testing.assert_array_equal(loaded.numpy(), saved.numpy())
+    variables = tf.train.list_variables(str(tmp_path / "export" / "variables" / "variables"))
+    exported = sum(int(np.prod(shape)) for name, shape in variables if "CHECKPOINTABLE" not in name)
+    assert exported == agent.model.count_params(), "no target network, and no optimizer"
+
+
+def test_an_export_says_where_it_is_from_and_a_newer_one_replaces_it(saved_run, tmp_path):
+    policy = load_policy(saved_run("catch/vtrace")[0])
+    directory = tmp_path / "new" / "export"
+    export(policy, str(directory), batch=2)
+    about = json.loads((directory / ABOUT).read_text())
+    assert (about["checkpoint"], about["env_frames"], about["batch"]) == (policy.checkpoint, 700, 2)
+    export(policy, str(directory), batch=5)
+    assert json.loads((directory / ABOUT).read_text())["batch"] == 5
+    assert os.listdir(directory.parent) == ["export"], "nothing is left behind"
+    assert directory.stat().st_mode & 0o777 == 0o755
+
+
+def test_what_is_no_export_is_not_overwritten(saved_run, tmp_path):
+    policy = load_policy(saved_run("catch/vtrace")[0])
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis").touch()
+    with pytest.raises(FileExistsError, match="precious is there already and no export"):
+        export(policy, str(tmp_path / "precious"), batch=1)
+    with pytest.raises(OSError, match="thesis"):
+        export(policy, str(tmp_path / "precious" / "thesis" / "export"), batch=1)
+    assert os.listdir(tmp_path / "precious") == ["thesis"]
+
+
+def test_an_export_that_fails_leaves_nothing(saved_run, tmp_path):
+    policy = load_policy(saved_run("catch/vtrace")[0])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))  # as on a disk that is full
+    try:
+        with pytest.raises(OSError, match="File too large|can't be written"):
+            export(policy, str(tmp_path / "export"), batch=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [name for name in os.listdir(tmp_path) if "export" in name] == []

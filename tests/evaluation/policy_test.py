@@ -1,0 +1,128 @@
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.evaluation.policy import NoPolicy, Policy, experiment_of, load_policy
+from seed_rl.types import EnvOutput
+
+CATCH = (10, 5, 1)
+VTRACE = ("catch/vtrace", "VTrace.lstm_units = 16", "VTrace.frame_stack = 3")
+R2D2 = ("catch/r2d2", "R2D2.frame_stack = 3")
+
+
+def outputs(steps, batch, shape=CATCH, done_every=7, seed=0):
+    """What B environments might say in a row: episodes begin at once, and again every few steps."""
+    rng = np.random.default_rng(seed)
+    return [
+        EnvOutput(
+            reward=rng.normal(size=batch).astype(np.float32),
+            done=np.full(batch, step % done_every == 0),
+            observation=rng.integers(0, 256, (batch, *shape), np.uint8),
+        )
+        for step in range(steps)
+    ]
+
+
+def only_file(logdir):
+    (name,) = os.listdir(f"{logdir}/checkpoints")
+    return f"{logdir}/checkpoints/{name}"
+
+
+@pytest.mark.parametrize("config", [VTRACE, R2D2], ids=["vtrace", "r2d2"])
+@pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
+def test_a_policy_acts_as_the_agent_that_wrote_its_checkpoint(saved_run, config, greedy):
+    logdir, agent = saved_run(*config)
+    policy = load_policy(logdir, greedy=greedy, seed=5)
+    assert (policy.checkpoint, policy.env_frames) == (only_file(logdir), 700)
+    policy.reset(4)
+    first_eval_env = experiment_of(logdir).actors.num_training_envs
+    env_ids = tf.range(first_eval_env, first_eval_env + 4)
+    previous, state = tf.zeros([4], tf.int32), agent.initial_state(4)
+    restored = previous, state
+    chosen = set()
+    for call, output in enumerate(outputs(20, 4), start=1):
+        arguments = tf.nest.map_structure(tf.convert_to_tensor, output)
+        seed = tf.constant([5, call])
+        answer = agent.act(previous, arguments, state, env_ids, seed, greedy)
+        same = policy.agent.act(restored[0], arguments, restored[1], env_ids, seed, greedy)
+        for ours, theirs in zip(tf.nest.flatten(same.behaviour), tf.nest.flatten(answer.behaviour), strict=True):
+            np.testing.assert_array_equal(ours, theirs, err_msg="logits, or values")
+        actions = policy.act(output)
+        np.testing.assert_array_equal(actions, answer.action)
+        previous, state, restored = answer.action, answer.state, (same.action, same.state)
+        chosen |= set(actions.tolist())
+    assert len(chosen) > 1, "a policy that always does the same shows nothing"
+
+
+def act_all(policy, said):
+    return np.array([policy.act(output) for output in said])
+
+
+def test_where_an_episode_begins_all_before_is_forgotten(saved_run):
+    # Without the previous action as an input: that is all an agent may know of the episode before.
+    bindings = ("R2D2.frame_stack = 3", "R2D2.previous_step_inputs = False")
+    policy = load_policy(saved_run("catch/r2d2", *bindings)[0], greedy=True)
+    said = outputs(10, 32, done_every=100)
+    policy.reset(32)
+    alone = act_all(policy, said)
+
+    def after_another_episode(first):
+        policy.reset(32)
+        act_all(policy, outputs(10, 32, seed=1))
+        return act_all(policy, [said[0]._replace(done=np.full(32, first)), *said[1:]])
+
+    np.testing.assert_array_equal(after_another_episode(True), alone)
+    assert (after_another_episode(False) != alone).any(), "it does depend on what was before"
+
+
+def test_r2d2_explores_as_little_as_in_its_evaluation_environments(saved_run):
+    logdir, agent = saved_run(*R2D2, "R2D2.epsilon_base = 1.0", "R2D2.eval_epsilon = 0.0")
+    said = outputs(20, 8)
+
+    def actions(policy):
+        policy.reset(8)
+        return act_all(policy, said)
+
+    best = actions(load_policy(logdir, greedy=True))
+    np.testing.assert_array_equal(actions(load_policy(logdir)), best)
+    in_training = Policy(agent, experiment_of(logdir).env.spec(), first_eval_env=0)
+    assert (actions(in_training) != best).mean() > 0.3, "environments to learn from do nothing but explore"
+
+
+def test_the_newest_checkpoint_that_can_be_read_is_taken(saved_run, caplog):
+    logdir, _ = saved_run("catch/vtrace")
+    older = only_file(logdir)
+    newer = older.replace("0007", "0008")
+    pathlib.Path(newer).write_bytes(pathlib.Path(older).read_bytes()[:5000])
+    assert load_policy(logdir).checkpoint == older
+    assert f"{newer} is not a checkpoint that can be read" in caplog.text
+    with pytest.raises(NoPolicy, match=f"{newer} is not a checkpoint that can be read"):
+        load_policy(logdir, newer)
+
+
+def test_what_is_missing_is_told(saved_run, tmp_path):
+    with pytest.raises(NoPolicy, match=r"nowhere is not the log directory of a run: there is no .*nowhere/config.gin"):
+        load_policy(str(tmp_path / "nowhere"))
+    logdir, _ = saved_run("catch/vtrace", "Logs.checkpoint_interval_s = 90")
+    with pytest.raises(NoPolicy, match="/none.npz is not a checkpoint that can be read: .*No such file"):
+        load_policy(logdir, f"{logdir}/none.npz")
+    shutil.rmtree(f"{logdir}/checkpoints")
+    with pytest.raises(NoPolicy, match="has no checkpoint yet: the first is written after 90 s of training"):
+        load_policy(logdir)
+    pathlib.Path(logdir, "config.gin").write_text("Experiment.novelty = 1\n")
+    with pytest.raises(NoPolicy, match="config.gin can't be used: "):
+        load_policy(logdir)
+
+
+def test_a_checkpoint_of_another_agent_is_refused(saved_run):
+    logdir, _ = saved_run("catch/vtrace")
+    larger, _ = saved_run("catch/vtrace", "VTrace.hidden = 32")
+    with pytest.raises(NoPolicy, match=r"shape \(50, 32\), needed is \(50, 64\)"):
+        load_policy(logdir, only_file(larger))
+    other, _ = saved_run("catch/r2d2")
+    with pytest.raises(NoPolicy, match="is of another agent"):
+        load_policy(logdir, only_file(other))

@@ -1,0 +1,82 @@
+import json
+import math
+
+import pytest
+
+from seed_rl.evaluation.report import evaluate_run, text, write
+
+FIELDS = {
+    *("logdir", "checkpoint", "env_frames", "greedy", "seed"),
+    *("episodes", "mean", "standard_error", "median", "min", "max", "mean_length"),
+    *("human_normalised", "returns", "lengths"),
+}
+
+
+def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog):
+    caplog.set_level("INFO")
+    evaluation = evaluate_run(killed_run, None, episodes=30, num_envs=4, greedy=True, seed=3)
+    path = tmp_path / "evaluation.json"
+    write(evaluation, str(path))
+    assert json.loads(path.read_text()) == evaluation
+    assert set(evaluation) == FIELDS
+    assert evaluation["checkpoint"].startswith(f"{killed_run}/checkpoints/checkpoint-")
+    assert evaluation["env_frames"] > 0
+    assert (evaluation["greedy"], evaluation["seed"], evaluation["episodes"]) == (True, 3, 30)
+    assert len(evaluation["returns"]) == len(evaluation["lengths"]) == 30
+    assert set(evaluation["returns"]) <= {-1.0, 1.0}
+    assert evaluation["lengths"] == [9] * 30
+    assert evaluation["mean"] == pytest.approx(sum(evaluation["returns"]) / 30)
+    assert evaluation["human_normalised"] is None
+    assert "30 of 30 episodes, the last with a return of" in caplog.text
+
+
+@pytest.mark.parametrize("run", ["killed_run", "recurrent_run"])
+@pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
+def test_the_same_seed_gives_the_same_returns(run, greedy, request):
+    logdir = request.getfixturevalue(run)
+    first, second, other = (evaluate_run(logdir, None, 40, 8, greedy, seed) for seed in (1, 1, 2))
+    assert first == second
+    assert first["returns"] != other["returns"]
+
+
+def test_no_more_environments_are_played_than_there_are_episodes(recurrent_run):
+    evaluation = evaluate_run(recurrent_run, None, episodes=1, num_envs=16, greedy=False, seed=1)
+    assert evaluation["lengths"] == [12]
+    assert math.isnan(evaluation["standard_error"])
+    assert "standard error" not in text(evaluation)
+
+
+def test_an_evaluation_as_text():
+    evaluation = {
+        "checkpoint": "run/checkpoint.npz",
+        "env_frames": 1_200_000,
+        "greedy": True,
+        "seed": 7,
+        "episodes": 4,
+        "mean": 1004.0,
+        "standard_error": 2.04,
+        "median": 2.5,
+        "min": -1.0,
+        "max": 10.0,
+        "mean_length": 1700.0,
+        "human_normalised": 101.25,
+    }
+    assert text(evaluation).splitlines() == [
+        "run/checkpoint.npz (1,200,000 frames), greedy, seed 7",
+        "episodes  4, of 1,700 steps on average",
+        "mean      1,004.00 +- 2.04 (standard error)",
+        "median    2.50, from -1.00 to 10.00",
+        "score     101.2 % (0: random, 100: human)",
+    ]
+    assert "score" not in text({**evaluation, "human_normalised": None})
+
+
+def test_what_is_no_number_is_null(tmp_path):
+    path = tmp_path / "e.json"
+    write({"standard_error": math.nan, "returns": [1.0, math.inf], "mean": 0.5}, str(path))
+    assert json.loads(path.read_text()) == {"standard_error": None, "returns": [1.0, None], "mean": 0.5}
+
+
+def test_a_file_that_cannot_be_written_is_an_os_error(tmp_path):
+    with pytest.raises(OSError, match="No such file or directory"):
+        write({"mean": 1.0}, str(tmp_path / "nowhere" / "e.json"))

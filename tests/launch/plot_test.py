@@ -1,0 +1,162 @@
+"""Learning curves as pictures."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from seed_rl.launch.plot import NoCurve, Run, grouped, means, plot_curves
+
+
+def write_run(directory, returns, frames=10, settings=None, seed=1, unfinished="", **more):
+    """A run with a row of metrics for each return."""
+    directory.mkdir(parents=True)
+    if settings is not None:
+        (directory / "config.json").write_text(json.dumps({**settings, "seed": seed}))
+    rows = [
+        {"env_frames": frames * (n + 1), "seconds": 60.0 * (n + 1), "episode_return": value, **more}
+        for n, value in enumerate(returns)
+    ]
+    (directory / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + unfinished)
+    return str(directory)
+
+
+def words(path):
+    """The texts of an SVG, which are written as comments beside their outlines."""
+    return re.findall(r"<!-- (.*?) -->", path.read_text())
+
+
+def line(*points):
+    return np.array(points, float)
+
+
+def test_runs_are_named_by_the_settings_in_which_they_differ(tmp_path):
+    base = {"env.kind": "Atari", "env.game": "pong", "agent.cost": 0.01, "agent.units": 256}
+    runs = [
+        Run("runs/a_1", [], base),
+        Run("runs/a_2", [], base),
+        Run("runs/b", [], {**base, "agent.cost": 0.1 * 3}),
+        Run("runs/c", [], {**base, "env.game": "breakout"}),
+    ]
+    assert list(grouped(runs)) == ["pong, cost = 0.01 (2 seeds)", "pong, cost = 0.3", "breakout, cost = 0.01"]
+
+
+def test_runs_that_differ_in_much_are_named_by_their_directories():
+    one = {str(n): 1 for n in range(9)}
+    other = {str(n): 2 for n in range(9)}
+    runs = [Run("runs/pong_seed=1", [], one), Run("runs/pong_seed=2", [], one), Run("runs/deep", [], other)]
+    assert list(grouped(runs)) == ["pong (2 seeds)", "deep"]
+    assert list(grouped([Run("a/pong", [], one), Run("b/pong", [], other)])) == ["a/pong", "b/pong"]
+    nearly = [Run("runs/a", [], {"x": 0.1}), Run("runs/b", [], {"x": 0.1 + 1e-9})]
+    assert list(grouped(nearly)) == ["a", "b"], "rounded they would be the same"
+    assert list(grouped([Run("a/pong", [], None), Run("a/pong", [], None)])) == ["pong (1)", "pong (2)"]
+
+
+def test_the_mean_of_seeds_has_students_interval():
+    curve, further = means([line((0, 1), (10, 1)), line((0, 3), (10, 3)), line((0, 5), (10, 5))])
+    assert further is None
+    np.testing.assert_allclose(curve.mean, 3)
+    np.testing.assert_allclose(curve.half, 4.303 * 2 / np.sqrt(3))
+    many, _ = means([line((0, n % 2), (1, n % 2)) for n in range(100)])
+    np.testing.assert_allclose(many.half, 1.96 * np.std([0, 1] * 50, ddof=1) / 10)
+
+
+def test_a_seed_that_was_killed_does_not_cut_the_others():
+    killed, others = line((0, 0), (4, 4)), [line((1, 1), (10, 10)), line((0, 0), (10, 10))]
+    together, further = means([killed, *others])
+    assert (together.x[0], together.x[-1]) == (1, 4)
+    assert (further.x[0], further.x[-1]) == (4, 10)
+    np.testing.assert_allclose(further.mean, further.x)
+
+
+def test_seeds_with_nothing_in_common_are_those_that_got_furthest():
+    together, further = means([line((0, 0), (1, 0)), line((2, 5), (3, 5))])
+    np.testing.assert_array_equal(together.x, [2, 3])
+    assert together.half is None
+    assert further is None
+
+
+def test_one_run_is_drawn_as_it_is():
+    points = line((0, 1), (3, 7), (4, 2))
+    curve, _ = means([points])
+    np.testing.assert_array_equal(np.stack([curve.x, curve.mean], 1), points)
+    assert curve.half is None
+
+
+@pytest.mark.parametrize(
+    ("frames", "rows", "axis", "label"),
+    [
+        (10, 5, "frames", "thousand environment frames"),
+        (1_000_000, 5, "frames", "million environment frames"),
+        (10, 5, "hours", "minutes"),
+        (10, 90, "hours", "hours"),
+    ],
+)
+def test_axes_have_units_that_fit(frames, rows, axis, label, tmp_path):
+    run = write_run(tmp_path / "pong", range(rows), frames)
+    plot_curves([run], [str(tmp_path / "curve.svg")], axis)
+    assert label in words(tmp_path / "curve.svg")
+
+
+def test_all_formats_show_the_same(tmp_path):
+    for seed, cost in ((1, 0.1), (2, 0.1), (1, 0.2)):
+        write_run(tmp_path / f"runs/{cost}_{seed}", [seed, cost, 3], settings={"agent.cost": cost}, seed=seed)
+    outputs = [tmp_path / "curve.png", tmp_path / "curve.svg", tmp_path / "again.svg"]
+    plot_curves([str(tmp_path / "runs")], [str(output) for output in outputs], "frames")
+    texts = words(outputs[1])
+    assert {"cost = 0.1 (2 seeds)", "cost = 0.2", "95 % interval of the mean"} <= set(texts)
+    assert "return, mean of 100 episodes" in texts
+    assert outputs[1].read_text() == outputs[2].read_text(), "a picture is the same each time"
+    height, width = imread(outputs[0]).shape[:2]
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', outputs[1].read_text())
+    assert width / height == pytest.approx(float(box[1]) / float(box[2]), rel=0.01)
+    colours = set(re.findall(r"stroke: (#\w+)", outputs[1].read_text().lower()))
+    assert {"#0072b2", "#d55e00"} <= colours
+
+
+def test_evaluation_is_dashed_and_told(tmp_path):
+    write_run(tmp_path / "runs/a", [1, 2, 3], **{"eval/episode_return": 2.0})
+    plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")], "frames")
+    assert {"training: mean of 100 episodes", "evaluation: mean of 30", "return", "a"} <= set(
+        words(tmp_path / "curve.svg")
+    )
+    assert "stroke-dasharray" in (tmp_path / "curve.svg").read_text()
+
+
+def test_a_run_that_was_killed_in_the_middle_of_a_line_can_be_drawn(tmp_path):
+    run = write_run(tmp_path / "pong", [1, float("nan"), 3], unfinished='{"env_frames": 4')
+    plot_curves([run], [str(tmp_path / "curve.png")], "frames")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+def test_a_run_without_returns_is_left_out_with_a_word(tmp_path, caplog):
+    write_run(tmp_path / "runs/good", [1, 2])
+    write_run(tmp_path / "runs/sweep/bad", [])
+    plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.png")], "frames")
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path}/runs/sweep/bad has no episode returns yet: it is left out"
+    ]
+    with pytest.raises(NoCurve, match="bad has no episode returns yet$"):
+        plot_curves([str(tmp_path / "runs/sweep")], [str(tmp_path / "curve.png")], "frames")
+
+
+def test_a_directory_without_a_run_is_told(tmp_path):
+    with pytest.raises(NoCurve, match="is not the log directory of a run, and there is none in it"):
+        plot_curves([str(tmp_path)], [str(tmp_path / "curve.png")], "frames")
+
+
+def test_many_runs_have_their_legend_beside_the_curves(tmp_path):
+    for n in range(9):
+        write_run(tmp_path / f"runs/{n}", [n, n + 1], settings={"agent.cost": n})
+    plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")], "frames")
+    assert [f"cost = {n}" for n in range(9)] == [text for text in words(tmp_path / "curve.svg") if "cost" in text]
+
+
+def test_tables_of_published_results_can_be_drawn(tmp_path):
+    (tmp_path / "pong").mkdir()
+    table = tmp_path / "pong" / "metrics.csv"
+    table.write_text("env_frames,seconds,episode_return\n10,1.0,\n20,2.0,5.0\n30,3.0,6.0\n")
+    plot_curves([str(table)], [str(tmp_path / "curve.svg")], "frames")
+    assert "pong" in words(tmp_path / "curve.svg")

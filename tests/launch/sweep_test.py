@@ -1,0 +1,127 @@
+"""Many runs of one experiment."""
+
+import csv
+import json
+
+import pytest
+
+from seed_rl import experiment
+from seed_rl.launch.sweep import BadGrid, Sweep, split, trials
+
+ARGUMENTS = (
+    "--gin_file=catch/vtrace",
+    "--gin_param=Experiment.total_frames=3000",
+    "--gin_param=Logs.metrics_interval_s=0.2",
+)
+
+
+def test_every_combination_is_run_with_every_seed():
+    found = trials(["VTrace.entropy_cost=0.01, 0.001", "Catch.rows=7"], [1, 2])
+    assert [trial.name for trial in found] == [
+        "entropy_cost=0.01_rows=7_seed=1",
+        "entropy_cost=0.01_rows=7_seed=2",
+        "entropy_cost=0.001_rows=7_seed=1",
+        "entropy_cost=0.001_rows=7_seed=2",
+    ]
+    assert found[-1].bindings == ["VTrace.entropy_cost = 0.001", "Catch.rows = 7", "Experiment.seed = 2"]
+    assert [trial.name for trial in trials([], [3])] == ["seed=3"]
+
+
+def test_values_may_hold_commas_within_brackets_and_quotes():
+    assert split("(1, 23), [4,5],'a,b',\"c,d\"") == ["(1, 23)", "[4,5]", "'a,b'", '"c,d"']
+
+
+def test_values_that_look_alike_in_a_name_have_directories_of_their_own():
+    long = "X.y='" + 300 * "z" + "'"
+    names = [trial.name for trial in trials(["VTrace.channels=(1, 23),(12, 3),'a/b','a.b'", long], [1])]
+    assert len(set(names)) == 4
+    assert all(len(name) < 200 and "/" not in name and " " not in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("grid", "seeds", "sentence"),
+    [
+        (["VTrace.discount"], [1], "expected NAME=VALUE,VALUE"),
+        (["VTrace.discount=0.9,"], [1], "expected NAME=VALUE,VALUE"),
+        (["A.b=1", "A.b=2"], [1], "a setting may be given once, got A.b, A.b"),
+        (["A.b=1,1"], [1], "b=1_seed=1 would run 2 times"),
+        ([], [1, 1, 1], "seed=1 would run 3 times"),
+    ],
+)
+def test_a_grid_that_makes_no_sense_is_refused(grid, seeds, sentence):
+    with pytest.raises(BadGrid, match=sentence):
+        trials(grid, seeds)
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory):
+    """A sweep of three runs: the second can't be done, and while the third goes on the sweep is stopped; and once more.
+
+    Gives its directory, and for each time what it said, its exit code and its results.
+    """
+    directory = tmp_path_factory.mktemp("sweep")
+    wanted = trials(["Catch.columns=5,3"], [1])
+    wanted.append(trials(["Experiment.total_frames=1_000_000_000"], [2])[0])
+    other = experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5"])
+    experiment.save_config(other, str(directory / wanted[1].name))  # a run of another configuration is there already
+    third = directory / wanted[2].name / "metrics.jsonl"
+    times = []
+    for _ in range(2):
+        said = []
+        sweep = Sweep(wanted, ARGUMENTS, str(directory), 1)
+        before = third.stat().st_size if third.exists() else 0
+        code = sweep.run(lambda before=before: third.exists() and third.stat().st_size > before, said.append)
+        sweep.write_results()
+        times.append((said, code, sweep.results(), sweep.table()))
+    return directory, wanted, times
+
+
+def test_a_failed_run_is_told_with_its_own_words_and_does_not_stop_the_others(twice):
+    directory, wanted, ((said, code, results, table), _) = twice
+    assert code == 2
+    failed = next(row for row in results if row["run"] == wanted[1].name)
+    assert failed["state"] == "failed"
+    assert "holds a run of another configuration: " in failed["failure"]
+    assert "optimizer.learning_rate was 0.5 and is now 0.001" in failed["failure"]
+    assert any(line.startswith(f"fails: {wanted[1].name} (2 of 3): {directory}") for line in said)
+    assert table.splitlines()[-1] == f"{wanted[1].name}: {failed['failure']}"
+    assert said[-1] == f"begins: {wanted[2].name} (3 of 3)"
+
+
+def test_a_sweep_goes_on_where_it_was_stopped(twice):
+    _, wanted, (first, second) = twice
+    said = second[0]
+    assert said[0] == "1 of 3 runs are finished already"
+    assert not any(wanted[0].name in line for line in said)
+    assert any(line.startswith(f"fails: {wanted[1].name}") for line in said), "what failed is tried again"
+    frames = [next(row for row in times[2] if row["run"] == wanted[2].name)["env_frames"] for times in (first, second)]
+    assert frames[1] > frames[0] > 0
+    log = (twice[0] / wanted[2].name / "output.log").read_text()
+    assert log.count("continuing from") == 1
+
+
+def test_results_are_data(twice):
+    directory, wanted, (_, (_, _, results, table)) = twice
+    assert json.loads((directory / "results.json").read_text()) == results
+    with open(directory / "results.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["run"] for row in rows] == [row["run"] for row in results]
+    finished = next(row for row in rows if row["run"] == wanted[0].name)
+    assert finished["Catch.columns"] == "5"
+    assert finished["Experiment.seed"] == "1"
+    assert finished["state"] == "finished"
+    assert float(finished["env_frames"]) >= 3000
+    states = {row["run"]: row["state"] for row in rows}
+    assert states[wanted[2].name] == "unfinished"
+    lines = table.splitlines()
+    assert lines[0].split() == ["run", "state", "frames", "time", "return", "best"]
+    assert max(map(len, lines[:4])) <= 100
+
+
+def test_with_other_arguments_a_finished_run_is_run_again(twice):
+    directory, wanted, _ = twice
+    said = []
+    sweep = Sweep(wanted[:1], ["--gin_file=nowhere"], str(directory), 1)
+    assert sweep.run(lambda: False, said.append) == 2
+    assert said[0] == f"begins: {wanted[0].name} (1 of 1)"
+    assert "no gin file 'nowhere'" in said[1]
