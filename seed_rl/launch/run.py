@@ -15,6 +15,7 @@ from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.actor_threads import ActorThreads
+from seed_rl.launch.bucket import working_directory
 from seed_rl.launch.local_actors import ActorFailed, LocalActors
 from seed_rl.launch.native_output import import_quietly, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
@@ -66,7 +67,7 @@ class Run:
         """
         Args:
           experiment: what to train.
-          logdir: directory of the run; made if need be.
+          logdir: directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store.
           actors: one of `ACTORS`.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
           security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
@@ -95,8 +96,10 @@ class Run:
         Raises:
           ConfigError: it holds a run of another configuration.
           CannotUse: it can't be written, or another learner is running in it.
+          CannotReach: it is in an object store that can't be used.
         """
         with contextlib.ExitStack() as cleanup:
+            self.logdir = cleanup.enter_context(working_directory(self.logdir))
             cleanup.enter_context(run_directory(self.logdir, self.experiment))
             if self._native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self.logdir, "native.log")))

@@ -12,6 +12,7 @@ from absl import flags
 
 from seed_rl import experiment as experiments
 from seed_rl.experiment import Experiment
+from seed_rl.launch.bucket import CannotReach
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.launch.local_actors import ActorFailed
 from seed_rl.launch.progress import Progress
@@ -53,7 +54,7 @@ def _train(values: flags.FlagValues, experiment: Experiment, actors: str, actor_
                 for row in rows:
                     progress.show(row)
             return stopped.exit_code
-    except (AddressError, CannotUse) as error:
+    except (AddressError, CannotReach, CannotUse) as error:
         raise UsageError(str(error)) from error
     except (ActorFailed, CheckpointError, HostLost) as error:
         return _failure(str(error))
