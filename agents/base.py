@@ -50,7 +50,8 @@ class LossOutput(NamedTuple):
     loss: tf.Tensor
     """float32 scalar, to be minimised."""
     metrics: Mapping[str, tf.Tensor]
-    """float32 scalars for the logs."""
+    """float32 scalars for the logs. Where several devices have parts of the batch the mean over them is logged, and the
+    maximum of those whose last name begins with `max_`."""
     priorities: tf.Tensor | None = None
     """float32 [B]: how much each sequence is still to be learned from; of a `ReplayAgent` only."""
 

@@ -161,6 +161,29 @@ class Replay:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
+class Devices:
+    """Which devices the learner computes on, by TensorFlow's names (`GPU:0`, `TPU:3`, `CPU:0`).
+
+    By default a single device does everything; of several accelerators the first acts and as many of the others train
+    as divide the batch evenly.
+    """
+
+    training: tuple = ()
+    """Those that train, each on an equal part of every batch."""
+    inference: str = ""
+    """The one that acts, and keeps the unrolls."""
+    logical_cpus: int = 1
+    """Splits the host into so many devices (`CPU:0`, `CPU:1`, ...), to try several without having them."""
+
+    def __post_init__(self):
+        check_types(self)
+        check_at_least(self, 1, "logical_cpus")
+        if not all(isinstance(name, str) for name in self.training):
+            raise ValueError(f"Devices.training must be names of devices, got {self.training!r}")
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
 class Logs:
     """What a run leaves behind in its log directory, and how often."""
 
@@ -198,6 +221,8 @@ class Experiment:
     """How many environments, and where."""
     inference: Inference = dataclasses.field(default_factory=lambda: Inference())  # called late, so that gin sees it
     """How observations are batched."""
+    devices: Devices = dataclasses.field(default_factory=lambda: Devices())  # called late, so that gin sees it
+    """What the learner computes on."""
     logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
     """What the run leaves behind."""
     replay: Replay | None = None
@@ -267,7 +292,7 @@ class Experiment:
         return dict(_flatten("", self))
 
 
-_MAY_CHANGE = ("actors.", "inference.", "logs.", "replay.placement", "replay.snapshot")
+_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
 """Settings that a resumed run may have otherwise than when it was begun: they change its speed and its logs."""
 
 

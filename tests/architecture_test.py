@@ -141,7 +141,7 @@ ROOMS = {
             "seed_rl.launch.doctor",
             "seed_rl.bench.command",
         ),
-        (*TOOLS, "matplotlib"),
+        (*TOOLS, "fsspec", "matplotlib"),
     ),
     "seed_rl.launch.doctor": Room(
         (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli", "seed_rl.launch.native_output"),

@@ -62,6 +62,7 @@ class ActStep:
         depth: int,
         batch_sizes: Sequence[int],
         seed: int,
+        device: str = "",
     ):
         """
         Args:
@@ -73,6 +74,7 @@ class ActStep:
           depth: D, unrolls that a step is written to at the most.
           batch_sizes: static sizes to compile for.
           seed: of the sampled actions.
+          device: where it computes and where the agent's weights are, as TensorFlow names it; empty: the default.
         """
         self.batch_sizes = tuple(sorted(set(batch_sizes)))
         self._agent = agent
@@ -83,7 +85,9 @@ class ActStep:
         self._depth = depth
         self._step_spec = step_spec
 
-        self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [num_envs + 1])
+        self._device = device
+        with tf.device(device):
+            self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [num_envs + 1])
         # Without an accelerator the network runs as a plain graph between two compiled parts. With one, all is one
         # program, unless the store is on the host: then the unrolls are written by a second one there.
         self._store_apart = has_accelerator() and store.device == HOST
@@ -122,14 +126,16 @@ class ActStep:
         staging.fill(outputs)
         self._calls = (self._calls + 1) % 2**31
         seed = np.array([self._seed, self._calls], np.int32)
-        return self._compiled(control, staging.batch, seed).numpy()[:batch]
+        with tf.device(self._device):
+            return self._compiled(control, staging.batch, seed).numpy()[:batch]
 
     def warm_up(self) -> None:
         """Compiles every batch size, by acting for padding only."""
         for size in self.batch_sizes:
             control, staging = self._staging[size]
             self._pad(control, 0)
-            self._compiled(control, staging.batch, np.zeros(2, np.int32))
+            with tf.device(self._device):
+                self._compiled(control, staging.batch, np.zeros(2, np.int32))
 
     def padding(self, batch: int) -> int:
         """Rows that are added to a batch of this size."""

@@ -36,6 +36,7 @@ class Acting:
         env_spec: EnvSpec,
         seed: int,
         learner_slots: int,
+        device: str = "",
         store_device: str = "",
         on_episodes: Callable[[Episodes], None] = lambda episodes: None,
     ):
@@ -46,7 +47,8 @@ class Acting:
           env_spec: of the environments it acts in.
           seed: of sampled actions and environments; another one for each start of a run.
           learner_slots: the most finished unrolls that are out of the queue and not yet back in the pool.
-          store_device: where the unrolls are kept; empty: where the agent computes.
+          device: where it acts, as TensorFlow names it; empty: on the default device.
+          store_device: where the unrolls are kept; empty: on the default device.
           on_episodes: called on the inference thread with episodes that ended.
         """
         actors, inference = experiment.actors, experiment.inference
@@ -73,6 +75,7 @@ class Acting:
             depth=self.cursor.depth,
             batch_sizes=_batch_sizes(max_batch),
             seed=seed,
+            device=device,
         )
         self.service = CentralInference(
             ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),

@@ -160,6 +160,13 @@ def _export_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_integer("batch_size", 1, "Environments in a call.", lower_bound=1, flag_values=values)
 
 
+def _hosts_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_list(
+        "learner_hosts", [], "host:port of each of several learners that train together.", flag_values=values
+    )
+    flags.DEFINE_integer("learner_host", 0, "Which of them this one is, from 0.", flag_values=values)
+
+
 def _quiet_flag(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("quiet", False, "Show nothing but warnings and errors.", flag_values=values)
 
@@ -219,6 +226,7 @@ COMMANDS = {
             _experiment_flags,
             _address_flag("", "Where actors are served; default: a unix socket of this run's own."),
             _server_flags,
+            _hosts_flags,
             _quiet_flag,
         ),
     ),
@@ -230,6 +238,7 @@ COMMANDS = {
             _experiment_flags,
             _address_flag(DEFAULT_TCP_ADDRESS, "Where actors are served: host:port or unix:/path."),
             _server_flags,
+            _hosts_flags,
             _quiet_flag,
         ),
     ),
@@ -348,6 +357,8 @@ def _configure_logging(level: str, quiet: bool) -> None:
         datefmt="%H:%M:%S",
         handlers=[on_terminal],
     )
+    for library in ("absl", "tensorflow"):  # tell of every file that they write, and of every device
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _overview() -> str:

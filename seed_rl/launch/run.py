@@ -15,9 +15,11 @@ from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.actor_threads import ActorThreads
+from seed_rl.launch.bucket import working_directory
 from seed_rl.launch.local_actors import ActorFailed, LocalActors
 from seed_rl.launch.native_output import import_quietly, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
+from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
@@ -60,15 +62,17 @@ class Run:
         security: ServerSecurity | None = None,
         actor_arguments: Sequence[str] = (),
         native_log: bool = False,
+        hosts: Hosts = ALONE,
     ):
         """
         Args:
           experiment: what to train.
-          logdir: directory of the run; made if need be.
+          logdir: directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store.
           actors: one of `ACTORS`.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
           security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
           actor_arguments: flags of `seed_rl actor`, for actor processes.
+          hosts: learners that train together; all but the first write into a directory of their own inside `logdir`.
           native_log: while the run is open, what native libraries print goes into `native.log`.
 
         Raises:
@@ -77,7 +81,8 @@ class Run:
         if actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {actors!r}")
         self.experiment = experiment
-        self.logdir = logdir
+        self.logdir = os.path.join(logdir, f"host-{hosts.index}") if hosts.index else logdir
+        self._hosts = hosts
         self._kind = actors
         self._address = address
         self._security = security or ServerSecurity()
@@ -91,8 +96,10 @@ class Run:
         Raises:
           ConfigError: it holds a run of another configuration.
           CannotUse: it can't be written, or another learner is running in it.
+          CannotReach: it is in an object store that can't be used.
         """
         with contextlib.ExitStack() as cleanup:
+            self.logdir = cleanup.enter_context(working_directory(self.logdir))
             cleanup.enter_context(run_directory(self.logdir, self.experiment))
             if self._native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self.logdir, "native.log")))
@@ -119,6 +126,7 @@ class Run:
           AddressError, SecurityError: the address can't be listened on.
           ActorFailed: actors end as soon as they start.
           Diverged: the loss is not finite any more.
+          HostLost: another learner host is gone, or didn't come.
           CheckpointError: the last checkpoint can't be written.
         """
         started = time.monotonic()
@@ -158,6 +166,7 @@ class Run:
         from seed_rl.buffers.placement import DoesNotFit
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner
+        from seed_rl.learner.replicas import BadDevices
 
         address = self._address
         if not address:
@@ -166,8 +175,8 @@ class Run:
             self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             address = f"unix:{directory}/learner.sock"
         try:
-            return Learner(self.experiment, self.logdir, address, self._security)
-        except (CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
+            return Learner(self.experiment, self.logdir, address, self._security, self._hosts)
+        except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 
     def _new_actors(self, stop: _Either) -> _Actors | None:

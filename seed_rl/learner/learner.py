@@ -19,7 +19,9 @@ from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
 from seed_rl.learner.diverged import Diverged
+from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.run_log import RunLog, RunState
 from seed_rl.learner.sinks import sinks_of
 from seed_rl.learner.sources import Batch
@@ -73,6 +75,7 @@ class Learner:
         logdir: str,
         address: str,
         security: ServerSecurity,
+        hosts: Hosts = ALONE,
     ):
         """
         Args:
@@ -80,12 +83,15 @@ class Learner:
           logdir: directory of checkpoints and metrics.
           address: where actors are served, `host:port` or `unix:/path`.
           security: of the server.
+          hosts: that train together.
 
         Raises:
+          BadDevices: those that are asked for aren't there, or don't fit the batch.
           CannotAct: the agent can't act in these environments.
           CannotBuild: they can't be built here to see what they are like.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
           ConfigError: the run is to be in Weights & Biases, which can't be used here.
+          HostLost: another host does not come.
           DoesNotFit: the replay needs more memory than there is.
         """
         check_wandb(experiment.logs)
@@ -99,19 +105,32 @@ class Learner:
         self._no_replays = Outage("copies of the replay", "checkpoints are without them", _log)
 
         env_spec = experiment.env_spec()
-        self._agent = experiment.build_agent()
-        self._train_step = TrainStep(self._agent, experiment.optimizer)
+        replicas = self._replicas = Replicas(experiment.devices, experiment.batch_size, hosts)
+        with replicas.scope():
+            self._agent = experiment.build_agent()
+            self._train_step = TrainStep(self._agent, experiment.optimizer, replicas.strategy, replicas.local_count)
         self._variables = {
             **name_variables("agent", self._agent.variables),
             **name_variables("optimizer", self._train_step.optimizer.variables),
         }
 
-        self.restored_from = self._restore()
-        """Path of the checkpoint that the run continues from; None for a new run."""
+        self.restored_from = self._restore() if replicas.is_first else None
+        """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
+        self._take_over_from_first()
 
-        # A resumed run is not to play the episodes again that the run began with, nor to draw the same actions.
-        seed = int(np.random.SeedSequence([experiment.seed, self.counters.learner_updates]).generate_state(1)[0] >> 1)
-        self._acting, self._source = assemble(experiment, self._agent, env_spec, seed, self._add_episodes)
+        # A resumed run is not to play the episodes again that the run began with, nor to draw the same actions, nor is
+        # a host to play what another does.
+        entropy = [experiment.seed, self.counters.learner_updates, *([hosts.index] if hosts.index else [])]
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+        acting_agent, self._refresh = replicas.acting_agent(self._agent, experiment.build_agent)
+        self._acting, self._source = assemble(
+            dataclasses.replace(experiment, batch_size=replicas.batch_size),
+            acting_agent,
+            env_spec,
+            seed,
+            self._add_episodes,
+            replicas,
+        )
         self._acting.cursor.version = self.counters.learner_updates
         store = self._acting.store
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
@@ -137,6 +156,19 @@ class Learner:
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
         return path
+
+    def _take_over_from_first(self) -> None:
+        """Weights, optimizer and counters of the first host, which has the checkpoint, if there are several."""
+        if self._replicas.hosts.count == 1:
+            return
+        names = [field.name for field in dataclasses.fields(Counters)]
+        counters = np.array([getattr(self.counters, name) for name in names], np.float64)
+        values = [np.asarray(variable.numpy()) for variable in self._variables.values()]
+        counters, *values = self._replicas.from_first([counters, *values])
+        for variable, value in zip(self._variables.values(), values, strict=True):
+            variable.assign(value)
+        kinds = [type(getattr(self.counters, name)) for name in names]
+        self.counters = Counters(**{n: kind(value) for n, kind, value in zip(names, kinds, counters, strict=True)})
 
     @property
     def finished(self) -> bool:
@@ -175,22 +207,27 @@ class Learner:
 
         Raises:
           Diverged: the loss is not finite any more.
+          HostLost: another host is gone.
           CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
         """
         self._acting.act_step.warm_up()
         self._acting.service.start()
         logs = self._experiment.logs
-        resume_frames = self.counters.env_frames if self.restored_from else None
+        resume_frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
         sinks = sinks_of(self._experiment, self._logdir, resume_frames)
         log = RunLog(self._run_state, sinks, logs.metrics_interval_s)
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
         listened_to = True
         try:
-            while not stop.is_set() and not self.finished:
-                with log.waiting():
-                    batch = self._source.next(_POLL_SECONDS)
+            while True:
+                leaving, batch = stop.is_set() or self.finished, None
+                if not leaving:
+                    with log.waiting():
+                        batch = self._source.next(_POLL_SECONDS)
+                if (leaving or batch is not None) and self._replicas.any(leaving):
+                    break
                 failure = self._acting.service.failure
                 if failure is not None:
                     raise RuntimeError(f"inference failed: {failure}") from failure
@@ -207,6 +244,7 @@ class Learner:
                     save_at = time.monotonic() + logs.checkpoint_interval_s
         except GeneratorExit:  # the caller has seen enough; what was learned is kept
             listened_to = False
+            self._replicas.any(True)
         finally:
             last = log.close()
         self._save_last()
@@ -231,19 +269,21 @@ class Learner:
     def _update(self, batch: Batch) -> dict[str, float]:
         counters = self.counters
         progress = counters.env_frames / self._experiment.total_frames
-        metrics, priorities = self._train_step(batch.unroll, progress, batch.importance_weights)
+        with self._replicas.scope(), self._replicas.losing_hosts():
+            metrics, priorities = self._train_step(batch.unroll, progress, batch.importance_weights)
         if not np.isfinite(metrics["gradient_norm"]):
             raise Diverged(f"the gradient is not finite at update {counters.learner_updates}")
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         self._source.write_back(priorities)
         counters.learner_updates += 1
         self._agent.after_update(counters.learner_updates)
+        self._refresh()
         self._acting.cursor.version = counters.learner_updates
         return metrics
 
     def _count_taken(self) -> None:
         """Counts the unrolls taken by the source since the last call: each once, however often it is replayed."""
-        steps = (self._source.taken - self._counted) * self._agent.unroll_length
+        steps = (self._source.taken - self._counted) * self._agent.unroll_length * self._replicas.hosts.count
         self._counted = self._source.taken
         self.counters.agent_steps += steps
         self.counters.env_frames += steps * self._experiment.env.action_repeat
@@ -264,11 +304,13 @@ class Learner:
         )
 
     def save(self) -> None:
-        """Writes a checkpoint.
+        """Writes a checkpoint, if this is the host that does.
 
         Raises:
           OSError: it could not be written; older ones are untouched.
         """
+        if not self._replicas.is_first:
+            return
         arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
         counters = {
             **self._all_counters(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import time
+from collections.abc import Callable
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ class Batch(NamedTuple):
     """Unrolls for one update."""
 
     unroll: Unroll
-    """Fields [L, B, ...]."""
+    """Fields [L, B, ...], or each replica's part of them."""
     versions: np.ndarray
     """int64 [B]: learner updates at the time each unroll was begun."""
     importance_weights: np.ndarray | None = None
@@ -33,10 +34,18 @@ class Batch(NamedTuple):
 class Source(abc.ABC):
     """Takes finished unrolls from acting and makes batches of them. Used by the learner's thread only."""
 
-    def __init__(self, store: UnrollStore, pool: SlotPool, queue: UnrollQueue, slot_versions: np.ndarray):
+    def __init__(
+        self,
+        store: UnrollStore,
+        read: Callable[[tf.Tensor], Unroll],
+        pool: SlotPool,
+        queue: UnrollQueue,
+        slot_versions: np.ndarray,
+    ):
         """
         Args:
           store: where the unrolls are.
+          read: copies batches out of it, given their slots, to where they are learned from.
           pool: where their slots go.
           queue: where finished ones come from.
           slot_versions: int64 [number of slots], kept by whoever begins unrolls: learner updates at that time.
@@ -44,6 +53,7 @@ class Source(abc.ABC):
         self.taken = 0
         """Finished unrolls taken from the queue so far."""
         self._store = store
+        self._read = read
         self._pool = pool
         self._queue = queue
         self._slot_versions = slot_versions
@@ -82,10 +92,17 @@ class FifoSource(Source):
     """Batches of unrolls, each used once."""
 
     def __init__(
-        self, store: UnrollStore, pool: SlotPool, queue: UnrollQueue, slot_versions: np.ndarray, batch_size: int
+        self,
+        store: UnrollStore,
+        read: Callable[[tf.Tensor], Unroll],
+        pool: SlotPool,
+        queue: UnrollQueue,
+        slot_versions: np.ndarray,
+        *,
+        batch_size: int,
     ):
         """Args: see `Source`; batch_size: B."""
-        super().__init__(store, pool, queue, slot_versions)
+        super().__init__(store, read, pool, queue, slot_versions)
         self._batch_size = batch_size
 
     def next(self, timeout: float) -> Batch | None:
@@ -94,7 +111,7 @@ class FifoSource(Source):
         if slots is None:
             return None
         self.taken += len(slots)
-        batch = Batch(self._store.read(tf.constant(slots)), self._slot_versions[slots])
+        batch = Batch(self._read(tf.constant(slots)), self._slot_versions[slots])
         self._pool.release(slots)
         return batch
 
@@ -116,6 +133,7 @@ class ReplaySource(Source):
     def __init__(
         self,
         store: UnrollStore,
+        read: Callable[[tf.Tensor], Unroll],
         pool: SlotPool,
         queue: UnrollQueue,
         slot_versions: np.ndarray,
@@ -127,13 +145,13 @@ class ReplaySource(Source):
     ):
         """
         Args:
-          store, pool, queue, slot_versions: see `Source`.
+          store, read, pool, queue, slot_versions: see `Source`.
           batch_size: B.
           replay: over the store's slots.
           agent: gives the priorities that unrolls start with.
           config: of the replay.
         """
-        super().__init__(store, pool, queue, slot_versions)
+        super().__init__(store, read, pool, queue, slot_versions)
         self._batch_size = batch_size
         self._replay = replay
         self._agent = agent
@@ -191,7 +209,7 @@ class ReplaySource(Source):
         sample = self._replay.sample(self._batch_size)
         self._drawn += 1
         self._last_slots = sample.slots
-        unroll = self._store.read(tf.constant(sample.slots))
+        unroll = self._read(tf.constant(sample.slots))
         return Batch(unroll, self._slot_versions[sample.slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:

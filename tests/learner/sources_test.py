@@ -46,9 +46,9 @@ class Rig:
         self.queue = UnrollQueue(QUEUE)
         self.versions = np.zeros(self.pool.num_slots, np.int64)
         self.produced = 0
-        shared = (self.store, self.pool, self.queue, self.versions)
+        shared = (self.store, self.store.read, self.pool, self.queue, self.versions)
         if replay is None:
-            self.source = FifoSource(*shared, batch_size)
+            self.source = FifoSource(*shared, batch_size=batch_size)
         else:
             self.replay = PrioritizedReplay(
                 replay.capacity,

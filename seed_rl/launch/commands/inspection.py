@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 
 from absl import flags
 
 from seed_rl import experiment as experiments
+from seed_rl.launch.bucket import CannotReach, local_copy
 from seed_rl.launch.cli import FAILURE, UsageError
 
 
@@ -39,8 +41,9 @@ def plot(values: flags.FlagValues, *places: str) -> int:
     if not places:
         raise UsageError("name at least one log directory")
     try:
-        plot_curves(places, values.output, values.x)
-    except (NoCurve, OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
+        with contextlib.ExitStack() as copies:
+            plot_curves([copies.enter_context(local_copy(place)) for place in places], values.output, values.x)
+    except (CannotReach, NoCurve, OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
         raise UsageError(str(error)) from error
     print("\n".join(values.output))
     return 0

@@ -12,6 +12,7 @@ from absl import flags
 
 from seed_rl import experiment as experiments
 from seed_rl.experiment import Experiment
+from seed_rl.launch.bucket import CannotReach
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.launch.local_actors import ActorFailed
 from seed_rl.launch.progress import Progress
@@ -20,6 +21,7 @@ from seed_rl.launch.run_directory import CannotUse
 from seed_rl.launch.signals import signals
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.diverged import Diverged
+from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_token
 
@@ -50,6 +52,7 @@ def _train(
         security=_server_security(values),
         actor_arguments=actor_arguments,
         native_log=True,
+        hosts=_hosts(values),
     )
     try:
         with run, signals() as stopped, _progress(run, values.quiet) as progress:
@@ -57,9 +60,9 @@ def _train(
                 for row in rows:
                     progress.show(row)
             return stopped.exit_code
-    except (AddressError, CannotUse) as error:
+    except (AddressError, CannotReach, CannotUse) as error:
         raise UsageError(str(error)) from error
-    except (ActorFailed, CheckpointError) as error:
+    except (ActorFailed, CheckpointError, HostLost) as error:
         return _failure(command, str(error))
     except Diverged as error:
         return _failure(
@@ -119,6 +122,13 @@ def _server_security(values: flags.FlagValues) -> ServerSecurity:
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
     return security
+
+
+def _hosts(values: flags.FlagValues) -> Hosts:
+    try:
+        return Hosts(tuple(values.learner_hosts), values.learner_host)
+    except ValueError as error:
+        raise UsageError(f"--learner_hosts, --learner_host: {error}") from error
 
 
 def _load_experiment(values: flags.FlagValues) -> Experiment:

@@ -1,0 +1,201 @@
+"""Log directories in object stores (`gs://`, `s3://`, and whatever else fsspec knows).
+
+An object store can't append to a file, so a run works in a directory on this machine, which is kept alike: it begins as
+a copy of what the store has, and what changes is written back now and then, and at the end. The store is the truth: a
+learner that was preempted on one machine goes on from it on another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from seed_rl.files import Outage
+
+_log = logging.getLogger(__name__)
+
+_PUSH_SECONDS = 30.0
+_PRIVATE = ("lock",)  # means something on one machine only
+_CHECKPOINTS = "checkpoints"
+
+
+class CannotReach(Exception):
+    """A place in an object store that can't be used; one sentence."""
+
+
+def is_url(place: str) -> bool:
+    """Whether a log directory is in an object store."""
+    return "://" in place
+
+
+@contextlib.contextmanager
+def local_copy(place: str) -> Iterator[str]:
+    """A log directory to read from: the place itself, or a copy of it that goes away.
+
+    Raises:
+      CannotReach: the store can't be read.
+    """
+    if not is_url(place):
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
+        Mirror(place, directory).pull()
+        yield directory
+
+
+@contextlib.contextmanager
+def working_directory(place: str, push_seconds: float = _PUSH_SECONDS) -> Iterator[str]:
+    """A log directory to run in: the place itself, or one on this machine whose content is kept in the store.
+
+    Raises:
+      CannotReach: the store can't be read or written.
+    """
+    if not is_url(place):
+        yield place
+        return
+    directory = os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
+        "seed_rl",
+        f"{place.rstrip('/').rpartition('/')[2]}-{hashlib.sha256(place.encode()).hexdigest()[:12]}",
+    )
+    mirror = Mirror(place, directory)
+    mirror.pull()
+    mirror.check_writable()
+    _log.info("%s is kept from a copy in %s", place, directory)
+    done = threading.Event()
+    outage = Outage(f"files in {place}", "training goes on and tries again", _log)
+
+    def keep_alike() -> None:
+        while not done.wait(push_seconds):
+            with outage.tolerated():
+                mirror.push()
+
+    thread = threading.Thread(target=keep_alike, name="bucket", daemon=True)
+    thread.start()
+    try:
+        yield directory
+    finally:
+        done.set()
+        thread.join()
+        with outage.tolerated():
+            mirror.push()
+
+
+class Mirror:
+    """A local directory and a place in an object store."""
+
+    def __init__(self, url: str, directory: str):
+        """
+        Args:
+          url: of the place.
+          directory: made if need be.
+
+        Raises:
+          CannotReach: fsspec, or what it needs for this kind of URL, is missing, or there is no such kind.
+        """
+        self._url = url.rstrip("/")
+        self._directory = directory
+        self._pushed: dict[str, tuple[int, int]] = {}
+        try:
+            import fsspec.core
+        except ImportError as error:
+            raise CannotReach(f"{url} needs fsspec: pip install 'seed_rl[bucket]'") from error
+        try:
+            self._store, self._root = fsspec.core.url_to_fs(self._url)
+        except (ImportError, ValueError) as error:
+            raise CannotReach(f"{url} can't be used here: {error}") from error
+
+    def pull(self) -> None:
+        """Makes the local directory what the store has.
+
+        Raises:
+          CannotReach: the store can't be read.
+        """
+        try:
+            remote = self._remote()
+            for name in self._local():
+                if name not in remote:
+                    os.remove(os.path.join(self._directory, name))
+            for name in sorted(remote):
+                path = os.path.join(self._directory, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._store.get_file(f"{self._root}/{name}", path)
+        except Exception as error:  # every kind of store has errors of its own
+            raise CannotReach(f"{self._url} can't be read: {_sentence(error)}") from error
+        self._pushed = self._local()
+
+    def check_writable(self) -> None:
+        """Writes a small file and removes it.
+
+        Raises:
+          CannotReach: that doesn't work.
+        """
+        try:
+            self._store.makedirs(self._root, exist_ok=True)
+            self._store.pipe_file(f"{self._root}/.seed_rl", b"")
+            self._store.rm_file(f"{self._root}/.seed_rl")
+        except Exception as error:  # every kind of store has errors of its own
+            raise CannotReach(f"{self._url} can't be written: {_sentence(error)}") from error
+
+    def push(self) -> None:
+        """Writes what has changed; a checkpoint that is gone here goes there once its successor is there.
+
+        Raises:
+          OSError: the store can't be written; what is missing there is written next time.
+        """
+        local = self._local()
+        try:
+            for name, state in local.items():
+                if self._pushed.get(name) != state:
+                    self._put(name)
+                    self._pushed[name] = state
+            for name in set(self._pushed) - set(local):
+                if name.startswith(f"{_CHECKPOINTS}/"):
+                    self._store.rm_file(f"{self._root}/{name}")
+                del self._pushed[name]
+        except Exception as error:  # every kind of store has errors of its own
+            raise OSError(_sentence(error)) from error
+
+    def _put(self, name: str) -> None:
+        """A copy of the file as it is now: it may grow while it is sent."""
+        with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
+            copy = os.path.join(directory, "file")
+            try:
+                shutil.copyfile(os.path.join(self._directory, name), copy)
+            except FileNotFoundError:  # a checkpoint that has just been removed
+                return
+            target = f"{self._root}/{name}"
+            self._store.makedirs(target.rpartition("/")[0], exist_ok=True)
+            self._store.put_file(copy, target)
+
+    def _remote(self) -> list[str]:
+        """Names of the files in the store."""
+        if not self._store.exists(self._root):
+            return []
+        paths = [path for path, info in self._store.find(self._root, detail=True).items() if info["type"] == "file"]
+        root = self._root.rstrip("/") + "/"
+        return [path.partition(root)[2] for path in paths if not path.endswith(".partial")]
+
+    def _local(self) -> dict[str, tuple[int, int]]:
+        """Size and time of the files here by name."""
+        found: dict[str, tuple[int, int]] = {}
+        for directory, _, files in os.walk(self._directory):
+            for file in files:
+                path = os.path.join(directory, file)
+                name = os.path.relpath(path, self._directory)
+                if name not in _PRIVATE and not name.endswith(".partial"):
+                    with contextlib.suppress(FileNotFoundError):
+                        state = os.stat(path)
+                        found[name] = (state.st_size, state.st_mtime_ns)
+        return found
+
+
+def _sentence(error: BaseException) -> Any:
+    return " ".join(str(error).split())[:300] or type(error).__name__

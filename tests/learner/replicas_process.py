@@ -1,0 +1,81 @@
+"""Updates on as many logical devices as the first argument says, in a process of its own: devices are made once.
+
+Writes what they give into a directory, the second argument: an .npz file for each agent.
+"""
+
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.agents.r2d2 import R2D2
+from seed_rl.agents.vtrace import VTrace
+from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.experiment import Devices, Optimizer
+from seed_rl.inference.act_step import unroll_step_spec
+from seed_rl.learner.replicas import Replicas
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+
+BATCH, UPDATES = 16, 3
+SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
+NETWORK = {"torso": "mlp", "hidden": 16, "lstm_units": 8, "previous_step_inputs": True}
+AGENTS = {
+    "vtrace": VTrace(unroll_length=5, entropy_cost=0.01, target_entropy=0.5, **NETWORK),
+    "r2d2": R2D2(unroll_length=4, burn_in=3, head_hidden=16, n_steps=2, target_update_period=2, **NETWORK),
+}
+OPTIMIZER = Optimizer(learning_rate=0.01, epsilon=1e-2, clip_norm=0.05)
+
+
+def fill(store):
+    """Random unrolls in all slots."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for array in store.get_rows(np.arange(store.num_slots, dtype=np.int32)):
+        if array.dtype == bool:
+            rows.append(rng.random(array.shape) < 0.1)
+        elif array.dtype.kind == "f":
+            rows.append(rng.normal(size=array.shape).astype(array.dtype))
+        else:
+            rows.append(rng.integers(0, 3, array.shape).astype(array.dtype))
+    store.set_rows(np.arange(store.num_slots, dtype=np.int32), rows)
+
+
+def run(replicas, config):
+    """What three updates give, by name; the weights of the acting copy before and after it is refreshed among it."""
+    with replicas.scope():
+        agent = config.build(SPEC, 4, 1)
+        step = TrainStep(agent, OPTIMIZER, replicas.strategy)
+    acting, refresh = replicas.acting_agent(agent, lambda: config.build(SPEC, 4, 2))
+    store = UnrollStore(unroll_step_spec(acting, SPEC), agent.length, 2 * BATCH, replicas.acting_device)
+    fill(store)
+    read = replicas.reader(store)
+    weights = np.linspace(0.2, 1, BATCH, dtype=np.float32) if config.learns_from_replay else None
+    results = {}
+    for number in range(UPDATES):
+        slots = tf.constant(np.random.default_rng(number).permutation(2 * BATCH)[:BATCH], tf.int32)
+        with replicas.scope():
+            update = step(read(slots), 0.5, weights)
+        agent.after_update(number + 1)
+        results |= {f"{number} {name}": value for name, value in update.metrics.items()}
+        results[f"{number} priorities"] = update.priorities
+    results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
+    for when in ("stale", "fresh"):
+        results |= {f"{when} {index}": v.numpy() for index, v in enumerate(acting.trainable_variables)}
+        refresh()
+    assert {v.value.device.rpartition("device:")[2] for v in acting.variables} == {"CPU:0"}
+    return results
+
+
+def main(count, directory):
+    """All agents."""
+    training = tuple(f"CPU:{number}" for number in range(1, count + 1))
+    replicas = Replicas(Devices(training, "CPU:0", count + 1), BATCH)
+    assert replicas.count == count
+    for name, config in AGENTS.items():
+        np.savez(os.path.join(directory, f"{name}-{count}.npz"), **run(replicas, config))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])
