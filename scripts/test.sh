@@ -15,4 +15,5 @@ printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'
 command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
-exec "$venv/bin/python" -m pytest "$@"
+# Files of tests are spread over the cores; --numprocesses=0 runs them in this process, for a debugger.
+exec "$venv/bin/python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"
