@@ -136,7 +136,7 @@ def test_td_errors_take_any_bootstrap_values():
         {"max_abs_reward": 1.0},
         {"transform": IDENTITY},
     ],
-    ids=str,
+    ids=lambda changed: next(iter(changed)),
 )
 def test_every_setting_takes_part_as_in_the_formulas(changed):
     data = random_sequences(5, 3)
