@@ -35,7 +35,7 @@ class BoardTorso(keras.layers.Layer):
         return self.dense(keras.ops.reshape(tokens, [-1, height * width * channels]))
 
 
-def main(logdir: str, total_frames: int = 300_000) -> float:
+def main(logdir: str = "runs/catch_custom", total_frames: int = 300_000) -> float:
     experiment = load_experiment(["catch/vtrace"])
     agent = dataclasses.replace(experiment.agent, torso="custom_network:BoardTorso")
     experiment = dataclasses.replace(experiment, agent=agent, total_frames=total_frames)
@@ -47,4 +47,4 @@ def main(logdir: str, total_frames: int = 300_000) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:2])

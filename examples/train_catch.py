@@ -9,7 +9,7 @@ import sys
 from seed_rl.api import Logs, Run, evaluate_run, load_experiment
 
 
-def main(logdir: str, total_frames: int = 300_000) -> float:
+def main(logdir: str = "runs/catch", total_frames: int = 300_000) -> float:
     experiment = load_experiment(["catch/vtrace"])
     experiment = dataclasses.replace(experiment, total_frames=total_frames, logs=Logs(metrics_interval_s=1.0))
     with Run(experiment, logdir) as run:
@@ -21,4 +21,4 @@ def main(logdir: str, total_frames: int = 300_000) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:2])

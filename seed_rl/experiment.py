@@ -335,15 +335,17 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment
       ConfigError: a missing file, an unknown parameter, a value that can't be.
     """
     gin.clear_config()
-    for name in gin_files:
-        _parse(gin.parse_config_file, find_config(name), "")
-    for binding in gin_params:
-        _parse(gin.parse_config, binding, f"{binding!r}: ")
-    _parse(lambda _: gin.finalize(), "", "")
     try:
+        for name in gin_files:
+            _parse(gin.parse_config_file, find_config(name), "")
+        for binding in gin_params:
+            _parse(gin.parse_config, binding, f"{binding!r}: ")
+        _parse(lambda _: gin.finalize(), "", "")
         return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
     except (TypeError, ValueError) as error:
-        raise ConfigError(_sentence(error)) from error
+        raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
+    finally:
+        gin.clear_config()  # what is made by hand later has the defaults
 
 
 def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:

@@ -117,19 +117,22 @@ def _film(path: str, fps: float) -> Iterator[_Append]:
                 write = [*_FORMATS[ending], file.name]
                 process = running.enter_context(_ffmpeg(picture.shape, fps, write, said))
             assert process.stdin is not None
-            process.stdin.write(picture.tobytes())
+            try:
+                process.stdin.write(picture.tobytes())
+            except BrokenPipeError as error:  # it has ended by itself: what it said is the reason
+                process.wait()
+                raise OSError(reason(process)) from error
 
-        try:
-            yield append
-            if process is not None:
-                process.communicate()
-        except BrokenPipeError:  # it has ended by itself: what it said is the reason
-            assert process is not None
-            process.wait()
-        if process is not None and process.returncode:
+        def reason(ended: subprocess.Popen[bytes]) -> str:
             said.seek(0)
             words = said.read().decode(errors="replace").strip().split("\n")[-1]
-            raise OSError(f"{path}: ffmpeg {f'says: {words}' if words else f'ended with {process.returncode}'}")
+            return f"{path}: ffmpeg {f'says: {words}' if words else f'ended with {ended.returncode}'}"
+
+        yield append
+        if process is not None:
+            process.communicate()
+            if process.returncode:
+                raise OSError(reason(process))
 
 
 @contextmanager

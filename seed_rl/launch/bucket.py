@@ -8,16 +8,17 @@ learner that was preempted on one machine goes on from it on another.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from seed_rl.files import Outage
+from seed_rl.files import Outage, reason
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +55,12 @@ def local_copy(place: str) -> Iterator[str]:
 def working_directory(place: str, push_seconds: float = _PUSH_SECONDS) -> Iterator[str]:
     """A log directory to run in: the place itself, or one on this machine whose content is kept in the store.
 
+    If the directory of an earlier start holds a later checkpoint than the store, which could not be reached at its end,
+    the run goes on from the directory.
+
     Raises:
-      CannotReach: the store can't be read or written.
+      CannotReach: the store can't be read or written, another learner of this machine is using it, or, when left, the
+        end of the run could not be written.
     """
     if not is_url(place):
         yield place
@@ -66,26 +71,44 @@ def working_directory(place: str, push_seconds: float = _PUSH_SECONDS) -> Iterat
         f"{place.rstrip('/').rpartition('/')[2]}-{hashlib.sha256(place.encode()).hexdigest()[:12]}",
     )
     mirror = Mirror(place, directory)
-    mirror.pull()
-    mirror.check_writable()
-    _log.info("%s is kept from a copy in %s", place, directory)
-    done = threading.Event()
-    outage = Outage(f"files in {place}", "training goes on and tries again", _log)
+    with _locked(f"{directory}.lock", place):
+        if not mirror.is_ahead():
+            mirror.pull()
+        mirror.check_writable()
+        _log.info("%s is kept from a copy in %s", place, directory)
+        done = threading.Event()
+        outage = Outage(f"files in {place}", "training goes on and tries again", _log)
 
-    def keep_alike() -> None:
-        while not done.wait(push_seconds):
-            with outage.tolerated():
+        def keep_alike() -> None:
+            while not done.wait(push_seconds):
+                with outage.tolerated():
+                    mirror.push()
+
+        thread = threading.Thread(target=keep_alike, name="bucket", daemon=True)
+        thread.start()
+        try:
+            yield directory
+        finally:
+            done.set()
+            thread.join()
+            try:
                 mirror.push()
+            except OSError as error:
+                raise CannotReach(
+                    f"{place} can't be written ({reason(error)}): the end of the run is in {directory}, and the next "
+                    "start on this machine goes on from there"
+                ) from error
 
-    thread = threading.Thread(target=keep_alike, name="bucket", daemon=True)
-    thread.start()
-    try:
-        yield directory
-    finally:
-        done.set()
-        thread.join()
-        with outage.tolerated():
-            mirror.push()
+
+@contextlib.contextmanager
+def _locked(path: str, place: str) -> Iterator[None]:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CannotReach(f"another learner is running in {place}") from None
+        yield
 
 
 class Mirror:
@@ -131,6 +154,18 @@ class Mirror:
             raise CannotReach(f"{self._url} can't be read: {_sentence(error)}") from error
         self._pushed = self._local()
 
+    def is_ahead(self) -> bool:
+        """Whether the newest checkpoint here is a later one than the store's.
+
+        Raises:
+          CannotReach: the store can't be read.
+        """
+        here = _newest_checkpoint(self._local())
+        try:
+            return bool(here) and here > _newest_checkpoint(self._remote())
+        except Exception as error:  # every kind of store has errors of its own
+            raise CannotReach(f"{self._url} can't be read: {_sentence(error)}") from error
+
     def check_writable(self) -> None:
         """Writes a small file and removes it.
 
@@ -153,27 +188,28 @@ class Mirror:
         local = self._local()
         try:
             for name, state in local.items():
-                if self._pushed.get(name) != state:
-                    self._put(name)
+                if self._pushed.get(name) != state and self._put(name):
                     self._pushed[name] = state
             for name in set(self._pushed) - set(local):
                 if name.startswith(f"{_CHECKPOINTS}/"):
-                    self._store.rm_file(f"{self._root}/{name}")
+                    with contextlib.suppress(FileNotFoundError):  # it went, though that was told as a failure
+                        self._store.rm_file(f"{self._root}/{name}")
                 del self._pushed[name]
         except Exception as error:  # every kind of store has errors of its own
             raise OSError(_sentence(error)) from error
 
-    def _put(self, name: str) -> None:
-        """A copy of the file as it is now: it may grow while it is sent."""
+    def _put(self, name: str) -> bool:
+        """Writes a copy of the file as it is now, as it may grow while it is sent; False if it is gone."""
         with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
             copy = os.path.join(directory, "file")
             try:
                 shutil.copyfile(os.path.join(self._directory, name), copy)
             except FileNotFoundError:  # a checkpoint that has just been removed
-                return
+                return False
             target = f"{self._root}/{name}"
             self._store.makedirs(target.rpartition("/")[0], exist_ok=True)
             self._store.put_file(copy, target)
+            return True
 
     def _remote(self) -> list[str]:
         """Names of the files in the store."""
@@ -195,6 +231,11 @@ class Mirror:
                         state = os.stat(path)
                         found[name] = (state.st_size, state.st_mtime_ns)
         return found
+
+
+def _newest_checkpoint(names: Iterable[str]) -> str:
+    """Its name, which grows with the updates; "" if there is none."""
+    return max((name for name in names if name.startswith(f"{_CHECKPOINTS}/checkpoint-")), default="")
 
 
 def _sentence(error: BaseException) -> Any:

@@ -350,7 +350,7 @@ class _StderrHandler(logging.StreamHandler):
 
 def _configure_logging(level: str, quiet: bool) -> None:
     on_terminal = _StderrHandler()
-    on_terminal.setLevel(logging.WARNING if quiet else logging.NOTSET)
+    on_terminal.setLevel(max(logging.WARNING if quiet else 0, logging.getLevelName(level.upper())))
     logging.basicConfig(
         level=level.upper(),
         format="%(asctime)s %(levelname).1s %(name)s: %(message)s",

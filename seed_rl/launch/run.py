@@ -71,7 +71,8 @@ class Run:
           actors: one of `ACTORS`.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
           security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
-          actor_arguments: flags of `seed_rl actor`, for actor processes.
+          actor_arguments: flags of `seed_rl actor` for actor processes; those that `security` asks for are to be among
+            them.
           hosts: learners that train together; all but the first write into a directory of their own inside `logdir`.
           native_log: while the run is open, what native libraries print goes into `native.log`.
 
@@ -82,6 +83,9 @@ class Run:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {actors!r}")
         self.experiment = experiment
         self.logdir = os.path.join(logdir, f"host-{hosts.index}") if hosts.index else logdir
+        """Where the run is kept."""
+        self._directory = ""  # on this machine, where it works; known while the run is open
+        self._rows: Generator[dict[str, float], None, None] | None = None
         self._hosts = hosts
         self._kind = actors
         self._address = address
@@ -99,15 +103,20 @@ class Run:
           CannotReach: it is in an object store that can't be used.
         """
         with contextlib.ExitStack() as cleanup:
-            self.logdir = cleanup.enter_context(working_directory(self.logdir))
-            cleanup.enter_context(run_directory(self.logdir, self.experiment))
+            self._directory = cleanup.enter_context(working_directory(self.logdir))
+            cleanup.enter_context(run_directory(self._directory, self.experiment))
             if self._native_log:
-                cleanup.enter_context(native_stderr_to(os.path.join(self.logdir, "native.log")))
+                cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
             self._cleanup = cleanup.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._cleanup.close()
+        try:
+            if self._rows is not None:
+                self._rows.close()
+        finally:
+            self._directory = ""
+            self._cleanup.close()
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """Trains until the experiment's frames are done, `stop` is set, or the caller leaves the loop.
@@ -128,7 +137,14 @@ class Run:
           Diverged: the loss is not finite any more.
           HostLost: another learner host is gone, or didn't come.
           CheckpointError: the last checkpoint can't be written.
+          RuntimeError: the run is not open: use it in a `with` statement.
         """
+        if not self._directory:
+            raise RuntimeError("a run trains while it is open: with Run(...) as run")
+        self._rows = self._train(stop)
+        return self._rows
+
+    def _train(self, stop: Stop | None) -> Generator[dict[str, float], None, None]:
         started = time.monotonic()
         stopping = _Either(stop)
         learner = self._build()
@@ -141,18 +157,17 @@ class Run:
             )
             return
         actors = self._new_actors(stopping)
-        address = learner.listen()
-        try:
+        with contextlib.ExitStack() as cleanup:
+            if actors is not None:
+                cleanup.callback(actors.stop)
+            cleanup.callback(learner.close)
+            address = learner.listen()
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
-            if actors is not None:
+            if actors is not None and not stopping.is_set():
                 actors.start(address)
             _log.info("serving actors at %s after %.1f s", address, time.monotonic() - started)
             yield from learner.train(stopping)
-        finally:
-            learner.close()
-            if actors is not None:
-                actors.stop()
         if actors is not None and actors.failed is not None:
             raise actors.failed
         frames, updates = learner.counters.env_frames, learner.counters.learner_updates
@@ -175,7 +190,7 @@ class Run:
             self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             address = f"unix:{directory}/learner.sock"
         try:
-            return Learner(self.experiment, self.logdir, address, self._security, self._hosts)
+            return Learner(self.experiment, self._directory, address, self._security, self._hosts)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 
@@ -184,7 +199,8 @@ class Run:
         if self._kind == THREADS:
             return ActorThreads(count, stop.set)
         if self._kind == PROCESSES:
-            return LocalActors(self._actor_arguments, count, os.path.join(self.logdir, "actors"), stop.set)
+            arguments = [f"--import_module={type(self.experiment.env).__module__}", *self._actor_arguments]
+            return LocalActors(arguments, count, os.path.join(self._directory, "actors"), stop.set)
         return None
 
 

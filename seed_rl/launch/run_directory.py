@@ -42,9 +42,14 @@ def run_directory(logdir: str, experiment: Experiment) -> Iterator[None]:
         except OSError:
             raise CannotUse(f"another learner is running in {logdir}") from None
         handler = LogFile(os.path.join(logdir, "learner.log"))
+        ours = logging.getLogger("seed_rl")
+        level = ours.level
+        if ours.getEffectiveLevel() > logging.INFO:  # as in a program that has not configured logging
+            ours.setLevel(logging.INFO)
         logging.getLogger().addHandler(handler)
         try:
             yield
         finally:
+            ours.setLevel(level)
             logging.getLogger().removeHandler(handler)
             handler.close()

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a run to end, in good order."""
+"""SIGINT, SIGTERM and SIGHUP ask a run to end, in good order."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Stopped:
 
 @contextlib.contextmanager
 def signals() -> Iterator[Stopped]:
-    """SIGINT and SIGTERM set the flag that this gives, until left."""
+    """SIGINT, SIGTERM and SIGHUP set the flag that this gives, until left."""
     stopped = Stopped()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, stopped.handle) for number in numbers}
     try:
         yield stopped

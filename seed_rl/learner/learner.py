@@ -215,40 +215,43 @@ class Learner:
         self._acting.service.start()
         logs = self._experiment.logs
         resume_frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
-        sinks = sinks_of(self._experiment, self._logdir, resume_frames)
+        sinks = sinks_of(self._experiment, self._logdir, resume_frames, with_wandb=self._replicas.is_first)
         log = RunLog(self._run_state, sinks, logs.metrics_interval_s)
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
-        listened_to = True
+        left: BaseException | None = None
         try:
-            while True:
-                leaving, batch = stop.is_set() or self.finished, None
-                if not leaving:
-                    with log.waiting():
-                        batch = self._source.next(_POLL_SECONDS)
-                if (leaving or batch is not None) and self._replicas.any(leaving):
-                    break
-                failure = self._acting.service.failure
-                if failure is not None:
-                    raise RuntimeError(f"inference failed: {failure}") from failure
-                self._count_taken()
-                if batch is not None:
-                    log.add_update(self._update(batch), len(self._acting.queue) / self._acting.queue.capacity)
-                self.counters.seconds = seconds_before + time.monotonic() - began
-                row = log.row_if_due()
-                if row is not None:
-                    yield row
-                if time.monotonic() >= save_at:
-                    with self._no_checkpoints.tolerated():
-                        self.save()
-                    save_at = time.monotonic() + logs.checkpoint_interval_s
-        except GeneratorExit:  # the caller has seen enough; what was learned is kept
-            listened_to = False
-            self._replicas.any(True)
+            try:
+                while True:
+                    leaving, batch = stop.is_set() or self.finished, None
+                    if not leaving:
+                        with log.waiting():
+                            batch = self._source.next(_POLL_SECONDS)
+                    if (leaving or batch is not None) and self._replicas.any(leaving):
+                        break
+                    failure = self._acting.service.failure
+                    if failure is not None:
+                        raise RuntimeError(f"inference failed: {failure}") from failure
+                    self._count_taken()
+                    if batch is not None:
+                        log.add_update(self._update(batch), len(self._acting.queue) / self._acting.queue.capacity)
+                    self.counters.seconds = seconds_before + time.monotonic() - began
+                    row = log.row_if_due()
+                    if row is not None:
+                        yield row
+                    if time.monotonic() >= save_at:
+                        with self._no_checkpoints.tolerated():
+                            self.save()
+                        save_at = time.monotonic() + logs.checkpoint_interval_s
+            except (GeneratorExit, KeyboardInterrupt) as leaving:  # what was learned is kept
+                left = leaving
+                self._replicas.any(True)
+            self._save_last()
         finally:
             last = log.close()
-        self._save_last()
-        if last is not None and listened_to:
+        if isinstance(left, KeyboardInterrupt):
+            raise left
+        if last is not None and left is None:
             yield last
 
     def _all_counters(self) -> dict[str, Any]:

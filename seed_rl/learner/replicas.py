@@ -171,7 +171,7 @@ class Replicas:
 
         @tf.function
         def refresh() -> None:
-            for there, here in zip(copy.trainable_variables, agent.trainable_variables, strict=True):
+            for there, here in zip(copy.variables, agent.variables, strict=True):
                 there.value.assign(_one_of(here.value))
 
         refresh()
@@ -245,8 +245,11 @@ def _across(hosts: Hosts, devices: Devices) -> tuple[tf.distribute.Strategy, Spl
     )
     _log.info("waiting for %d other learner hosts", hosts.count - 1)
     # Before anything else asks TensorFlow for its devices.
-    with _own_sigterm():
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, _COMMUNICATION)
+    try:
+        with _own_sigterm():
+            strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver, _COMMUNICATION)
+    except tf.errors.OpError as error:
+        raise HostLost(f"not all of {', '.join(hosts.addresses)} came ({type(error).__name__})") from error
     training = tuple(name.rpartition("/device:")[2] for name in strategy.extended.worker_devices)
     return strategy, Split(training, training[0])
 

@@ -117,13 +117,14 @@ class ConfigFiles:
         """Nothing."""
 
 
-def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None) -> Sinks:
+def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, with_wandb: bool = True) -> Sinks:
     """All that a run leaves behind besides checkpoints and logs.
 
     Args:
       experiment: what is trained.
       logdir: the run's directory; it is made if there is none.
       resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
+      with_wandb: whether this is the process that reports to Weights & Biases, if the experiment asks for it.
     """
     os.makedirs(logdir, exist_ok=True)
     settings = experiment.to_json()
@@ -132,6 +133,6 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None) -> 
         MetricsFile(logdir, resume_frames),
         EventFile(logdir, resume_frames, settings, to_gin(experiment)),
     ]
-    if experiment.logs.wandb_project:
+    if experiment.logs.wandb_project and with_wandb:
         sinks.append(WandbRun(logdir, resume_frames, settings, experiment.logs.wandb_project))
     return Sinks(sinks)

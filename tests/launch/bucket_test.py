@@ -51,6 +51,7 @@ def test_what_a_run_leaves_is_in_the_store_and_the_next_begins_with_it(url, tmp_
     assert content(url) == {"metrics.jsonl": b"one\n", "checkpoints/checkpoint-1.npz": b"first"}
 
     # What was left behind here is not what the store has: the run went on elsewhere.
+    os.remove(os.path.join(directory, "checkpoints/checkpoint-1.npz"))
     write(directory, "metrics.jsonl", b"stale\n")
     write(directory, "checkpoints/checkpoint-0.npz", b"stale")
     with working_directory(url) as directory:
@@ -97,6 +98,39 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, monkeypatch, c
             wait_until(lambda: "can't be written" in caplog.text)
         wait_until(lambda: "can be written again" in caplog.text)
     assert content(url) == {"metrics.jsonl": b"one\n"}
+
+
+def test_the_end_of_a_run_that_could_not_be_written_is_where_the_next_start_goes_on(url, monkeypatch):
+    with working_directory(url) as directory:
+        write(directory, "checkpoints/checkpoint-1.npz", b"first")
+    unreachable = pytest.raises(CannotReach, match=f"division by zero.*: the end of the run is in {directory}")
+    with monkeypatch.context() as broken:
+        broken.setattr(Mirror, "_put", lambda self, name: 1 / 0)
+        with unreachable, working_directory(url):
+            write(directory, "checkpoints/checkpoint-2.npz", b"second")
+    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
+    with working_directory(url):
+        pass
+    assert content(url)["checkpoints/checkpoint-2.npz"] == b"second"
+
+
+def test_a_second_learner_on_this_machine_is_refused_and_changes_nothing(url):
+    with working_directory(url) as directory:
+        write(directory, "metrics.jsonl", b"one\n")
+        with pytest.raises(CannotReach, match=f"another learner is running in {url}"):
+            working_directory(url).__enter__()
+        assert os.listdir(directory) == ["metrics.jsonl"]
+
+
+def test_a_checkpoint_that_has_gone_from_the_store_by_itself_is_no_trouble(url, tmp_path):
+    mirror = Mirror(url, str(tmp_path / "here"))
+    write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")
+    mirror.push()
+    store, root = fsspec.core.url_to_fs(url)
+    store.rm_file(f"{root}/checkpoints/checkpoint-1.npz")
+    os.remove(tmp_path / "here/checkpoints/checkpoint-1.npz")
+    mirror.push()
+    assert content(url) == {}
 
 
 def test_a_directory_is_used_as_it_is(tmp_path):

@@ -1,7 +1,10 @@
 """Runs from Python."""
 
+import collections
 import dataclasses
 import os
+import signal
+import threading
 
 import pytest
 
@@ -62,15 +65,35 @@ def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, t
 
 
 def test_whoever_leaves_the_loop_keeps_what_was_learned_and_goes_on_later(catch, tmp_path):
-    logdir = str(tmp_path)
-    with Run(catch, logdir) as run:
+    logdir, endless = str(tmp_path), dataclasses.replace(catch, total_frames=10**9)
+    with Run(endless, logdir) as run:
         for row in run.train():
             if row["env_frames"] >= 2_000:
                 break
     left_at = load_policy(logdir).env_frames
-    assert row["env_frames"] <= left_at < 20_000
-    with Run(catch, logdir) as run:
-        assert next(run.train())["env_frames"] > left_at
+    assert left_at >= row["env_frames"]
+    with Run(endless, logdir, actors=THREADS) as run:
+        rows = run.train()  # held, not left: the run ends it
+        assert next(rows)["env_frames"] > left_at
+    assert next(rows, None) is None
+    assert load_policy(logdir).env_frames > left_at
+
+
+def test_ctrl_c_in_a_program_keeps_what_was_learned(catch, tmp_path):
+    endless = dataclasses.replace(catch, total_frames=10**9)
+    interrupting = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    with Run(endless, str(tmp_path), actors=THREADS) as run:
+        rows = run.train()
+        first = next(rows)
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            collections.deque(rows, maxlen=0)
+    assert load_policy(str(tmp_path)).env_frames >= first["env_frames"] > 0
+
+
+def test_a_run_that_is_not_open_does_not_train(catch, tmp_path):
+    with pytest.raises(RuntimeError, match="a run trains while it is open"):
+        Run(catch, str(tmp_path)).train()
 
 
 def test_it_ends_when_it_is_told(catch, tmp_path):

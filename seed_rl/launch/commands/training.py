@@ -12,7 +12,7 @@ from absl import flags
 
 from seed_rl import experiment as experiments
 from seed_rl.experiment import Experiment
-from seed_rl.launch.bucket import CannotReach
+from seed_rl.launch.bucket import CannotReach, is_url
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.launch.local_actors import ActorFailed
 from seed_rl.launch.progress import Progress
@@ -29,7 +29,7 @@ from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_to
 def train(values: flags.FlagValues) -> int:
     """Runs a learner in this process and actors in others."""
     experiment = _load_experiment(values)
-    return _train("train", values, experiment, PROCESSES, _actor_arguments(values, experiment))
+    return _train("train", values, experiment, PROCESSES, _actor_arguments(values))
 
 
 def learner(values: flags.FlagValues) -> int:
@@ -55,7 +55,7 @@ def _train(
         hosts=_hosts(values),
     )
     try:
-        with run, signals() as stopped, _progress(run, values.quiet) as progress:
+        with signals() as stopped, run, _progress(run, values.quiet) as progress:
             with contextlib.closing(run.train(stopped)) as rows:
                 for row in rows:
                     progress.show(row)
@@ -99,6 +99,8 @@ def sweep(values: flags.FlagValues) -> int:
         shared.append(f"--total_frames={values.total_frames}")
     for trial in wanted:  # a mistake is told before the first run
         experiments.load(values.gin_file, [*values.gin_param, *trial.bindings])
+    if is_url(values.logdir or ""):
+        raise UsageError(f"--logdir of a sweep is a directory on this machine, got {values.logdir}")
     directory = values.logdir or os.path.join("runs", f"sweep_{_name_of(values.gin_file)}")
     try:
         os.makedirs(directory, exist_ok=True)
@@ -145,8 +147,8 @@ def _load_experiment(values: flags.FlagValues) -> Experiment:
     return experiments.load(values.gin_file, overrides)
 
 
-def _actor_arguments(values: flags.FlagValues, experiment: Experiment) -> list[str]:
-    arguments = [f"--log_level={values.log_level}", f"--import_module={type(experiment.env).__module__}"]
+def _actor_arguments(values: flags.FlagValues) -> list[str]:
+    arguments = [f"--log_level={values.log_level}"]
     if values.tls_cert:
         arguments.append(f"--tls_ca={values.tls_cert}")
     if values.tls_server_name:
