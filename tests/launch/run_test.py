@@ -74,7 +74,7 @@ def test_whoever_leaves_the_loop_keeps_what_was_learned_and_goes_on_later(catch,
     assert left_at >= row["env_frames"]
     with Run(endless, logdir, actors=THREADS) as run:
         rows = run.train()  # held, not left: the run ends it
-        assert next(rows)["env_frames"] > left_at
+        assert any(row["env_frames"] > left_at for row in rows)
     assert next(rows, None) is None
     assert load_policy(logdir).env_frames > left_at
 
