@@ -160,9 +160,12 @@ ROOMS = {
             "seed_rl.launch.local_actors",
             "seed_rl.launch.native_output",
             "seed_rl.learner",
+            "seed_rl.bench.paced",
         ),
         ("grpc", "gymnasium", "numpy", "psutil", "tensorflow"),
     ),
+    # Environments that actors start.
+    "seed_rl.bench.paced": Room((*DATA, SETTINGS, *ENV_INTERFACE), ("gin", "gymnasium", "numpy")),
     "seed_rl.__main__": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner", "seed_rl.launch"), TOOLS
     ),
@@ -315,7 +318,7 @@ def test_actor_side_loads_no_tensorflow():
     )
     assert {"seed_rl.actor.loop", "seed_rl.agents.config", "seed_rl.experiment", "seed_rl.envs.atari"} <= set(modules)
     assert first_with_tensorflow(["seed_rl.actor.loop"]) == ""
-    environments = [f"seed_rl.testing.{name}" for name in ("catch", "counting", "memory")]
+    environments = [f"seed_rl.testing.{name}" for name in ("catch", "counting", "memory")] + ["seed_rl.bench.paced"]
     assert first_with_tensorflow([*modules, *environments]) == ""
 
 

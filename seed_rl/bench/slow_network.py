@@ -40,6 +40,9 @@ class Line(NamedTuple):
     """Each way, of all connections together; 0: no limit."""
 
 
+DIRECT = Line()
+
+
 class Passed(NamedTuple):
     """What has gone through so far."""
 
@@ -54,11 +57,11 @@ class Passed(NamedTuple):
 class SlowNetwork:
     """A proxy for one server. Use it as a context manager.
 
-    An address where it listens is that of the loopback interface: actors believe that the learner is on their machine, and
-    must be told not to hand it their steps in memory.
+    It listens on the loopback interface: actors believe that the learner is on their machine, and must be told not to
+    hand it their steps in memory.
     """
 
-    def __init__(self, server: str, line: Line = Line()):
+    def __init__(self, server: str, line: Line = DIRECT):
         """
         Args:
           server: `host:port` or `unix:/path`; connected to with each connection that comes.
@@ -149,16 +152,15 @@ class _Proxy:
         self._connecting: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> str:
-        self._listener = await self.loop.create_server(self._accept, "127.0.0.1", 0)
+        self._listener = await self.loop.create_server(lambda: _ClientEnd(self, self._up), "127.0.0.1", 0)
         host, port = self._listener.sockets[0].getsockname()
         return f"{host}:{port}"
 
-    def _accept(self) -> _End:
-        end = _End(self, self._up)
-        task = self.loop.create_task(self._connect(end))
+    def came(self, client: _End) -> None:
+        """Called with each client that has connected."""
+        task = self.loop.create_task(self._connect(client))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
-        return end
 
     async def _connect(self, client: _End) -> None:
         """Connects a client to the server; a server that isn't there ends the client's connection."""
@@ -172,7 +174,6 @@ class _Proxy:
             client.abort()
             return
         client.join(server)
-        server.join(client)
 
     def change(self, line: Line) -> None:
         self.line = line
@@ -208,13 +209,13 @@ class _End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._network.ends.add(self)
-        if self._other is None:
-            self._hold()  # until there is somewhere to write to
+        self._hold()  # until there is somewhere to write to
 
     def join(self, other: _End) -> None:
-        """Tells where to write to."""
-        self._other = other
+        """Puts two ends together."""
+        self._other, other._other = other, self
         self._release()
+        other._release()
 
     def data_received(self, data: bytes) -> None:
         now = self._network.loop.time()
@@ -255,7 +256,7 @@ class _End(asyncio.Protocol):
         self._timer = None
         while self._under_way and self._under_way[0][0] <= self._network.loop.time() + _EARLY:
             _, data = self._under_way.popleft()
-            other = self._other and self._other._transport
+            other = None if self._other is None else self._other._transport
             if other is None or other.is_closing():
                 continue
             if data is None:
@@ -274,3 +275,11 @@ class _End(asyncio.Protocol):
         self._full -= 1
         if self._full == 0 and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+
+class _ClientEnd(_End):
+    """The one that begins."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._network.came(self)

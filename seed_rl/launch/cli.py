@@ -191,6 +191,12 @@ def _actor_flags(values: flags.FlagValues) -> None:
         "import_module", [], "Python module that registers an environment suite. May be repeated.", flag_values=values
     )
     flags.DEFINE_boolean(
+        "share_memory",
+        True,
+        "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
+        flag_values=values,
+    )
+    flags.DEFINE_boolean(
         "exit_with_parent", False, "End when standard input is closed (set by `train`).", flag_values=values
     )
 

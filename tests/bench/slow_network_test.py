@@ -159,6 +159,9 @@ def test_an_end_that_closes_is_told_to_the_other_after_what_it_sent(network, ech
 
 
 def test_without_a_server_connections_end(tmp_path):
-    with SlowNetwork(f"unix:{tmp_path}/nobody.sock") as network, connect(network) as connection:
-        with pytest.raises(ConnectionResetError):
-            connection.recv(1)
+    with (
+        SlowNetwork(f"unix:{tmp_path}/nobody.sock") as network,
+        pytest.raises(ConnectionResetError),  # when it connects already, or later
+        connect(network) as connection,
+    ):
+        connection.recv(1)
