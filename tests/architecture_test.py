@@ -50,6 +50,7 @@ ROOMS = {
     "seed_rl.specs": Room(("seed_rl.types",), ("numpy",)),
     SETTINGS: Room(),
     FILES: Room(),
+    "seed_rl.capacity": Room(),
     "seed_rl.devices": Room(third_party=("tensorflow",)),
     "seed_rl.rl": Room(DATA, ("numpy", "tensorflow")),
     "seed_rl.networks": Room((*DATA, "seed_rl.rl"), TENSORS),
@@ -151,6 +152,7 @@ ROOMS = {
         (
             *DATA,
             FILES,
+            "seed_rl.capacity",
             "seed_rl.experiment",
             *ENV_INTERFACE,
             *AGENT_INTERFACE,
