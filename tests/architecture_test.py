@@ -37,6 +37,9 @@ ENV_PICTURES = "seed_rl.envs.pictures"
 ENV_PARTS = ("seed_rl.envs.autoreset", "seed_rl.envs.flatten", "seed_rl.envs.pool", "seed_rl.envs.processes")
 """What suites are made from; they know of no suite."""
 
+PLANNING = ("seed_rl.launch.plan", "seed_rl.launch.rates")
+"""They use what benchmarks know of the parts."""
+
 TENSORS = ("keras", "numpy", "tensorflow")
 TOOLS = ("absl", "gin", "numpy", "psutil", "rich")
 SUITES = ("ale_py", "deepmind_lab", "envpool", "gfootball", "gym_notices")
@@ -140,9 +143,25 @@ ROOMS = {
             "seed_rl.learner",
             "seed_rl.evaluation",
             "seed_rl.launch.doctor",
+            *PLANNING,
             "seed_rl.bench.command",
         ),
         (*TOOLS, "matplotlib"),
+    ),
+    **dict.fromkeys(
+        PLANNING,
+        Room(
+            (
+                *PLANNING,
+                "seed_rl.bench.env",
+                "seed_rl.bench.networks",
+                "seed_rl.bench.text",
+                "seed_rl.capacity",
+                "seed_rl.experiment",
+                "seed_rl.learner.store_size",
+                "seed_rl.transport.codec",
+            )
+        ),
     ),
     "seed_rl.launch.doctor": Room(
         (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli", "seed_rl.launch.native_output"),
