@@ -166,19 +166,27 @@ def _nearest(
 def _costs(experiment: Experiment, given: Given, files: _Files) -> tuple[Costs, str, str]:
     """Costs of the wire and of batching, of the largest measured messages that aren't larger than the experiment's.
 
-    Large messages cost less per observation, so that costs of smaller ones are on the safe side.
+    Large messages cost less per observation, so that costs of smaller ones are on the safe side. Where only larger ones
+    were measured, a message is taken to cost as much as one of those.
     """
     size = experiment.actors.envs_per_group
     if given.server_us is not None and given.host_us is not None:
         per_message, per_observation = given.server_us / 1e6, given.host_us / 1e6
         return Costs(size, per_message, per_message / size, per_observation, 0.0, 0.0), GIVEN, GIVEN
-    groups = [g for g in files.read("fleet", "--server_us and --host_us")["result"]["groups"] if "costs" in g]
+    groups = files.read("fleet", "--server_us and --host_us")["result"]["groups"]
+    groups = sorted((group for group in groups if "costs" in group), key=lambda group: group["group_size"])
     if not groups:
         raise NoRate("fleet.json has no costs, as no fleet was served: give --server_us and --host_us")
     smaller = [group for group in groups if group["group_size"] <= size]
-    chosen = max(smaller or groups[:1], key=lambda group: group["group_size"])
+    chosen = smaller[-1] if smaller else groups[0]
     costs = Costs(**chosen["costs"])
     source = f"fleet.json: {costs.group_size} environments per message"
+    if not smaller:
+        costs = costs._replace(
+            group_size=size,
+            transport_per_observation=costs.transport_per_observation * costs.group_size / size,
+            host_per_observation=costs.host_per_observation * costs.group_size / size,
+        )
     server, host = source, source
     if given.server_us is not None:
         seconds = given.server_us / 1e6

@@ -132,6 +132,18 @@ def test_an_update_of_r2d2_takes_its_burn_in_into_account(measured):
     assert found.training == pytest.approx(Training(64 / 0.75 * 80, 0.360 * 6))
 
 
+def test_messages_smaller_than_all_that_were_measured_cost_as_much_as_those(measured):
+    path = f"{measured}/fleet.json"
+    with open(path, encoding="utf-8") as file:
+        groups = json.load(file)["result"]["groups"]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"result": {"groups": [group for group in groups if group["group_size"] == 16]}}, file)
+    found = rates(experiments.load(["atari/vtrace"], ["Actors.envs_per_group = 8"]), Given(), measured)
+    assert (found.costs.group_size, found.costs.server_per_message) == (8, pytest.approx(16e-6))
+    assert found.costs.transport_per_observation == pytest.approx(32e-6)
+    assert found.costs.host_per_observation == pytest.approx(32e-6)
+
+
 def test_what_is_given_wins(measured):
     experiment = experiments.load(["atari/vtrace"])
     found = rates(
