@@ -203,7 +203,8 @@ def recommendations(result: dict[str, Any]) -> list[str]:
         if good:
             best = min(good, key=lambda row: (row["envs"], row["groups"]))
             share = best["delayed"][index]["share"]["median"]
-            setting = f"{best['groups']} groups of {best['group_size']} environments, {share:.2f}"
+            groups = "1 group" if best["groups"] == 1 else f"{best['groups']} groups"
+            setting = f"{groups} of {best['group_size']} environments, {share:.2f}"
         else:
             setting = "none of these"
         found.append(f"least for {GOOD:.0%} of the local rate at {rtt_ms:g} ms: {setting}")

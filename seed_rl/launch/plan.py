@@ -141,7 +141,7 @@ def _rate_rows(rates: Rates) -> list[tuple[str, str]]:
 def _learner_rows(experiment: Experiment, rates: Rates, result: Plan) -> list[tuple[str, str]]:
     rate, repeat = result.learner.observations_per_second, experiment.env.action_repeat
     rows = [
-        (f"{number(repeat * rate)} frames/s", f"{number(rate)} agent steps/s, each of {repeat} frames"),
+        (f"{number(repeat * rate)} frames/s", f"{number(rate)} agent steps/s, {_counted(repeat, 'frame')} each"),
         ("limited by", LIMITS[result.learner.limit]),
     ]
     others = {limit: value for limit, value in result.learner.limits.items() if limit != result.learner.limit}
