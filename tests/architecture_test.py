@@ -181,7 +181,6 @@ ROOMS = {
             "seed_rl.launch.local_actors",
             "seed_rl.launch.native_output",
             "seed_rl.learner",
-            "seed_rl.bench.paced",
         ),
         ("grpc", "gymnasium", "numpy", "psutil", "tensorflow"),
     ),

@@ -27,7 +27,6 @@ from typing import Any
 from seed_rl import experiment as experiments
 from seed_rl.bench import flags
 from seed_rl.bench.failures import BadArguments, MeasurementFailed, last_words
-from seed_rl.bench.paced import Paced
 from seed_rl.bench.product import has_settled, product
 from seed_rl.bench.slow_network import Line, SlowNetwork
 from seed_rl.bench.text import columns, number, sentence
@@ -36,6 +35,7 @@ from seed_rl.launch.local_actors import LocalActors
 from seed_rl.transport.codec import StepCodec
 
 _START_SECONDS = 300.0
+_PACED = "seed_rl.bench.paced"  # gin imports it: once a configuration is there, nothing else may add to what it knows
 _SMALL_NETWORK = ("VTrace.torso = 'mlp'", "VTrace.hidden = 32", "VTrace.frame_stack = 1", "VTrace.dtype = 'float32'")
 GOOD = 0.9
 """The share of the local rate that a setting is recommended from on."""
@@ -91,7 +91,7 @@ def _bindings(arguments: argparse.Namespace, envs: int, groups: int) -> list[str
     paced = ["Experiment.env = @Paced()", f"Paced.step_ms = {arguments.step_ms}", f"Paced.cores = {arguments.cores}"]
     return [
         *given,
-        *([f"import {Paced.__module__}", *paced] if arguments.step_ms else []),
+        *([f"import {_PACED}", *paced] if arguments.step_ms else []),
         f"Actors.num_actors = {arguments.actors}",
         f"Actors.groups_per_actor = {groups}",
         f"Actors.envs_per_group = {envs // groups}",
