@@ -37,6 +37,9 @@ ENV_PICTURES = "seed_rl.envs.pictures"
 ENV_PARTS = ("seed_rl.envs.autoreset", "seed_rl.envs.flatten", "seed_rl.envs.pool", "seed_rl.envs.processes")
 """What suites are made from; they know of no suite."""
 
+PLANNING = ("seed_rl.launch.plan", "seed_rl.launch.rates")
+"""They use what benchmarks know of the parts."""
+
 TENSORS = ("keras", "numpy", "tensorflow")
 TOOLS = ("absl", "gin", "numpy", "psutil", "rich")
 SUITES = ("ale_py", "deepmind_lab", "envpool", "gfootball", "gym_notices")
@@ -50,6 +53,7 @@ ROOMS = {
     "seed_rl.specs": Room(("seed_rl.types",), ("numpy",)),
     SETTINGS: Room(),
     FILES: Room(),
+    "seed_rl.capacity": Room(),
     "seed_rl.devices": Room(third_party=("tensorflow",)),
     "seed_rl.rl": Room(DATA, ("numpy", "tensorflow")),
     "seed_rl.networks": Room((*DATA, "seed_rl.rl"), TENSORS),
@@ -139,9 +143,25 @@ ROOMS = {
             "seed_rl.learner",
             "seed_rl.evaluation",
             "seed_rl.launch.doctor",
+            *PLANNING,
             "seed_rl.bench.command",
         ),
         (*TOOLS, "fsspec", "matplotlib"),
+    ),
+    **dict.fromkeys(
+        PLANNING,
+        Room(
+            (
+                *PLANNING,
+                "seed_rl.bench.env",
+                "seed_rl.bench.networks",
+                "seed_rl.bench.text",
+                "seed_rl.capacity",
+                "seed_rl.experiment",
+                "seed_rl.learner.store_size",
+                "seed_rl.transport.codec",
+            )
+        ),
     ),
     "seed_rl.launch.doctor": Room(
         (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli", "seed_rl.launch.native_output"),
@@ -151,6 +171,7 @@ ROOMS = {
         (
             *DATA,
             FILES,
+            "seed_rl.capacity",
             "seed_rl.experiment",
             *ENV_INTERFACE,
             *AGENT_INTERFACE,
@@ -163,6 +184,8 @@ ROOMS = {
         ),
         ("grpc", "gymnasium", "numpy", "psutil", "tensorflow"),
     ),
+    # Environments that actors start.
+    "seed_rl.bench.paced": Room((*DATA, SETTINGS, *ENV_INTERFACE), ("gin", "gymnasium", "numpy")),
     "seed_rl.__main__": Room(
         (*DATA, "seed_rl.experiment", "seed_rl.transport", "seed_rl.actor", "seed_rl.learner", "seed_rl.launch"), TOOLS
     ),
@@ -315,7 +338,7 @@ def test_actor_side_loads_no_tensorflow():
     )
     assert {"seed_rl.actor.loop", "seed_rl.agents.config", "seed_rl.experiment", "seed_rl.envs.atari"} <= set(modules)
     assert first_with_tensorflow(["seed_rl.actor.loop"]) == ""
-    environments = [f"seed_rl.testing.{name}" for name in ("catch", "counting", "memory")]
+    environments = [f"seed_rl.testing.{name}" for name in ("catch", "counting", "memory")] + ["seed_rl.bench.paced"]
     assert first_with_tensorflow([*modules, *environments]) == ""
 
 

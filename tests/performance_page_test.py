@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md and the script that writes them."""
+"""The tables of docs/performance.md and docs/scaling.md, and the script that writes them."""
 
 import importlib.util
 import json
@@ -39,8 +39,9 @@ def run(monkeypatch, tmp_path):
     return run_script
 
 
-def test_the_page_is_what_its_data_say(run, capsys):
-    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["performance.md", "scaling.md"])
+def test_the_page_is_what_its_data_say(run, capsys, name):
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     code, _ = run(text, "--check", f"--results={ROOT / 'docs' / 'results' / 'performance'}")
     assert code == 0, capsys.readouterr().err
 
@@ -78,6 +79,7 @@ def test_a_check_fails_where_the_page_differs_and_writes_nothing(run, tmp_path, 
     [
         ("<!-- table: y -->\n<!-- end -->\n", "the table y has no data: y.json is missing"),
         ("<!-- table: y -->\n", "each <!-- table: NAME --> needs one <!-- end --> behind it"),
+        ("<!-- plan: --gin_file=catch/vtrace -->\n<!-- end -->\n", "can't be made: seed_rl plan: "),
         ("<!-- end -->\n", "each <!-- table: NAME --> needs one"),
         ("<!-- table: y -->\n<!-- table: y -->\n<!-- end -->\n<!-- end -->\n", "each <!-- table: NAME --> needs one"),
     ],

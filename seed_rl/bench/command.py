@@ -24,6 +24,7 @@ BENCHMARKS = {
     "end_to_end": "The whole product, and its share of the ceiling that its parts allow.",
     "latency": "From observations to actions: percentiles by load, with and without a network.",
     "fleet": "A thousand actors, imitated: where the learner saturates, and on what.",
+    "network": "Actors across a network that is imitated: the rate by round trip and groups.",
     "scaling": "The whole product by actor processes and environments: rate, CPU, memory.",
     "memory": "The learner's memory: by the unrolls it keeps, and over a run.",
 }

@@ -76,6 +76,11 @@ def percentages(text: str) -> list[float]:
     return values
 
 
+def not_negatives(text: str) -> list[float]:
+    """Numbers from 0 on, separated by commas."""
+    return [not_negative(part) for part in text.split(",")]
+
+
 def count(text: str) -> int:
     """A whole number from 1 on."""
     value = _parsed(int, text, "a whole number")

@@ -35,12 +35,13 @@ import psutil
 
 from seed_rl import experiment as experiments
 from seed_rl.bench import flags, host, pacing, usage
-from seed_rl.bench.capacity import Accelerator, Costs, Load, capacity, first_limit, keeps_up
 from seed_rl.bench.failures import MeasurementFailed
+from seed_rl.bench.saturation import Load, first_limit, keeps_up
 from seed_rl.bench.text import columns, number, sentence
 from seed_rl.bench.timing import medians, spreads
 from seed_rl.bench.traffic import Pace
 from seed_rl.bench.trial import Generators, Recorded, Trial, recorded, trial
+from seed_rl.capacity import Accelerator, Costs, capacity
 from seed_rl.experiment import Experiment
 
 _RECORDED_STEPS = 300

@@ -135,14 +135,10 @@ def environment_costs(config: EnvConfig, few: int = 8, many: int = 40) -> dict[s
 def store_bytes(sized: Sequence[Experiment]) -> list[int]:
     """Bytes of the unrolls that a learner of each experiment keeps."""
     import_quietly("seed_rl.bench.components")  # TensorFlow and all
-    from seed_rl.buffers.placement import sequence_nbytes
-    from seed_rl.inference.act_step import unroll_step_spec
-    from seed_rl.inference.acting import acting_slots
+    from seed_rl.learner.store_size import store_size
 
     agent = sized[0].build_agent()
-    each = sequence_nbytes(unroll_step_spec(agent, sized[0].env.spec()), agent.length)
-    kept = [experiment.batch_size if experiment.replay is None else experiment.replay.capacity for experiment in sized]
-    return [(acting_slots(experiment, agent) + more + 1) * each for experiment, more in zip(sized, kept, strict=True)]
+    return [store_size(experiment, agent, experiment.env.spec()).nbytes for experiment in sized]
 
 
 def _row(plan: Plan, experiment: Experiment, arguments: argparse.Namespace, steps: Recorded) -> dict[str, Any]:

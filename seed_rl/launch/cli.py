@@ -198,7 +198,39 @@ def _actor_flags(values: flags.FlagValues) -> None:
         "import_module", [], "Python module that registers an environment suite. May be repeated.", flag_values=values
     )
     flags.DEFINE_boolean(
+        "share_memory",
+        True,
+        "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
+        flag_values=values,
+    )
+    flags.DEFINE_boolean(
         "exit_with_parent", False, "End when standard input is closed (set by `train`).", flag_values=values
+    )
+
+
+def _plan_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_multi_string("gin_file", [], "Gin file with the experiment. May be repeated.", flag_values=values)
+    flags.DEFINE_multi_string("gin_param", [], "Gin binding that wins over the files.", flag_values=values)
+    flags.DEFINE_string("measured", "runs/bench", "Directory with the files of `seed_rl bench`.", flag_values=values)
+    flags.DEFINE_float(
+        "rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0, flag_values=values
+    )
+    flags.DEFINE_integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1, flag_values=values)
+    for name, text in (
+        ("env_steps", "Agent steps/s of the environments of one core"),
+        ("act_ms", "Milliseconds of an act step of --act_batch"),
+        ("update_ms", "Milliseconds of an update, with the experiment's batch"),
+        ("server_us", "Microseconds of the server's thread per message"),
+        ("host_us", "Microseconds of batching and answering per step"),
+    ):
+        flags.DEFINE_float(name, None, f"{text}; default: as measured.", lower_bound=1e-9, flag_values=values)
+    for name, text, default in (
+        ("act_batch", "Environments per act step", "Inference.max_batch_size"),
+        ("learner_cores", "Cores of the learner's machine", "those of the measurement"),
+    ):
+        flags.DEFINE_integer(name, None, f"{text}; default: {default}.", lower_bound=1, flag_values=values)
+    flags.DEFINE_boolean(
+        "accelerator", None, "Whether the learner has one; default: as it was measured.", flag_values=values
     )
 
 
@@ -282,6 +314,12 @@ COMMANDS = {
         "inspection.plot",
         (_plot_flags,),
         takes_places=True,
+    ),
+    "plan": Command(
+        "Says what a learner needs: actors, cores, network, memory.",
+        "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
+        "planning.plan",
+        (_plan_flags,),
     ),
     "configs": Command("Lists the shipped experiments.", "seed_rl configs", "inspection.configs"),
     "doctor": Command(

@@ -35,6 +35,10 @@ EXPECTED = {
         ["actors of 2 environments, 10 ms per step", "flat out", "accelerator"],
         lambda result: result["groups"][0]["rows"][0]["achieved"],
     ),
+    "network": (
+        ["one actor", "share at 20 ms", "of the local rate at 20 ms"],
+        lambda result: result["rows"][0]["delayed"][0]["observations"],
+    ),
     "scaling": (["2x2x16", "recorded"], lambda result: result["processes"][0]["frames_per_second"]),
     "memory": (["unrolls", "resident bytes per unroll"], lambda result: result["unrolls"]["rows"][1]["resident_bytes"]),
 }
@@ -82,7 +86,22 @@ def check_memory(result):
     assert 0.8 < kept["ratio"] < 1.3
 
 
-CHECKS = {"latency": check_latency, "fleet": check_fleet, "scaling": check_scaling, "memory": check_memory}
+def check_network(result):
+    (row,) = result["rows"]
+    (delayed,) = row["delayed"]
+    assert (row["envs"], row["groups"], row["group_size"]) == (8, 2, 4)
+    # A group sends its step once per round trip at the most.
+    assert delayed["observations"]["median"] < 1.5 * 8 / 0.02
+    assert 0 < delayed["share"]["median"] < 1
+
+
+CHECKS = {
+    "latency": check_latency,
+    "fleet": check_fleet,
+    "network": check_network,
+    "scaling": check_scaling,
+    "memory": check_memory,
+}
 """What else has to be right in the result of a smoke run."""
 
 
@@ -175,6 +194,8 @@ def test_a_wrong_experiment_is_refused(capsys, tmp_path):
         (["fleet", "--actors=16,x"], "must be a whole number"),
         (["fleet", "--step_ms=-1"], "must be at least 0"),
         (["fleet", "--jitter=2"], "must be from 0 to 1"),
+        (["network", "--groups=3"], "network: 64 environments can't be spread evenly over 3 groups"),
+        (["network", "--rtt_ms=1,-5"], "must be at least 0"),
         (["scaling", "--processes=3"], "scaling: 64 environments can't be spread evenly over 3 processes"),
         (["memory", "--unrolls=5"], "memory: --unrolls takes at least two numbers"),
         (["memory", "--minutes=0.3", "--sample_s=10"], "memory: --minutes=0.3 is too short"),

@@ -1,55 +1,14 @@
-"""The capacity model, and the accounting of threads."""
+"""What a fleet saturates, and the accounting of threads."""
 
-import math
 import threading
 import time
 
 import pytest
 
 from seed_rl.bench import fleet, usage
-from seed_rl.bench.capacity import CORES, INFERENCE, SERVER, Accelerator, Costs, Load, capacity, first_limit
+from seed_rl.bench.saturation import Load, first_limit
 from seed_rl.bench.usage import ThreadUse
-
-COSTS = Costs(
-    group_size=4,
-    server_per_message=40e-6,  # 10 µs per observation: 100,000/s at the most
-    transport_per_observation=20e-6,
-    host_per_observation=5e-6,
-    act_serial_per_observation=30e-6,
-    act_parallel_per_observation=200e-6,
-)
-
-
-def test_few_cores_are_the_limit_of_acting_on_them():
-    carried = capacity(COSTS, cores=2, step_seconds=0.1)
-    assert carried.limits == pytest.approx({SERVER: 100_000, INFERENCE: 1 / 130e-6, CORES: 2 / 250e-6})
-    assert carried.limit == INFERENCE
-    assert carried.actors == math.floor(0.1 / 130e-6 / 4)
-
-
-def test_more_cores_help_the_parallel_part_only():
-    rates = [capacity(COSTS, cores, 0.1).observations_per_second for cores in (1, 2, 8, 32, 1000)]
-    assert rates == sorted(rates)
-    assert rates[0] == pytest.approx(1 / 250e-6)  # one core does everything in turn
-    assert rates[-1] == pytest.approx(1 / 30e-6, rel=0.01)
-
-
-def test_the_servers_thread_caps_what_an_accelerator_could_do():
-    fast = Accelerator(batch=256, seconds_per_batch=1e-4)
-    few, many = (capacity(COSTS, cores, 0.1, fast) for cores in (2, 96))
-    assert (few.limit, few.observations_per_second) == (CORES, pytest.approx(2 / 25e-6))
-    assert (many.limit, many.observations_per_second) == (SERVER, pytest.approx(100_000))
-    assert many.actors == 2500
-    slow = capacity(COSTS, 96, 0.1, Accelerator(batch=100, seconds_per_batch=0.0095))
-    assert (slow.limit, slow.observations_per_second) == (INFERENCE, pytest.approx(10_000))
-
-
-def test_slower_environments_make_more_actors():
-    assert capacity(COSTS, 8, 0.2).actors == pytest.approx(2 * capacity(COSTS, 8, 0.1).actors, abs=1)
-    for cores, step in ((0, 0.1), (2, 0.0)):
-        with pytest.raises(ValueError, match="a host needs cores"):
-            capacity(COSTS, cores, step)
-
+from seed_rl.capacity import SERVER
 
 IDLE = Load(
     keeps_up=False,

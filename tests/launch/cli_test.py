@@ -47,6 +47,9 @@ from seed_rl.launch.cli import COMMANDS, main
         (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.gin"),
         (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds takes whole numbers, got a"),
         (["sweep"], "--gin_file is needed, one of "),
+        (["plan"], "--gin_file is needed, one of "),
+        (["plan", "--gin_file=catch/vtrace"], r"runs/bench/env.json can't be read \(No such file or directory\): run "),
+        (["plan", "--gin_file=catch/vtrace", "--act_ms=0"], "flag --act_ms=0"),
     ],
 )
 def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys, tmp_path, monkeypatch):

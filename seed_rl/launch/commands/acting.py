@@ -39,7 +39,10 @@ def actor(values: flags.FlagValues) -> int:
         security.credentials()
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
-    running = Actor(lambda: LearnerClient(values.server_address, security), sizes)
+    running = Actor(
+        lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),
+        sizes,
+    )
     _log.info("looking for a learner at %s", values.server_address)
     with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
         if values.exit_with_parent:

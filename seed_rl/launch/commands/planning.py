@@ -1,0 +1,43 @@
+"""The command that says what a learner needs."""
+
+from __future__ import annotations
+
+import os
+
+from absl import flags
+
+from seed_rl import experiment as experiments
+from seed_rl.agents.config import CannotAct
+from seed_rl.envs.errors import CannotBuild
+from seed_rl.launch.cli import UsageError
+from seed_rl.launch.native_output import import_quietly
+
+
+def plan(values: flags.FlagValues) -> int:
+    """Prints how many actors, and which network and memory, an experiment's learner needs."""
+    if not values.gin_file:
+        raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
+    experiment = experiments.load(values.gin_file, values.gin_param)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from seed_rl.launch import plan as planning
+    from seed_rl.launch.rates import Given, NoRate, rates
+
+    given = Given(
+        env_steps=values.env_steps,
+        act_ms=values.act_ms,
+        act_batch=values.act_batch,
+        update_ms=values.update_ms,
+        server_us=values.server_us,
+        host_us=values.host_us,
+        learner_cores=values.learner_cores,
+        accelerator=values.accelerator,
+    )
+    machine = planning.Machine(values.rtt_ms / 1000, values.machine_cores)
+    try:
+        found = rates(experiment, given, values.measured)
+        import_quietly("tensorflow")
+        result = planning.plan(experiment, found, machine)
+    except (NoRate, CannotAct, CannotBuild) as error:
+        raise UsageError(str(error)) from error
+    print(planning.text(values.gin_file[-1], experiment, found, machine, result))
+    return 0
