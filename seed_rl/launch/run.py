@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from seed_rl.agents.config import CannotAct
@@ -34,12 +34,17 @@ ELSEWHERE = "elsewhere"
 ACTORS = (PROCESSES, THREADS, ELSEWHERE)
 
 
-class _Actors(Protocol):
+class Fleet(Protocol):
+    """The actors of a run."""
+
     failed: ActorFailed | None
+    """Why they are given up."""
 
-    def start(self, address: str) -> None: ...
+    def start(self, address: str) -> None:
+        """Starts them, for the learner at an address."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Ends them."""
 
 
 class Run:
@@ -55,7 +60,7 @@ class Run:
         experiment: Experiment,
         logdir: str,
         *,
-        actors: str = PROCESSES,
+        actors: str | Callable[[Callable[[], None]], Fleet] = PROCESSES,
         address: str = "",
         security: ServerSecurity | None = None,
         actor_arguments: Sequence[str] = (),
@@ -65,7 +70,7 @@ class Run:
         Args:
           experiment: what to train.
           logdir: directory of the run; made if need be.
-          actors: one of `ACTORS`.
+          actors: one of `ACTORS`, or what makes a fleet of another kind, given what to call when it has failed.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
           security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
           actor_arguments: flags of `seed_rl actor`, for actor processes.
@@ -74,7 +79,7 @@ class Run:
         Raises:
           ValueError: `actors` is none of these.
         """
-        if actors not in ACTORS:
+        if not callable(actors) and actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {actors!r}")
         self.experiment = experiment
         self.logdir = logdir
@@ -170,7 +175,9 @@ class Run:
         except (CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 
-    def _new_actors(self, stop: _Either) -> _Actors | None:
+    def _new_actors(self, stop: _Either) -> Fleet | None:
+        if callable(self._kind):
+            return self._kind(stop.set)
         count = self.experiment.actors.num_actors
         if self._kind == THREADS:
             return ActorThreads(count, stop.set)
