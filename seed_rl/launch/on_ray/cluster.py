@@ -7,8 +7,12 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import ray
+import ray._private.worker as ray_worker
+
+_log = logging.getLogger(__name__)
 
 _OBJECT_STORE_BYTES = 128 << 20  # of a cluster that is started here: only log lines and metrics pass through it
 
@@ -51,6 +55,8 @@ def connected(address: str) -> Iterator[None]:
 
 def _connect(address: str) -> None:
     logging.getLogger("ray").setLevel(logging.WARNING)
+    # Ray prints what befalls its nodes even so, and has no switch for it: where this name has changed, it prints again.
+    ray_worker.print_to_stdstream = _log_instead
     try:
         ray.init(address=address or "auto", log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -64,6 +70,10 @@ def _connect(address: str) -> None:
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
         )
+
+
+def _log_instead(message: dict[str, Any], **_: Any) -> None:
+    _log.debug("%s says: %s", message.get("pid"), "\n".join(message["lines"]))
 
 
 def this_node() -> tuple[str, str]:
