@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -74,6 +75,8 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
         raise UsageError(str(error)) from error
     except NoCluster as error:
         return _failure(str(error))
+    except KeyboardInterrupt:  # while Ray connects; later a signal ends the run in good order
+        return 128 + signal.SIGINT
 
 
 def _carry_out(values: flags.FlagValues, run: Run | RemoteRun) -> int:

@@ -6,15 +6,20 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 import ray
 import ray._private.worker as ray_worker
 
+from seed_rl.transport.address import parse_address
+
 _log = logging.getLogger(__name__)
 
 _OBJECT_STORE_BYTES = 128 << 20  # of a cluster that is started here: only log lines and metrics pass through it
+
+_CONNECT_SECONDS = 10.0
 
 
 class NoCluster(Exception):
@@ -41,6 +46,8 @@ def connected(address: str) -> Iterator[None]:
         )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # as it will be; otherwise Ray warns of it
+    if address not in ("", "auto", "local"):
+        _check(address)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         _connect(address)
@@ -70,6 +77,19 @@ def _connect(address: str) -> None:
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
         )
+
+
+def _check(address: str) -> None:
+    """Ray itself tries for minutes.
+
+    Raises:
+      NoCluster: nobody listens there.
+    """
+    try:
+        place = parse_address(address)
+        socket.create_connection((place.host, place.port), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise NoCluster(f"no Ray cluster can be reached at {address}: {error.strerror or error}") from error
 
 
 def _log_instead(message: dict[str, Any], **_: Any) -> None:

@@ -136,6 +136,8 @@ class RemoteRun:
                 for _ in self._rows(events, learner, None):  # its last checkpoint is still to come
                     pass
         except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ImportError):  # of the agent or the environments, when the plan arrives
+                raise NoCluster(f"the learner's node lacks what the experiment needs: {error.cause}") from error
             raise error.cause from None
         except ray.exceptions.RayActorError as error:
             raise NoCluster(

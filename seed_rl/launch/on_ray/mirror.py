@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 _PIECE_BYTES = 8 << 20
+_END_BYTES = 4096
 
 
 class Piece(NamedTuple):
@@ -24,8 +26,18 @@ class Piece(NamedTuple):
     """There is no such file any more."""
 
 
+class _Seen(NamedTuple):
+    """A file as it was."""
+
+    inode: int
+    size: int
+    changed_at: int
+    end: bytes
+    """Up to `_END_BYTES`: a file that still has them where they were has grown, and is not another one."""
+
+
 class Mirror:
-    """Says what has changed in a directory since it was last asked. Files either grow, or are replaced as a whole."""
+    """Says what has changed in a directory since it was last asked."""
 
     def __init__(self, directory: str, leave_out: Collection[str] = ()):
         """
@@ -35,7 +47,7 @@ class Mirror:
         """
         self._directory = directory
         self._leave_out = leave_out
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, _Seen] = {}
 
     def changes(self) -> Iterator[Piece]:
         """What `apply` needs, in order; a file that vanishes meanwhile comes the next time as removed."""
@@ -44,32 +56,44 @@ class Mirror:
             del self._seen[path]
             yield Piece(path, removed=True)
         for path in present:
-            try:
-                file = open(os.path.join(self._directory, path), "rb")  # noqa: SIM115
-            except FileNotFoundError:
-                continue
-            with file:
-                status = os.fstat(file.fileno())
-                inode, size = self._seen.get(path, (0, 0))
-                whole = inode != status.st_ino or status.st_size < size
-                start = 0 if whole else size
-                if start == status.st_size and not whole:
-                    continue
-                file.seek(start)
-                while True:
-                    data = file.read(min(_PIECE_BYTES, status.st_size - start))
-                    last = start + len(data) >= status.st_size or not data
-                    yield Piece(path, start, data, whole, last)
-                    start += len(data)
-                    if last:
-                        break
-                self._seen[path] = (status.st_ino, start)
+            with self._opened(path) as file:
+                if file is not None:
+                    yield from self._changes_of(path, file)
+
+    def _changes_of(self, path: str, file: IO[bytes]) -> Iterator[Piece]:
+        status, seen = os.fstat(file.fileno()), self._seen.get(path)
+        if seen and (seen.inode, seen.size, seen.changed_at) == (status.st_ino, status.st_size, status.st_mtime_ns):
+            return
+        grown = seen is not None and seen.inode == status.st_ino and _end(file, seen.size) == seen.end
+        start = seen.size if seen is not None and grown else 0
+        file.seek(start)
+        while start < status.st_size or not grown:
+            data = file.read(min(_PIECE_BYTES, status.st_size - start))
+            last = start + len(data) >= status.st_size or not data
+            yield Piece(path, start, data, not grown, last)
+            start += len(data)
+            if last:
+                break
+        self._seen[path] = _Seen(status.st_ino, start, status.st_mtime_ns, _end(file, start))
 
     def skip(self) -> None:
         """Takes what is there as known."""
         for path in self._paths():
-            status = os.stat(os.path.join(self._directory, path))
-            self._seen[path] = (status.st_ino, status.st_size)
+            with self._opened(path) as file:
+                if file is not None:
+                    status = os.fstat(file.fileno())
+                    end = _end(file, status.st_size)
+                    self._seen[path] = _Seen(status.st_ino, status.st_size, status.st_mtime_ns, end)
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[IO[bytes] | None]:
+        try:
+            file = open(os.path.join(self._directory, path), "rb")  # noqa: SIM115
+        except FileNotFoundError:
+            yield None
+            return
+        with file:
+            yield file
 
     def _paths(self) -> Iterator[str]:
         for folder, _, names in os.walk(self._directory):
@@ -77,6 +101,12 @@ class Mirror:
                 path = os.path.relpath(os.path.join(folder, name), self._directory)
                 if path not in self._leave_out and not name.endswith(".partial"):
                     yield path
+
+
+def _end(file: IO[bytes], size: int) -> bytes:
+    """The last bytes of the first `size`; fewer if the file is shorter."""
+    file.seek(max(0, size - _END_BYTES))
+    return file.read(min(size, _END_BYTES))
 
 
 def apply(directory: str, piece: Piece) -> None:
@@ -93,6 +123,8 @@ def apply(directory: str, piece: Piece) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     written = f"{path}.partial" if piece.whole else path
     with open(written, "wb" if piece.whole and piece.offset == 0 else "r+b") as file:
+        if file.seek(0, os.SEEK_END) < piece.offset:
+            raise OSError(f"{piece.path} lacks what could not be written before")
         file.seek(piece.offset)
         file.write(piece.data)
     if piece.whole and piece.last:

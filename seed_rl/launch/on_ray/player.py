@@ -99,11 +99,17 @@ class Player:
 
         Raises:
           Rejected, CannotBuild, EnvironmentFailed: three times in a row, without 30 s of acting.
-          ImportError: the environment suite's module isn't installed on this node.
+          CannotBuild: the environment suite's module isn't installed on this node.
         """
         self._scribe.began.remote(Began(self._number, self._node, time.time()))
         _log.info("looking for a learner at %s", self._orders.address)
-        importlib.import_module(self._orders.import_module)
+        module = self._orders.import_module
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise CannotBuild(
+                f"{module} with the environments can't be imported on {this_node()[1]}: {error}"
+            ) from error
         security = self._orders.badge.security()
         backoff, failures = Backoff(), 0
         while not self._stopped:
