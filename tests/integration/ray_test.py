@@ -113,6 +113,7 @@ def test_the_learner_runs_where_a_resource_is_and_its_directory_is_here(cluster,
 
 
 def test_an_environment_that_fails_ends_the_run_with_its_words(cluster, runs, tmp_path):
+    cluster.add_node(num_cpus=1, **SMALL)
     gin_file = tmp_path / "failing.gin"
     gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
     logdir = tmp_path / "run"
