@@ -144,6 +144,7 @@ ROOMS = {
             "seed_rl.evaluation",
             "seed_rl.launch.doctor",
             *PLANNING,
+            "seed_rl.launch.on_ray",
             "seed_rl.bench.command",
         ),
         (*TOOLS, "fsspec", "matplotlib"),
@@ -162,6 +163,18 @@ ROOMS = {
                 "seed_rl.transport.codec",
             )
         ),
+    ),
+    "seed_rl.launch.on_ray": Room(
+        (
+            FILES,
+            "seed_rl.experiment",
+            "seed_rl.envs.errors",
+            "seed_rl.transport",
+            "seed_rl.actor",
+            "seed_rl.learner.learner",
+            "seed_rl.launch",
+        ),
+        ("absl", "cryptography", "ray"),
     ),
     "seed_rl.launch.doctor": Room(
         (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli", "seed_rl.launch.native_output"),

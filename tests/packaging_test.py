@@ -154,7 +154,7 @@ def test_locks_fit_the_requirements_and_each_other(wheel, python):
     assert runtime.items() < dev.items()
     fields = core_metadata(wheel)
     extras = fields.get_all("Provides-Extra", [])
-    assert set(extras) == {"bucket", "dev", "dmlab", "docs", "envpool", "gfootball", "wandb"}
+    assert set(extras) == {"bucket", "dev", "dmlab", "docs", "envpool", "gfootball", "ray", "wandb"}
     requirements = [Requirement(text) for text in fields.get_all("Requires-Dist", [])]
     assert {r.name for r in requirements} >= {"tensorflow", "grpcio", "pytest", "fsspec", "envpool", "gym"}
     for requirement in requirements:

@@ -171,6 +171,39 @@ def _quiet_flag(values: flags.FlagValues) -> None:
     flags.DEFINE_boolean("quiet", False, "Show nothing but warnings and errors.", flag_values=values)
 
 
+def _launcher_flags(values: flags.FlagValues) -> None:
+    flags.DEFINE_enum(
+        "launcher",
+        "local",
+        ["local", "ray"],
+        "Where actors run: as processes on this machine, or on a Ray cluster.",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "ray_address",
+        None,
+        "host:port of the Ray cluster; default: RAY_ADDRESS, else one on this machine, else a new one for this run.",
+        flag_values=values,
+    )
+    flags.DEFINE_string(
+        "ray_learner",
+        None,
+        "Ray resource whose node gets the learner, such as GPU or node:10.0.0.5, or `here`: this process; "
+        "default: GPU if the cluster has one, else here.",
+        flag_values=values,
+    )
+    flags.DEFINE_integer(
+        "min_actors",
+        None,
+        "On Ray, a run with fewer actors for five minutes ends; default 1. Actors.num_actors is the maximum.",
+        lower_bound=1,
+        flag_values=values,
+    )
+    flags.DEFINE_float(
+        "actor_cpus", None, "CPUs that Ray sets aside for an actor; default 1.", lower_bound=0.0, flag_values=values
+    )
+
+
 def _sweep_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_multi_string("gin_file", [], "Gin file with the experiment. May be repeated.", flag_values=values)
     flags.DEFINE_multi_string("gin_param", [], "Gin binding for all runs. May be repeated.", flag_values=values)
@@ -251,7 +284,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command(
-        "Trains on this machine: a learner and its actors.",
+        "Trains on this machine or a Ray cluster: a learner and its actors.",
         "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
         "training.train",
         (
@@ -259,6 +292,7 @@ COMMANDS = {
             _address_flag("", "Where actors are served; default: a unix socket of this run's own."),
             _server_flags,
             _hosts_flags,
+            _launcher_flags,
             _quiet_flag,
         ),
     ),

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from seed_rl.agents.config import CannotAct
@@ -36,12 +36,17 @@ ELSEWHERE = "elsewhere"
 ACTORS = (PROCESSES, THREADS, ELSEWHERE)
 
 
-class _Actors(Protocol):
+class Fleet(Protocol):
+    """The actors of a run."""
+
     failed: ActorFailed | None
+    """Why they are given up."""
 
-    def start(self, address: str) -> None: ...
+    def start(self, address: str) -> None:
+        """Starts them, for the learner at an address."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Ends them."""
 
 
 class Run:
@@ -57,7 +62,7 @@ class Run:
         experiment: Experiment,
         logdir: str,
         *,
-        actors: str = PROCESSES,
+        actors: str | Callable[[Callable[[], None]], Fleet] = PROCESSES,
         address: str = "",
         security: ServerSecurity | None = None,
         actor_arguments: Sequence[str] = (),
@@ -68,7 +73,7 @@ class Run:
         Args:
           experiment: what to train.
           logdir: directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store.
-          actors: one of `ACTORS`.
+          actors: one of `ACTORS`, or what makes a fleet of another kind, given what to call when it has failed.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
           security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
           actor_arguments: flags of `seed_rl actor` for actor processes; those that `security` asks for are to be among
@@ -79,7 +84,7 @@ class Run:
         Raises:
           ValueError: `actors` is none of these.
         """
-        if actors not in ACTORS:
+        if not callable(actors) and actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {actors!r}")
         self.experiment = experiment
         self.logdir = os.path.join(logdir, f"host-{hosts.index}") if hosts.index else logdir
@@ -194,7 +199,9 @@ class Run:
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 
-    def _new_actors(self, stop: _Either) -> _Actors | None:
+    def _new_actors(self, stop: _Either) -> Fleet | None:
+        if callable(self._kind):
+            return self._kind(stop.set)
         count = self.experiment.actors.num_actors
         if self._kind == THREADS:
             return ActorThreads(count, stop.set)

@@ -1,9 +1,12 @@
 import re
+import sys
 
 import pytest
 
 from seed_rl import experiment
 from seed_rl.launch.cli import COMMANDS, main
+
+ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +27,10 @@ from seed_rl.launch.cli import COMMANDS, main
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
         (["train", "--gin_file=catch/vtrace", "--num_actors=0"], "Actors.num_actors must be at least 1, got 0"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
+        (["train", "--gin_file=catch/vtrace", "--min_actors=1"], "--min_actors needs --launcher=ray"),
+        ([*ON_RAY, "--min_actors=2"], "--min_actors=2 is more than there is room for: Actors.num_actors is 1"),
+        ([*ON_RAY, "--server_address=unix:/x"], "actors on other nodes can't reach --server_address=unix:/x"),
+        ([*ON_RAY, "--tls_key=x"], "--tls_cert is missing"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=nowhere"], "nowhere"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
         (["learner", "--gin_file=catch/vtrace", "--tls_cert=x"], "--tls_key is missing"),
@@ -85,3 +92,18 @@ def test_overview(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert all(f"  {command}" in out for command in COMMANDS)
+
+
+def test_without_ray_its_launcher_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in [name for name in sys.modules if name.startswith("seed_rl.launch.on_ray")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(ON_RAY) == 2
+    assert capsys.readouterr().err == "seed_rl train: --launcher=ray needs Ray: pip install 'seed_rl[ray]'\n"
+
+
+def test_a_cluster_that_cannot_be_reached_is_told_in_a_sentence(capsys):
+    assert main([*ON_RAY, "--ray_address=ray://head:10001"]) == 1
+    assert "ray://head:10001 is for Ray clients" in capsys.readouterr().err
+    assert main([*ON_RAY, "--ray_address=127.0.0.1:1"]) == 1
+    assert "seed_rl: no Ray cluster can be reached at 127.0.0.1:1: Connection refused" in capsys.readouterr().err

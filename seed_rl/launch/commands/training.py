@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -25,10 +27,22 @@ from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_token
 
+if TYPE_CHECKING:
+    from seed_rl.launch.on_ray.learner import RemoteRun
+
+_ANY_LOCAL = "localhost:0"  # an address that needs no credentials: whether those that are given are usable
+
 
 def train(values: flags.FlagValues) -> int:
     """Runs a learner in this process and actors in others."""
     experiment = _load_experiment(values)
+    if values.launcher == "ray":
+        if values.learner_hosts:
+            raise UsageError("--learner_hosts does not go with --launcher=ray")
+        return _train_on_ray(values, experiment)
+    for flag in ("ray_address", "ray_learner", "min_actors", "actor_cpus"):
+        if values[flag].value is not None:
+            raise UsageError(f"--{flag} needs --launcher=ray")
     return _train("train", values, experiment, PROCESSES, _actor_arguments(values))
 
 
@@ -46,14 +60,37 @@ def _train(
 ) -> int:
     run = Run(
         experiment,
-        values.logdir or os.path.join("runs", _name_of(values.gin_file)),
+        _logdir(values),
         actors=actors,
         address=values.server_address,
-        security=_server_security(values),
+        security=_server_security(values, values.server_address),
         actor_arguments=actor_arguments,
         native_log=True,
         hosts=_hosts(values),
     )
+    return _carry_out(command, values, run)
+
+
+def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
+    try:
+        from seed_rl.launch.on_ray.cluster import NoCluster
+        from seed_rl.launch.on_ray.command import ray_run
+    except ModuleNotFoundError as error:
+        if error.name not in ("ray", "cryptography"):
+            raise
+        raise UsageError("--launcher=ray needs Ray: pip install 'seed_rl[ray]'") from error
+    try:
+        with ray_run(values, experiment, _logdir(values), _server_security(values, _ANY_LOCAL)) as run:
+            return _carry_out("train", values, run)
+    except (AddressError, SecurityError) as error:
+        raise UsageError(str(error)) from error
+    except NoCluster as error:
+        return _failure("train", str(error))
+    except KeyboardInterrupt:  # while Ray connects; later a signal ends the run in good order
+        return 128 + signal.SIGINT
+
+
+def _carry_out(command: str, values: flags.FlagValues, run: Run | RemoteRun) -> int:
     try:
         with signals() as stopped, run, _progress(run, values.quiet) as progress:
             with contextlib.closing(run.train(stopped)) as rows:
@@ -72,7 +109,7 @@ def _train(
         )
 
 
-def _progress(run: Run, quiet: bool) -> Progress:
+def _progress(run: Run | RemoteRun, quiet: bool) -> Progress:
     experiment = run.experiment
     return Progress(experiment.total_frames, run.logdir, quiet=quiet, num_envs=experiment.actors.num_envs)
 
@@ -115,11 +152,15 @@ def sweep(values: flags.FlagValues) -> int:
     return stopped.exit_code or code
 
 
-def _server_security(values: flags.FlagValues) -> ServerSecurity:
+def _logdir(values: flags.FlagValues) -> str:
+    return values.logdir or os.path.join("runs", _name_of(values.gin_file))
+
+
+def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
     try:
         security = ServerSecurity(values.tls_cert, values.tls_key, read_token(values.token_file), values.insecure)
-        if values.server_address:  # else a socket that only this user can reach
-            security.check(parse_address(values.server_address))
+        if address:  # else a socket that only this user can reach
+            security.check(parse_address(address))
         security.credentials()
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error

@@ -1,0 +1,143 @@
+"""Runs on a Ray cluster of several nodes that come and go, all of them on this machine."""
+
+import os
+import pathlib
+import re
+import secrets
+import signal
+
+import psutil
+import pytest
+from ray.cluster_utils import Cluster
+
+SUITES = pathlib.Path(__file__).parents[1] / "launch"
+SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
+ON_RAY = (
+    "--gin_file=catch/vtrace",
+    "--launcher=ray",
+    "--gin_param=Logs.metrics_interval_s=0.2",
+    "--gin_param=Actors.groups_per_actor=1",
+    "--gin_param=Actors.envs_per_group=4",
+    "--gin_param=Experiment.batch_size=4",
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head without CPUs, where learners run, and no node yet for actors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{SUITES}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_health_check_period_ms", "1000")
+        patch.setenv("RAY_health_check_timeout_ms", "1000")
+        patch.setenv("RAY_health_check_failure_threshold", "3")
+        started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
+        try:
+            yield started
+        finally:
+            started.shutdown()
+
+
+def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, wait_for, tmp_path):
+    logdir = str(tmp_path / "catch")
+
+    def wait_for_environments(number):
+        """Until that many are connected and frames of theirs have been learned from."""
+        since = len(rows(logdir))
+        found = wait_for(lambda: [row for row in rows(logdir)[since:] if row["environments"] == number], run)[0]
+        wait_for(lambda: rows(logdir)[-1]["env_frames"] > found["env_frames"], run)
+
+    first, second = (cluster.add_node(num_cpus=2, **SMALL) for _ in range(2))
+    token = secrets.token_hex(32)
+    (tmp_path / "token").write_text(token)
+    run = runs.start(
+        "train",
+        *ON_RAY,
+        f"--ray_address={cluster.address}",
+        f"--logdir={logdir}",
+        f"--token_file={tmp_path}/token",
+        "--num_actors=5",
+        "--min_actors=2",
+        "--total_frames=1000000000",
+    )
+    wait_for_environments(16)  # four of the five actors have room
+    third = cluster.add_node(num_cpus=2, **SMALL)
+    wait_for_environments(20)
+    cluster.remove_node(first, allow_graceful=False)
+    wait_for_environments(12)
+    wait_for_environments(16)  # one has found room on the third node
+    cluster.add_node(num_cpus=2, **SMALL)
+    wait_for_environments(20)
+    assert len(players()) == 5
+    assert not [p for p in psutil.process_iter(["cmdline"]) if token in " ".join(p.info["cmdline"] or [])]
+    cluster.remove_node(second)
+    wait_for_environments(16)
+
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(30) == 128 + signal.SIGINT, run.text()
+    frames = [row["env_frames"] for row in rows(logdir)]
+    assert frames == sorted(frames)
+    assert len(os.listdir(f"{logdir}/checkpoints")) == 1
+    assert not re.search("Traceback|raylet|@|retries", run.text()), run.text()
+    logs = "".join((tmp_path / "catch" / "actors" / f"actor-{n}.log").read_text() for n in range(5))
+    nodes = set(re.findall(r"\((\w{8})\) process \d+\] seed_rl.actor.loop: joined", logs))
+    assert nodes >= {node.node_id[:8] for node in (first, second, third)}
+    session = pathlib.Path(cluster.head_node.get_session_dir_path())
+    told = [path for place in (session, tmp_path / "catch") for path in place.rglob("*.log") if path.is_file()]
+    assert len(told) > 10
+    assert not [path for path in told if token in path.read_text(errors="replace")]
+    wait_for(lambda: not players())
+    assert len([node for node in cluster.list_all_nodes() if node.all_processes]) == 3
+
+
+def test_the_learner_runs_where_a_resource_is_and_its_directory_is_here(cluster, runs, rows, wait_for, tmp_path):
+    cluster.add_node(num_cpus=2, num_gpus=1, **SMALL)
+    logdir = tmp_path / "catch"
+    arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir={logdir}", "--num_actors=2")
+    run = runs.start(*arguments, "--total_frames=1000000000")
+    wait_for(lambda: rows(logdir) and rows(logdir)[-1]["env_frames"] > 2_000, run)
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(30) == 128 + signal.SIGINT, run.text()
+    reached = rows(logdir)[-1]["env_frames"]
+
+    run = runs.run(*arguments, f"--total_frames={reached + 2_000}")
+    assert run.returncode == 0, run.text()
+    assert "continuing from" in run.text()
+    assert rows(logdir)[-1]["env_frames"] >= reached + 2_000
+    names = {path.name for path in logdir.iterdir()}
+    assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "native.log", "actors", "checkpoints"} <= names
+    assert len(os.listdir(logdir / "actors")) == 2
+    assert len(os.listdir(logdir / "checkpoints")) == 2
+    assert "the learner runs on " in (logdir / "learner.log").read_text()
+
+
+def test_an_environment_that_fails_ends_the_run_with_its_words(cluster, runs, tmp_path):
+    cluster.add_node(num_cpus=1, **SMALL)
+    gin_file = tmp_path / "failing.gin"
+    gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
+    logdir = tmp_path / "run"
+    place = (f"--ray_address={cluster.address}", "--ray_learner=here", f"--logdir={logdir}", "--num_actors=1")
+    run = runs.run("train", *ON_RAY, f"--gin_file={gin_file}", *place)
+    assert run.returncode == 1, run.text()
+    told = "actor 0 failed: an environment of suite 'failing' failed in step: OSError: the game crashed"
+    assert run.text().splitlines()[-1].startswith(f"seed_rl: {told}")
+    assert "Traceback" not in run.text()
+    assert "failing_suite.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
+
+
+def test_what_goes_wrong_on_the_learners_node_is_told_here(cluster, runs, tmp_path):
+    run = runs.run(
+        "train",
+        *ON_RAY,
+        f"--ray_address={cluster.address}",
+        f"--logdir={tmp_path}/run",
+        "--server_address=203.0.113.1:1",
+    )
+    assert run.returncode == 2
+    assert run.text().splitlines()[-1].startswith("seed_rl train: cannot listen on 203.0.113.1:1: ")
+    assert "Traceback" not in run.text()
+
+
+def players():
+    return [p for p in psutil.process_iter(["cmdline"]) if "ray::Player" in " ".join(p.info["cmdline"] or [])]
