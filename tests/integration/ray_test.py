@@ -121,7 +121,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_words(cluster, runs, tm
     run = runs.run("train", *ON_RAY, f"--gin_file={gin_file}", *place)
     assert run.returncode == 1, run.text()
     told = "actor 0 failed: an environment of suite 'failing' failed in step: OSError: the game crashed"
-    assert run.text().splitlines()[-1].startswith(f"seed_rl: {told}")
+    assert run.text().splitlines()[-1].startswith(f"seed_rl train: {told}")
     assert "Traceback" not in run.text()
     assert "failing_suite.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
 

@@ -106,4 +106,4 @@ def test_a_cluster_that_cannot_be_reached_is_told_in_a_sentence(capsys):
     assert main([*ON_RAY, "--ray_address=ray://head:10001"]) == 1
     assert "ray://head:10001 is for Ray clients" in capsys.readouterr().err
     assert main([*ON_RAY, "--ray_address=127.0.0.1:1"]) == 1
-    assert "seed_rl: no Ray cluster can be reached at 127.0.0.1:1: Connection refused" in capsys.readouterr().err
+    assert "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused" in capsys.readouterr().err
