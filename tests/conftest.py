@@ -1,4 +1,4 @@
-"""Settings of every test run; they must stand before the first import of TensorFlow."""
+"""Settings of every test run; they must stand before the first import of TensorFlow and grpc."""
 
 import os
 
@@ -6,6 +6,7 @@ import gin
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers print is taken for what a child says
 
 
 @pytest.fixture(autouse=True)

@@ -69,7 +69,9 @@ def make_acting(agent_class=CountingAgent, env_spec=None, *, overlap=1, stagger=
         batch_size=4,
     )
     assert experiment.actors.num_envs == NUM_ENVS
-    acting = Acting(experiment, agent_class(experiment.agent), env_spec or experiment.env.spec(), seed, 4, store_device)
+    acting = Acting(
+        experiment, agent_class(experiment.agent), env_spec or experiment.env.spec(), seed, 4, "", store_device
+    )
     assert acting.act_step.batch_sizes == (2, 3, 6)
     return acting
 

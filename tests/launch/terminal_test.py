@@ -68,7 +68,7 @@ def test_what_is_logged_meanwhile_stands_above_it(run):
     logged = [n for n, line in enumerate(lines) if "serving actors at" in line]
     assert len(logged) == 1
     assert logged[0] < top
-    assert "checkpoints and metrics in" in "".join(lines[:top])
+    assert "updates; checkpoints" in "".join(lines[:top])
 
 
 def test_while_the_panel_is_there_no_line_is_wider_than_the_terminal(run):

@@ -46,7 +46,7 @@ def run(replicas, config):
     """What three updates give, by name; the weights of the acting copy before and after it is refreshed among it."""
     with replicas.scope():
         agent = config.build(SPEC, 4, 1)
-        step = TrainStep(agent, OPTIMIZER, replicas.strategy)
+        step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count)
     acting, refresh = replicas.acting_agent(agent, lambda: config.build(SPEC, 4, 2))
     store = UnrollStore(unroll_step_spec(acting, SPEC), agent.length, 2 * BATCH, replicas.acting_device)
     fill(store)
