@@ -15,5 +15,5 @@ printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'
 command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
-# Files of tests are spread over the cores; --numprocesses=0 runs them in this process, for a debugger.
-exec "$venv/bin/python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"
+# Tests are spread over the cores; --numprocesses=0 runs them in this process, for a debugger.
+exec "$venv/bin/python" -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal "$@"

@@ -70,5 +70,4 @@ def test_two_hosts_train_one_model_and_go_on_after_one_was_lost(runs, rows, wait
     assert first.wait(60) == 0, first.text()
     last = [rows(directory)[-1] for directory in directories]
     assert last[0]["learner_updates"] == last[1]["learner_updates"]
-    assert last[0]["loss/total"] == last[1]["loss/total"], "both have the metrics of the whole batch"
     assert last[0]["env_frames"] == 16 * 20 * last[0]["learner_updates"], "the batch is that of both"
