@@ -55,7 +55,7 @@ BROWSER = (
     "--disable-component-update",
     "--disable-sync",
 )
-TAGS = "episode_return|frames_per_second|loss/total|policy/entropy"
+TAGS = "episodes/return|episode_return|frames_per_second|loss/total|policy/entropy"
 LARGEST = 200_000  # bytes of a picture
 FRAME_HEIGHT = 480  # pixels, of a frame at the most, where it is enlarged
 PAUSE = 0.1  # seconds without output: whatever is drawn has been drawn to its end
