@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,16 +18,16 @@ LARGEST = 1920
 """Pixels, of the longer side: no picture is enlarged beyond."""
 
 
-class Watchable(VectorWrapper):
+class Watchable(VectorWrapper, abc.ABC):
     """A vector environment of size 1 whose `picture` shows where it is now.
 
     To look changes nothing: with the same seeds and actions it plays the same episodes as an environment that nobody
     watches.
     """
 
+    @abc.abstractmethod
     def picture(self) -> np.ndarray:
         """uint8 [H, W, 3], of the same size at all times; after a reset."""
-        raise NotImplementedError
 
 
 class ObservationPictures(Watchable):

@@ -13,12 +13,9 @@ Experiments are frozen dataclasses: `dataclasses.replace` changes them, gin file
 
 from __future__ import annotations
 
-import os
+from seed_rl.launch.native_output import load_tensorflow
 
-from seed_rl.launch.native_output import import_quietly
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-import_quietly("tensorflow")
+load_tensorflow()
 
 from seed_rl.agents.base import ActOutput, Agent, LossOutput, ReplayAgent  # noqa: E402
 from seed_rl.agents.config import AgentConfig, CannotAct  # noqa: E402

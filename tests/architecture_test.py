@@ -177,7 +177,7 @@ ROOMS = {
         ("absl", "cryptography", "ray"),
     ),
     "seed_rl.launch.doctor": Room(
-        (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.cli", "seed_rl.launch.native_output"),
+        (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.flags", "seed_rl.launch.native_output"),
         (*TOOLS, "tensorflow"),
     ),
     "seed_rl.bench": Room(

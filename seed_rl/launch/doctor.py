@@ -19,8 +19,8 @@ from seed_rl import __version__
 from seed_rl.envs import registry
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.files import reason
-from seed_rl.launch.cli import DEFAULT_TCP_ADDRESS
-from seed_rl.launch.native_output import import_quietly
+from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS
+from seed_rl.launch.native_output import load_tensorflow
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
 
@@ -68,7 +68,7 @@ def _packages() -> tuple[str, str]:
 
 def _tensorflow() -> tuple[str, str]:
     try:
-        tf = import_quietly("tensorflow")
+        tf = load_tensorflow()
     except ImportError as error:
         return BROKEN, f"can't be imported ({error}): install with scripts/setup_venv.sh runtime"
     devices = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]

@@ -28,6 +28,12 @@ def native_stderr_to(path: str) -> Iterator[None]:
             sys.stderr = python_stderr
 
 
+def load_tensorflow() -> Any:
+    """Imports TensorFlow without a word; what matters of what it would log comes as exceptions."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    return import_quietly("tensorflow")
+
+
 def import_quietly(module: str) -> Any:
     """Imports a module while what native code writes to file descriptor 2 goes nowhere.
 

@@ -51,7 +51,7 @@ class NoCurve(ValueError):
     """A place without metrics that can be plotted; the message says which."""
 
 
-class Run(NamedTuple):
+class Recorded(NamedTuple):
     """The metrics of one run."""
 
     place: str
@@ -119,7 +119,7 @@ def _draw(axes: Axes, curves: Sequence[np.ndarray], scale: float, line: dict[str
         axes.plot(further.x / scale, further.mean, **line | {"linewidth": 0.8})
 
 
-def _add_legend(axes: Axes, groups: dict[str, list[Run]], beside: bool) -> None:
+def _add_legend(axes: Axes, groups: dict[str, list[Recorded]], beside: bool) -> None:
     """The runs, and below them what the styles of lines mean, as far as it isn't plain."""
     handles = axes.get_legend_handles_labels()[0] if len(groups) > 1 else []
     runs = [run for group in groups.values() for run in group]
@@ -142,12 +142,12 @@ def _add_legend(axes: Axes, groups: dict[str, list[Run]], beside: bool) -> None:
         axes.legend(handles=handles, loc="best")
 
 
-def _ends_apart(group: Sequence[Run]) -> bool:
+def _ends_apart(group: Sequence[Recorded]) -> bool:
     curves = [points for run in group if len(points := _points(run.rows, "env_frames", "episode_return"))]
     return bool(curves) and means(curves)[1] is not None
 
 
-def _axis(x_axis: str, runs: Sequence[Run]) -> tuple[str, float, str]:
+def _axis(x_axis: str, runs: Sequence[Recorded]) -> tuple[str, float, str]:
     column, scale, unit = AXES[x_axis]
     longest = max(row[column] for run in runs for row in run.rows)
     if x_axis == "hours" and longest < scale:
@@ -157,9 +157,9 @@ def _axis(x_axis: str, runs: Sequence[Run]) -> tuple[str, float, str]:
     return column, scale, unit
 
 
-def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
+def grouped(runs: Sequence[Recorded]) -> dict[str, list[Recorded]]:
     """Runs that are the same but for their seeds, by what tells them from the others."""
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[Recorded]] = {}
     for index, run in enumerate(runs):
         key = f"run {index}" if run.settings is None else json.dumps(run.settings, sort_keys=True)
         groups.setdefault(key, []).append(run)
@@ -170,7 +170,7 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     }
 
 
-def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+def _names(groups: Sequence[Sequence[Recorded]]) -> list[str]:
     """The settings in which groups of runs differ, if these are few, or else the directories that they are in."""
     settings = [group[0].settings for group in groups]
     if len(groups) > 1 and all(one is not None for one in settings):
@@ -189,7 +189,7 @@ def _setting(name: str, value: Any) -> str:
     return str(value) if short in ("game", "level", "scenario", "id", "kind") else f"{short} = {value}"
 
 
-def _common(group: Sequence[Run]) -> str:
+def _common(group: Sequence[Recorded]) -> str:
     """The place of a group's runs, without what numbers them."""
     if len(group) == 1:
         return group[0].place
@@ -240,7 +240,7 @@ def _points(rows: Sequence[dict[str, float]], column: str, key: str) -> np.ndarr
     return points[np.isfinite(points).all(axis=1)]
 
 
-def _with_returns(runs: Sequence[Run]) -> list[Run]:
+def _with_returns(runs: Sequence[Recorded]) -> list[Recorded]:
     found = []
     for run in runs:
         if any(row.get("episode_return") is not None for row in run.rows):
@@ -254,16 +254,16 @@ def _with_returns(runs: Sequence[Run]) -> list[Run]:
     return found
 
 
-def _runs(place: str) -> list[Run]:
+def _runs(place: str) -> list[Recorded]:
     """The runs in a place, at any depth."""
     if not os.path.isdir(place):
-        return [Run(os.path.dirname(place) or place, _rows(place), None)]
+        return [Recorded(os.path.dirname(place) or place, _rows(place), None)]
     found = []
     for directory, inside, files in os.walk(place):
         inside.sort()
         if metrics.FILE in files:
             inside.clear()
-            found.append(Run(directory, _rows(directory), _settings(directory)))
+            found.append(Recorded(directory, _rows(directory), _settings(directory)))
     if not found:
         raise NoCurve(f"{place} is not the log directory of a run, and there is none in it")
     return found

@@ -17,7 +17,7 @@ from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.actor_threads import ActorThreads
 from seed_rl.launch.bucket import working_directory
 from seed_rl.launch.local_actors import ActorFailed, LocalActors
-from seed_rl.launch.native_output import import_quietly, native_stderr_to
+from seed_rl.launch.native_output import load_tensorflow, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.transport.credentials import ServerSecurity
@@ -180,9 +180,7 @@ class Run:
 
     def _build(self) -> Learner:
         _log.info("run in %s; loading TensorFlow", self.logdir)
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what matters of it comes as exceptions
-        if not self._native_log:
-            import_quietly("tensorflow")
+        load_tensorflow()
         from seed_rl.buffers.placement import DoesNotFit
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner

@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from seed_rl.launch import doctor
-from seed_rl.launch.cli import DEFAULT_TCP_ADDRESS, main
+from seed_rl.launch.cli import main
+from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS
 
 
 @pytest.fixture(scope="module")

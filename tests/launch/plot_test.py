@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from seed_rl.launch.plot import NoCurve, Run, grouped, means, plot_curves
+from seed_rl.launch.plot import NoCurve, Recorded, grouped, means, plot_curves
 
 
 def write_run(directory, returns, frames=10, settings=None, seed=1, unfinished="", **more):
@@ -35,10 +35,10 @@ def line(*points):
 def test_runs_are_named_by_the_settings_in_which_they_differ(tmp_path):
     base = {"env.kind": "Atari", "env.game": "pong", "agent.cost": 0.01, "agent.units": 256}
     runs = [
-        Run("runs/a_1", [], base),
-        Run("runs/a_2", [], base),
-        Run("runs/b", [], {**base, "agent.cost": 0.1 * 3}),
-        Run("runs/c", [], {**base, "env.game": "breakout"}),
+        Recorded("runs/a_1", [], base),
+        Recorded("runs/a_2", [], base),
+        Recorded("runs/b", [], {**base, "agent.cost": 0.1 * 3}),
+        Recorded("runs/c", [], {**base, "env.game": "breakout"}),
     ]
     assert list(grouped(runs)) == ["pong, cost = 0.01 (2 seeds)", "pong, cost = 0.3", "breakout, cost = 0.01"]
 
@@ -46,12 +46,16 @@ def test_runs_are_named_by_the_settings_in_which_they_differ(tmp_path):
 def test_runs_that_differ_in_much_are_named_by_their_directories():
     one = {str(n): 1 for n in range(9)}
     other = {str(n): 2 for n in range(9)}
-    runs = [Run("runs/pong_seed=1", [], one), Run("runs/pong_seed=2", [], one), Run("runs/deep", [], other)]
+    runs = [
+        Recorded("runs/pong_seed=1", [], one),
+        Recorded("runs/pong_seed=2", [], one),
+        Recorded("runs/deep", [], other),
+    ]
     assert list(grouped(runs)) == ["pong (2 seeds)", "deep"]
-    assert list(grouped([Run("a/pong", [], one), Run("b/pong", [], other)])) == ["a/pong", "b/pong"]
-    nearly = [Run("runs/a", [], {"x": 0.1}), Run("runs/b", [], {"x": 0.1 + 1e-9})]
+    assert list(grouped([Recorded("a/pong", [], one), Recorded("b/pong", [], other)])) == ["a/pong", "b/pong"]
+    nearly = [Recorded("runs/a", [], {"x": 0.1}), Recorded("runs/b", [], {"x": 0.1 + 1e-9})]
     assert list(grouped(nearly)) == ["a", "b"], "rounded they would be the same"
-    assert list(grouped([Run("a/pong", [], None), Run("a/pong", [], None)])) == ["pong (1)", "pong (2)"]
+    assert list(grouped([Recorded("a/pong", [], None), Recorded("a/pong", [], None)])) == ["pong (1)", "pong (2)"]
 
 
 def test_the_mean_of_seeds_has_students_interval():

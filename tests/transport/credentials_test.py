@@ -5,7 +5,7 @@ import pytest
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import TOKEN_VARIABLE, ClientSecurity, SecurityError, ServerSecurity, read_token
 
-LOCAL = ["unix:/tmp/x", "localhost:1", "127.0.0.1:1", "[::1]:1"]
+LOCAL = ["unix:/some/socket", "localhost:1", "127.0.0.1:1", "[::1]:1"]
 OPEN = ["0.0.0.0:1", "[::]:1", "10.1.2.3:1", "learner.example.org:1"]
 TLS = {"tls_cert_file": "cert", "tls_key_file": "key"}
 TOKEN = {"token": "swordfish"}

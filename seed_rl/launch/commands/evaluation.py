@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from seed_rl.envs.errors import CannotBuild
 from seed_rl.files import reason
 from seed_rl.launch.bucket import CannotReach, is_url, local_copy
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.native_output import import_quietly
+from seed_rl.launch.native_output import load_tensorflow
 
 
 def evaluate(values: flags.FlagValues) -> int:
@@ -79,10 +78,7 @@ def _beside(values: flags.FlagValues, name: str) -> str:
 @contextlib.contextmanager
 def _run_of(values: flags.FlagValues) -> Iterator[str]:
     """The run's directory; loads TensorFlow for what is done with it, and says what is wrong with that run."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import_quietly("tensorflow")
-    for library in ("absl", "tensorflow"):  # tell of every file that they write
-        logging.getLogger(library).setLevel(logging.WARNING)
+    load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy
 
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -24,7 +23,6 @@ def configs(values: flags.FlagValues) -> int:
 
 def doctor(values: flags.FlagValues) -> int:
     """Checks the installation; the exit code is 1 if nothing will work."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from seed_rl.launch.doctor import BROKEN, examine
 
     findings = examine()

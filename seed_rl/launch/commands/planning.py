@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 from absl import flags
 
 from seed_rl import experiment as experiments
 from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.native_output import import_quietly
+from seed_rl.launch.native_output import load_tensorflow
 
 
 def plan(values: flags.FlagValues) -> int:
@@ -18,7 +16,6 @@ def plan(values: flags.FlagValues) -> int:
     if not values.gin_file:
         raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
     experiment = experiments.load(values.gin_file, values.gin_param)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from seed_rl.launch import plan as planning
     from seed_rl.launch.rates import Given, NoRate, rates
 
@@ -35,7 +32,7 @@ def plan(values: flags.FlagValues) -> int:
     machine = planning.Machine(values.rtt_ms / 1000, values.machine_cores)
     try:
         found = rates(experiment, given, values.measured)
-        import_quietly("tensorflow")
+        load_tensorflow()
         result = planning.plan(experiment, found, machine)
     except (NoRate, CannotAct, CannotBuild) as error:
         raise UsageError(str(error)) from error

@@ -17,7 +17,7 @@ import ray
 
 from seed_rl.files import Outage
 from seed_rl.launch.on_ray.cluster import NoCluster, this_node
-from seed_rl.launch.on_ray.mirror import Mirror, Piece, apply
+from seed_rl.launch.on_ray.mirror import Piece, Watched, apply
 from seed_rl.launch.on_ray.plan import Plan
 from seed_rl.launch.run_directory import run_directory
 
@@ -58,8 +58,8 @@ class RayLearner:
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(plan.log_level)
-        mirror = Mirror(self._directory, _OWN_TO_EACH)
-        mirror.skip()
+        watched = Watched(self._directory, _OWN_TO_EACH)
+        watched.skip()
         failures: list[BaseException] = []
         training = threading.Thread(target=self._run, args=(plan, said, failures), name="learner")
         training.start()
@@ -69,9 +69,9 @@ class RayLearner:
                 with contextlib.suppress(queue.Empty):
                     yield said.get(timeout=_POLL_SECONDS)
                 if time.monotonic() - mirrored_at > _MIRROR_SECONDS:
-                    yield from mirror.changes()
+                    yield from watched.changes()
                     mirrored_at = time.monotonic()
-            yield from mirror.changes()
+            yield from watched.changes()
             for failure in failures:
                 raise failure
         finally:
@@ -126,7 +126,7 @@ class RemoteRun:
         """As `Run.train`."""
         learner = ray.remote(RayLearner).options(max_concurrency=2, **_needs(self._resource)).remote()
         try:
-            for piece in Mirror(self.logdir, _OWN_TO_EACH).changes():
+            for piece in Watched(self.logdir, _OWN_TO_EACH).changes():
                 ray.get(learner.take.remote(piece))
             events = learner.train.options(num_returns="streaming").remote(self._plan)
             try:

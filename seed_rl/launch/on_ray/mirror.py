@@ -36,7 +36,7 @@ class _Seen(NamedTuple):
     """Up to `_END_BYTES`: a file that still has them where they were has grown, and is not another one."""
 
 
-class Mirror:
+class Watched:
     """Says what has changed in a directory since it was last asked."""
 
     def __init__(self, directory: str, leave_out: Collection[str] = ()):

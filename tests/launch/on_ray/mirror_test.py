@@ -6,7 +6,7 @@ import random
 import pytest
 
 from seed_rl.launch.on_ray import mirror
-from seed_rl.launch.on_ray.mirror import Mirror, Piece, apply
+from seed_rl.launch.on_ray.mirror import Piece, Watched, apply
 
 
 def content(directory):
@@ -19,7 +19,7 @@ def pair(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
-    watched = Mirror(str(here), leave_out=("lock",))
+    watched = Watched(str(here), leave_out=("lock",))
 
     def follow():
         pieces = list(watched.changes())
@@ -78,7 +78,7 @@ def test_what_each_has_for_itself_and_what_is_half_written_stays(pair):
 
 def test_what_is_there_already_can_be_passed_over(tmp_path):
     (tmp_path / "old").write_bytes(b"known")
-    watched = Mirror(str(tmp_path))
+    watched = Watched(str(tmp_path))
     watched.skip()
     (tmp_path / "new").write_bytes(b"unknown")
     assert [piece.path for piece in watched.changes()] == ["new"]
