@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import logging
 import os
 import re
@@ -16,7 +15,6 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.files import complete_or_absent
 from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SAVED = "config.json"
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
@@ -292,38 +289,6 @@ class Experiment:
         return dict(_flatten("", self))
 
 
-_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
-"""Settings that a resumed run may have otherwise than when it was begun: they change its speed and its logs."""
-
-
-def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
-    """The settings in which an experiment differs from the run in a log directory so that it can't continue it.
-
-    The length of a run may change too, unless its learning rate depends on it.
-
-    Returns:
-      A phrase for each; none if there is no run.
-
-    Raises:
-      ConfigError: the directory's `config.json` can't be read.
-    """
-    path = os.path.join(logdir, _SAVED)
-    if not os.path.exists(path):
-        return []
-    try:
-        with open(path, encoding="utf-8") as file:
-            saved = json.load(file)
-    except ValueError as error:
-        raise ConfigError(f"{path} can't be read: {error}") from error
-    current = json.loads(json.dumps(experiment.to_json()))  # through JSON, so that both sides have its types
-    free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
-    return [
-        f"{name} was {saved[name]!r} and is now {current[name]!r}"
-        for name in current
-        if name in saved and saved[name] != current[name] and not name.startswith(free)
-    ]
-
-
 def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment:
     """Reads gin files and bindings into an experiment.
 
@@ -384,43 +349,6 @@ def summary(name: str) -> str:
             line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
         ]
     return re.split(r"(?<=\.)\s", " ".join(lines), maxsplit=1)[0]
-
-
-def save_config(experiment: Experiment, logdir: str) -> None:
-    """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`.
-
-    Raises:
-      OSError: one of them can't be written; it is as it was before.
-    """
-    os.makedirs(logdir, exist_ok=True)
-    for name, text in (("config.gin", to_gin(experiment)), (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
-        with complete_or_absent(os.path.join(logdir, name)) as file:
-            file.write(text.encode())
-
-
-def to_gin(experiment: Experiment) -> str:
-    """A gin file that gives this experiment, whatever it was made from: every setting is bound."""
-    imports: set[str] = set()
-    blocks: list[str] = []
-
-    def describe(settings: Any) -> None:
-        name = type(settings).__name__
-        if type(settings).__module__ != __name__:
-            imports.add(f"import {type(settings).__module__}")
-        lines, inside = [], []
-        for field in dataclasses.fields(settings):
-            value = getattr(settings, field.name)
-            if dataclasses.is_dataclass(value):
-                inside.append(value)
-                lines.append(f"{name}.{field.name} = @{type(value).__name__}()")
-            else:
-                lines.append(f"{name}.{field.name} = {value!r}")
-        blocks.append("\n".join(lines))
-        for child in inside:
-            describe(child)
-
-    describe(experiment)
-    return "\n\n".join(["\n".join(sorted(imports)), *blocks]) + "\n"
 
 
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:

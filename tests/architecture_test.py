@@ -94,6 +94,7 @@ ROOMS = {
     "seed_rl.agents.trunk": Room((*DATA, "seed_rl.agents.config", "seed_rl.networks")),
     "seed_rl.agents.*": Room((*DATA, SETTINGS, "seed_rl.rl", "seed_rl.networks", *AGENT_PARTS), (*TENSORS, "gin")),
     "seed_rl.configs": Room(),
+    "seed_rl.saved_config": Room((FILES, "seed_rl.experiment")),
     "seed_rl.experiment": Room((*DATA, SETTINGS, FILES, *AGENT_INTERFACE, "seed_rl.envs.base"), ("gin",)),
     # The learner's side.
     "seed_rl.buffers": Room((*DATA, "seed_rl.devices"), ("numpy", "tensorflow")),
@@ -107,6 +108,7 @@ ROOMS = {
             FILES,
             "seed_rl.devices",
             "seed_rl.experiment",
+            "seed_rl.saved_config",
             "seed_rl.rl",
             "seed_rl.buffers",
             "seed_rl.inference",
@@ -134,6 +136,7 @@ ROOMS = {
             *DATA,
             FILES,
             "seed_rl.experiment",
+            "seed_rl.saved_config",
             "seed_rl.agents.config",
             "seed_rl.envs.errors",
             "seed_rl.envs.registry",

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from seed_rl import experiment
+from seed_rl import experiment, saved_config
 from seed_rl.agents.base import ReplayAgent
 
 
@@ -40,16 +40,16 @@ def test_a_gin_file_by_path(tmp_path):
 def test_what_is_saved_gives_the_same_experiment(name, tmp_path):
     loaded = experiment.load([name], ["Experiment.seed = 7"])
     changed = dataclasses.replace(loaded, batch_size=loaded.batch_size + 1)  # not known to gin
-    experiment.save_config(changed, str(tmp_path))
+    saved_config.save_config(changed, str(tmp_path))
     assert experiment.load([str(tmp_path / "config.gin")]) == changed
-    assert experiment.differences_from_saved(changed, str(tmp_path)) == []
+    assert saved_config.differences_from_saved(changed, str(tmp_path)) == []
 
 
 def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
-    experiment.save_config(experiment.load(["catch/vtrace"]), str(tmp_path))
-    assert experiment.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path)) == []
+    saved_config.save_config(experiment.load(["catch/vtrace"]), str(tmp_path))
+    assert saved_config.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path)) == []
     other = experiment.load(["atari/vtrace_pong"], ["Experiment.seed = 9"])
-    found = experiment.differences_from_saved(other, str(tmp_path))
+    found = saved_config.differences_from_saved(other, str(tmp_path))
     assert "env.kind was 'Catch' and is now 'Atari'" in found
     assert "seed was 1 and is now 9" in found
 
@@ -60,21 +60,21 @@ def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
 def test_length_and_speed_may_change_when_a_run_is_resumed(binding, tmp_path):
     before, after = experiment.load(["catch/vtrace"]), experiment.load(["catch/vtrace"], [binding])
     assert before.to_json() != after.to_json()
-    experiment.save_config(before, str(tmp_path))
-    assert experiment.differences_from_saved(after, str(tmp_path)) == []
+    saved_config.save_config(before, str(tmp_path))
+    assert saved_config.differences_from_saved(after, str(tmp_path)) == []
 
 
 def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
     linear = ["Optimizer.schedule = 'linear'"]
-    experiment.save_config(experiment.load(["catch/vtrace"], linear), str(tmp_path))
+    saved_config.save_config(experiment.load(["catch/vtrace"], linear), str(tmp_path))
     longer = experiment.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 9"])
-    assert experiment.differences_from_saved(longer, str(tmp_path)) == ["total_frames was 300000 and is now 9"]
+    assert saved_config.differences_from_saved(longer, str(tmp_path)) == ["total_frames was 300000 and is now 9"]
 
 
 def test_a_cut_off_saved_configuration_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"seed":')
     with pytest.raises(experiment.ConfigError, match=r"config.json can't be read"):
-        experiment.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path))
+        saved_config.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -124,5 +124,5 @@ def test_impossible_settings_of_a_replay_are_named(binding, message):
 @pytest.mark.parametrize("binding", ["Replay.placement = 'host'", "Replay.snapshot = True"])
 def test_where_a_replay_is_kept_may_change_when_a_run_is_resumed(binding, tmp_path):
     before, after = experiment.load(["catch/r2d2"]), experiment.load(["catch/r2d2"], [binding])
-    experiment.save_config(before, str(tmp_path))
-    assert experiment.differences_from_saved(after, str(tmp_path)) == []
+    saved_config.save_config(before, str(tmp_path))
+    assert saved_config.differences_from_saved(after, str(tmp_path)) == []

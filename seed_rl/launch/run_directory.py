@@ -8,9 +8,9 @@ import logging
 import os
 from collections.abc import Iterator
 
-from seed_rl import experiment as experiments
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.log_file import LogFile
+from seed_rl.saved_config import differences_from_saved
 
 
 class CannotUse(Exception):
@@ -25,7 +25,7 @@ def run_directory(logdir: str, experiment: Experiment) -> Iterator[None]:
       ConfigError: it holds a run of another configuration.
       CannotUse: it can't be written, or another learner is running in it.
     """
-    found = experiments.differences_from_saved(experiment, logdir)
+    found = differences_from_saved(experiment, logdir)
     if found:
         raise ConfigError(
             f"{logdir} holds a run of another configuration: {'; '.join(found)}. "

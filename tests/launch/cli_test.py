@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from seed_rl import experiment
+from seed_rl import experiment, saved_config
 from seed_rl.launch.cli import COMMANDS, main
 
 ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
@@ -70,7 +70,7 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys
 
 
 def test_a_log_directory_of_another_configuration_is_refused(capsys, tmp_path):
-    experiment.save_config(experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), str(tmp_path))
+    saved_config.save_config(experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), str(tmp_path))
     assert main(["train", "--gin_file=catch/vtrace", f"--logdir={tmp_path}"]) == 2
     err = capsys.readouterr().err
     assert "holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001." in err

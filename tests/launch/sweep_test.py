@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from seed_rl import experiment
+from seed_rl import experiment, saved_config
 from seed_rl.launch.sweep import BadGrid, Sweep, split, trials
 
 ARGUMENTS = (
@@ -63,7 +63,7 @@ def twice(tmp_path_factory):
     wanted = trials(["Catch.columns=5,3"], [1])
     wanted.append(trials(["Experiment.total_frames=1_000_000_000"], [2])[0])
     other = experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5"])
-    experiment.save_config(other, str(directory / wanted[1].name))  # a run of another configuration is there already
+    saved_config.save_config(other, str(directory / wanted[1].name))  # a run of another configuration is there already
     third = directory / wanted[2].name / "metrics.jsonl"
     times = []
     for _ in range(2):
