@@ -36,7 +36,6 @@ from seed_rl.experiment import (  # noqa: E402
     shipped_configs,
 )
 from seed_rl.experiment import load as load_experiment  # noqa: E402
-from seed_rl.launch.bucket import CannotReach  # noqa: E402
 from seed_rl.launch.local_actors import ActorFailed  # noqa: E402
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
 from seed_rl.launch.run_directory import CannotUse  # noqa: E402
@@ -44,6 +43,7 @@ from seed_rl.learner.checkpoints import CheckpointError  # noqa: E402
 from seed_rl.learner.diverged import Diverged  # noqa: E402
 from seed_rl.learner.hosts import HostLost, Hosts  # noqa: E402
 from seed_rl.learner.metrics import read as read_metrics  # noqa: E402
+from seed_rl.object_store import CannotReach  # noqa: E402
 from seed_rl.specs import EnvSpec  # noqa: E402
 from seed_rl.types import EnvOutput, Unroll  # noqa: E402
 

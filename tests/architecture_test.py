@@ -29,6 +29,7 @@ class Room(NamedTuple):
 DATA = ("seed_rl.types", "seed_rl.specs")
 SETTINGS = "seed_rl.settings"
 FILES = "seed_rl.files"
+OBJECT_STORE = "seed_rl.object_store"
 AGENT_INTERFACE = ("seed_rl.agents.base", "seed_rl.agents.config")
 AGENT_PARTS = (*AGENT_INTERFACE, "seed_rl.agents.trunk")
 ENV_INTERFACE = ("seed_rl.envs.base", "seed_rl.envs.registry")
@@ -53,6 +54,7 @@ ROOMS = {
     "seed_rl.specs": Room(("seed_rl.types",), ("numpy",)),
     SETTINGS: Room(),
     FILES: Room(),
+    OBJECT_STORE: Room(third_party=("fsspec",)),
     "seed_rl.capacity": Room(),
     "seed_rl.devices": Room(third_party=("tensorflow",)),
     "seed_rl.rl": Room(DATA, ("numpy", "tensorflow")),
@@ -106,6 +108,7 @@ ROOMS = {
         (
             *DATA,
             FILES,
+            OBJECT_STORE,
             "seed_rl.devices",
             "seed_rl.experiment",
             "seed_rl.saved_config",
@@ -123,6 +126,7 @@ ROOMS = {
         (
             *DATA,
             FILES,
+            OBJECT_STORE,
             "seed_rl.experiment",
             "seed_rl.agents.base",
             "seed_rl.learner.checkpoints",
@@ -135,6 +139,7 @@ ROOMS = {
         (
             *DATA,
             FILES,
+            OBJECT_STORE,
             "seed_rl.experiment",
             "seed_rl.saved_config",
             "seed_rl.agents.config",
@@ -150,7 +155,7 @@ ROOMS = {
             "seed_rl.launch.on_ray",
             "seed_rl.bench.command",
         ),
-        (*TOOLS, "fsspec", "matplotlib"),
+        (*TOOLS, "matplotlib"),
     ),
     **dict.fromkeys(
         PLANNING,
@@ -170,6 +175,7 @@ ROOMS = {
     "seed_rl.launch.on_ray": Room(
         (
             FILES,
+            OBJECT_STORE,
             "seed_rl.experiment",
             "seed_rl.envs.errors",
             "seed_rl.transport",
@@ -180,7 +186,14 @@ ROOMS = {
         ("absl", "cryptography", "ray"),
     ),
     "seed_rl.launch.doctor": Room(
-        (FILES, "seed_rl.envs.atari", "seed_rl.envs.registry", "seed_rl.launch.flags", "seed_rl.launch.native_output"),
+        (
+            FILES,
+            OBJECT_STORE,
+            "seed_rl.envs.atari",
+            "seed_rl.envs.registry",
+            "seed_rl.launch.flags",
+            "seed_rl.launch.native_output",
+        ),
         (*TOOLS, "tensorflow"),
     ),
     "seed_rl.bench": Room(
@@ -209,6 +222,7 @@ ROOMS = {
     "seed_rl.api": Room(
         (
             *DATA,
+            OBJECT_STORE,
             "seed_rl.experiment",
             "seed_rl.envs.errors",
             *ENV_INTERFACE,

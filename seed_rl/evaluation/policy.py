@@ -12,6 +12,7 @@ from seed_rl import experiment as experiments
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner import checkpoints
+from seed_rl.object_store import local_file
 from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput
 
@@ -25,12 +26,14 @@ def experiment_of(logdir: str) -> Experiment:
 
     Raises:
       NoPolicy: it isn't a run's, or its configuration can't be read any more.
+      CannotReach: it is in an object store that can't be read.
     """
     path = os.path.join(logdir, "config.gin")
-    if not os.path.isfile(path):
-        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {path}")
     try:
-        return experiments.load([path])
+        with local_file(path) as file:
+            return experiments.load([file])
+    except FileNotFoundError:
+        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {path}") from None
     except ConfigError as error:
         raise NoPolicy(f"{path} can't be used: {error}") from error
 
@@ -118,14 +121,15 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
     """The policy of a run, be it finished, killed or still running.
 
     Args:
-      logdir: of the run.
-      checkpoint: path of one of its checkpoints; None: the newest that can be read.
+      logdir: of the run; `gs://` or `s3://`: in an object store, from which only what is needed is fetched.
+      checkpoint: path of one of its checkpoints, there or here; None: the newest that can be read.
       greedy: without exploration; else as in the run's evaluation environments.
       seed: of sampled actions, 0 to 2^31 - 1.
 
     Raises:
       NoPolicy: no run, no checkpoint, a damaged one, or one of another agent.
       CannotBuild: this machine doesn't have the environments, without which their spec isn't known.
+      CannotReach: the run is in an object store that can't be read.
     """
     experiment = experiment_of(logdir)
     try:

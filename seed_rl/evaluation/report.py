@@ -30,7 +30,7 @@ def evaluate_run(
     """Plays episodes with a run's policy. Its returns are those of unclipped rewards, and of whole episodes.
 
     Args:
-      logdir: of the run.
+      logdir: of the run, as of `load_policy`.
       checkpoint: path of one of its checkpoints; None: the newest that can be read.
       episodes: to play.
       num_envs: played at a time, at the most.
@@ -42,7 +42,7 @@ def evaluate_run(
       percent or None, and `returns` and `lengths` of every episode.
 
     Raises:
-      NoPolicy: see `load_policy`.
+      NoPolicy, CannotReach: see `load_policy`.
       CannotBuild: this machine doesn't have the environments.
     """
     experiment = experiment_of(logdir)

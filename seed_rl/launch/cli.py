@@ -116,7 +116,10 @@ COMMANDS = {
     ),
     "configs": Command("Lists the shipped experiments.", "seed_rl configs", "inspection.configs"),
     "doctor": Command(
-        "Checks the installation: what is missing, and how to get it.", "seed_rl doctor", "inspection.doctor"
+        "Checks the installation: what is missing, and how to get it.",
+        "seed_rl doctor --logdir=gs://bucket/run",
+        "inspection.doctor",
+        (groups.doctor_flags,),
     ),
     "bench": Command(
         "Measures the parts and the whole; without a name it lists what there is.",

@@ -21,11 +21,14 @@ from seed_rl.envs.registry import CannotBuild
 from seed_rl.files import reason
 from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.launch.native_output import load_tensorflow
+from seed_rl.object_store import CannotReach, check_writable, files_in, is_url
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
 
 _PACKAGES = ("keras", "numpy", "gymnasium", "grpcio", "protobuf")
 _RUNS = "runs"  # where runs are stored unless --logdir says otherwise
+_STORES = {"gcsfs": "gs://", "s3fs": "s3://", "adlfs": "az://"}
+"""Packages that fsspec needs for kinds of object stores."""
 _SHARED_MEMORY = "/dev/shm"
 _FILES = 4096  # that a learner of a thousand actors has open, with some to spare
 _DISK_GB = 5.0
@@ -42,9 +45,16 @@ class Finding(NamedTuple):
     """What is there, or what is missing and how to get it."""
 
 
-def examine() -> list[Finding]:
-    """All checks, in the order in which one would look for a fault. Imports TensorFlow."""
-    return [_finding(what, check) for what, check in _CHECKS.items()]
+def examine(logdir: str | None = None) -> list[Finding]:
+    """All checks, in the order in which one would look for a fault. Imports TensorFlow.
+
+    Args:
+      logdir: of a run that is to begin, on this machine or in an object store; looked at if given.
+    """
+    findings = [_finding(what, check) for what, check in _CHECKS.items()]
+    if logdir:
+        findings.append(_finding("log directory", lambda: _log_directory(logdir)))
+    return findings
 
 
 def _finding(what: str, check: Callable[[], tuple[str, str]]) -> Finding:
@@ -88,7 +98,24 @@ def _machine() -> tuple[str, str]:
 
 
 def _disk() -> tuple[str, str]:
-    place = os.path.abspath(_RUNS if os.path.isdir(_RUNS) else os.curdir)
+    return _room_in(os.path.abspath(_RUNS if os.path.isdir(_RUNS) else os.curdir))
+
+
+def _log_directory(place: str) -> tuple[str, str]:
+    if not is_url(place):
+        place = os.path.abspath(place)
+        while not os.path.exists(place):  # a run makes what is missing
+            place = os.path.dirname(place)
+        return _room_in(place)
+    try:
+        files = files_in(place)
+        check_writable(place)
+    except CannotReach as error:
+        return BROKEN, str(error)
+    return OK, f"{place} can be read and written; {f'{len(files)} files' if files else 'nothing'} in it"
+
+
+def _room_in(place: str) -> tuple[str, str]:
     if not os.access(place, os.W_OK):
         return OPTIONAL, f"{place} can't be written: --logdir chooses another place"
     free = shutil.disk_usage(place).free / 1e9
@@ -166,6 +193,15 @@ def _roms() -> tuple[str, str]:
     return OK, f"ale-py {metadata.version('ale-py')} with {len(games())} ROMs"
 
 
+def _object_stores() -> tuple[str, str]:
+    if importlib.util.find_spec("fsspec") is None:
+        return OPTIONAL, "not installed: pip install 'seed_rl[bucket]', for --logdir=gs://... or s3://..."
+    found = [package for package in _STORES if importlib.util.find_spec(package)]
+    if not found:
+        return OPTIONAL, f"fsspec alone: pip install {', '.join(f'{name} ({kind})' for name, kind in _STORES.items())}"
+    return OK, f"fsspec with {', '.join(f'{name} ({_STORES[name]})' for name in found)}"
+
+
 def _package(module: str, how: str) -> Callable[[], tuple[str, str]]:
     def check() -> tuple[str, str]:
         if importlib.util.find_spec(module) is None:
@@ -191,5 +227,6 @@ _CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "football": _package("gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'"),
     "EnvPool": _package("envpool", "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"),
     "DeepMind Lab": _package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
+    "object stores": _object_stores,
     "Weights & Biases": _package("wandb", "pip install 'seed_rl[wandb]'"),
 }

@@ -125,6 +125,11 @@ def acting_flags(values: flags.FlagValues) -> None:
     )
 
 
+def doctor_flags(values: flags.FlagValues) -> None:
+    """Of `doctor`."""
+    flags.DEFINE_string("logdir", None, "Log directory of a run that is to begin, checked too.", flag_values=values)
+
+
 def eval_flags(values: flags.FlagValues) -> None:
     """Of `eval`."""
     flags.DEFINE_integer("episodes", 100, "Episodes to play.", lower_bound=1, flag_values=values)

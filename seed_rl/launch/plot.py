@@ -6,7 +6,7 @@ import csv
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from seed_rl.learner import metrics
+from seed_rl.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
 
@@ -78,12 +79,14 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
     Runs without an episode that has ended are left out, with a warning, unless there are no others.
 
     Args:
-      places: log directories, directories of such, or CSV files with the columns of their metrics.
+      places: log directories, directories of such, or CSV files with the columns of their metrics; from those in
+        object stores only metrics and configurations are fetched.
       outputs: files to write; their endings say the format.
       x_axis: a key of `AXES`.
 
     Raises:
       NoCurve: a place without the needed metrics.
+      CannotReach: a place in an object store that can't be read.
     """
     groups = grouped(_with_returns([run for place in places for run in _runs(place)]))
     column, scale, unit = _axis(x_axis, [run for group in groups.values() for run in group])
@@ -256,37 +259,41 @@ def _with_returns(runs: Sequence[Recorded]) -> list[Recorded]:
 
 def _runs(place: str) -> list[Recorded]:
     """The runs in a place, at any depth."""
-    if not os.path.isdir(place):
-        return [Recorded(os.path.dirname(place) or place, _rows(place), None)]
-    found = []
-    for directory, inside, files in os.walk(place):
-        inside.sort()
-        if metrics.FILE in files:
-            inside.clear()
-            found.append(Recorded(directory, _rows(directory), _settings(directory)))
-    if not found:
+    files = files_in(place)
+    if not files and not os.path.isdir(place):
+        return [Recorded(os.path.dirname(place) or place, _read(place, _csv_rows), None)]
+    names = [os.path.dirname(file) for file in files if os.path.basename(file) == metrics.FILE]
+    directories = [os.path.join(place, name) if name else place for name in names if not _is_inside_any(name, names)]
+    if not directories:
         raise NoCurve(f"{place} is not the log directory of a run, and there is none in it")
-    return found
+    return [Recorded(directory, _read(directory, metrics.read), _settings(directory)) for directory in directories]
+
+
+def _is_inside_any(name: str, others: Sequence[str]) -> bool:
+    """Whether a directory is below one of others, as those of further learner hosts are; "" holds all."""
+    return any(name != other and (not other or name.startswith(f"{other}/")) for other in others)
 
 
 def _settings(directory: str) -> dict[str, Any] | None:
     path = os.path.join(directory, "config.json")
-    if not os.path.isfile(path):
-        return None
     try:
-        with open(path, encoding="utf-8") as file:
+        with local_file(path) as local, open(local, encoding="utf-8") as file:
             settings: dict[str, Any] = json.load(file)
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError) as error:
         raise NoCurve(f"{path} can't be read: {error}") from error
     settings.pop("seed", None)
     return settings
 
 
-def _rows(place: str) -> list[dict[str, float]]:
+def _csv_rows(path: str) -> list[dict[str, float]]:
+    with local_file(path) as local, open(local, encoding="utf-8", newline="") as file:
+        return [{k: float(v) for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
+
+
+def _read(place: str, rows: Callable[[str], list[dict[str, float]]]) -> list[dict[str, float]]:
     try:
-        if os.path.isdir(place):
-            return metrics.read(place)
-        with open(place, encoding="utf-8", newline="") as file:
-            return [{k: float(v) for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
+        return rows(place)
     except (OSError, ValueError) as error:
         raise NoCurve(f"{place} can't be read as metrics: {error}") from error

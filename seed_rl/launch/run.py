@@ -9,16 +9,16 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.actor_threads import ActorThreads
-from seed_rl.launch.bucket import working_directory
 from seed_rl.launch.local_actors import ActorFailed, LocalActors
 from seed_rl.launch.native_output import load_tensorflow, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
+from seed_rl.launch.working_directory import working_directory
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.transport.credentials import ServerSecurity
 
@@ -49,6 +49,10 @@ class Fleet(Protocol):
         """Ends them."""
 
 
+NewFleet: TypeAlias = Callable[[str, Callable[[], None]], Fleet]
+"""Makes the actors of a run."""
+
+
 class Run:
     """Trains an experiment, from the newest checkpoint in the log directory if there is one.
 
@@ -62,7 +66,7 @@ class Run:
         experiment: Experiment,
         logdir: str,
         *,
-        actors: str | Callable[[Callable[[], None]], Fleet] = PROCESSES,
+        actors: str | NewFleet = PROCESSES,
         address: str = "",
         security: ServerSecurity | None = None,
         actor_arguments: Sequence[str] = (),
@@ -73,7 +77,8 @@ class Run:
         Args:
           experiment: what to train.
           logdir: directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store.
-          actors: one of `ACTORS`, or what makes a fleet of another kind, given what to call when it has failed.
+          actors: one of `ACTORS`, or what makes a fleet of another kind, given the directory for its logs and what to
+            call when it has failed.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
           security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
           actor_arguments: flags of `seed_rl actor` for actor processes; those that `security` asks for are to be among
@@ -109,7 +114,7 @@ class Run:
         """
         with contextlib.ExitStack() as cleanup:
             self._directory = cleanup.enter_context(working_directory(self.logdir))
-            cleanup.enter_context(run_directory(self._directory, self.experiment))
+            cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self._native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
             self._cleanup = cleanup.pop_all()
@@ -198,14 +203,15 @@ class Run:
             raise ConfigError(str(error)) from error
 
     def _new_actors(self, stop: _Either) -> Fleet | None:
+        logs = os.path.join(self._directory, "actors")
         if callable(self._kind):
-            return self._kind(stop.set)
+            return self._kind(logs, stop.set)
         count = self.experiment.actors.num_actors
         if self._kind == THREADS:
             return ActorThreads(count, stop.set)
         if self._kind == PROCESSES:
             arguments = [f"--import_module={type(self.experiment.env).__module__}", *self._actor_arguments]
-            return LocalActors(arguments, count, os.path.join(self._directory, "actors"), stop.set)
+            return LocalActors(arguments, count, logs, stop.set)
         return None
 
 

@@ -18,8 +18,13 @@ class CannotUse(Exception):
 
 
 @contextlib.contextmanager
-def run_directory(logdir: str, experiment: Experiment) -> Iterator[None]:
+def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[None]:
     """The directory, there and locked against other learners, with what is logged going to its `learner.log`.
+
+    Args:
+      logdir: the directory.
+      experiment: that is to run in it.
+      name: of the directory for people.
 
     Raises:
       ConfigError: it holds a run of another configuration.
@@ -28,7 +33,7 @@ def run_directory(logdir: str, experiment: Experiment) -> Iterator[None]:
     found = differences_from_saved(experiment, logdir)
     if found:
         raise ConfigError(
-            f"{logdir} holds a run of another configuration: {'; '.join(found)}. "
+            f"{name} holds a run of another configuration: {'; '.join(found)}. "
             "Choose another --logdir, or the configuration of that run to continue it"
         )
     try:
@@ -40,7 +45,7 @@ def run_directory(logdir: str, experiment: Experiment) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CannotUse(f"another learner is running in {logdir}") from None
+            raise CannotUse(f"another learner is running in {name}") from None
         handler = LogFile(os.path.join(logdir, "learner.log"))
         ours = logging.getLogger("seed_rl")
         level = ours.level

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.files import complete_or_absent
+from seed_rl.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
 
@@ -67,9 +68,12 @@ class Checkpoints:
 
 
 def paths(directory: str) -> list[str]:
-    """Complete checkpoints, oldest first; none where there is no such directory."""
-    names = os.listdir(directory) if os.path.isdir(directory) else []
-    return [os.path.join(directory, name) for name in sorted(names) if _NAME.fullmatch(name)]
+    """Complete checkpoints in a directory, which may be in an object store, oldest first; none where there is none.
+
+    Raises:
+      CannotReach: the store can't be read.
+    """
+    return [os.path.join(directory, name) for name in files_in(directory) if _NAME.fullmatch(name)]
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
@@ -77,6 +81,7 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
 
     Raises:
       CheckpointError: there are some, and all are damaged.
+      CannotReach: they are in an object store that can't be read.
     """
     damaged: CheckpointError | None = None
     for path in reversed(paths(directory)):
@@ -91,9 +96,14 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and counters of one checkpoint file."""
+    """Arrays and counters of one checkpoint file, which may be in an object store.
+
+    Raises:
+      CheckpointError: it can't be read.
+      CannotReach: the store can't be.
+    """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with local_file(path) as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         return arrays, json.loads(arrays.pop(_COUNTERS).tobytes())
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:

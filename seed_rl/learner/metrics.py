@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.learner.appended import AppendedFile
+from seed_rl.object_store import local_file
 
 FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
@@ -90,8 +91,16 @@ class MetricsFile:
 
 
 def read(logdir: str) -> list[dict[str, float]]:
-    """The rows of a run; an unfinished last line (of a run that was killed) is passed over."""
-    with open(os.path.join(logdir, FILE), encoding="utf-8") as file:
+    """The rows of a run; an unfinished last line (of a run that was killed) is passed over.
+
+    Args:
+      logdir: of the run; may be in an object store, which has what the learner has sent there so far.
+
+    Raises:
+      FileNotFoundError: there are none.
+      CannotReach: the store can't be read.
+    """
+    with local_file(os.path.join(logdir, FILE)) as path, open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file if line.endswith("\n")]
 
 

@@ -10,19 +10,19 @@ from absl import flags
 
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.files import reason
-from seed_rl.launch.bucket import CannotReach, is_url, local_copy
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.native_output import load_tensorflow
+from seed_rl.object_store import CannotReach, is_url
 
 
 def evaluate(values: flags.FlagValues) -> int:
     """Plays episodes with a run's policy."""
-    path = values.output or _beside(values, "evaluation.json")
-    with _run_of(values) as logdir:
+    (path,) = _outputs(values, "evaluation.json")
+    with _usable_run():
         from seed_rl.evaluation import report
 
         evaluation = report.evaluate_run(
-            logdir,
+            values.logdir,
             values.checkpoint,
             episodes=values.episodes,
             num_envs=values.envs,
@@ -38,16 +38,16 @@ def evaluate(values: flags.FlagValues) -> int:
 
 def play(values: flags.FlagValues) -> int:
     """Films episodes of a run's policy."""
-    paths = values.output or [_beside(values, f"play.{ending}") for ending in ("mp4", "gif")]
+    paths = _outputs(values, "play.mp4", "play.gif")
     for path in paths:
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
-    with _run_of(values) as logdir:
+    with _usable_run():
         from seed_rl.evaluation.film import film
         from seed_rl.evaluation.policy import experiment_of, load_policy
 
-        policy = load_policy(logdir, values.checkpoint, values.greedy, values.seed)
-        with contextlib.closing(experiment_of(logdir).env.watch()) as env, _output(", ".join(paths)):
+        policy = load_policy(values.logdir, values.checkpoint, values.greedy, values.seed)
+        with contextlib.closing(experiment_of(values.logdir).env.watch()) as env, _output(", ".join(paths)):
             played = film(policy, env, values.episodes, values.seed, paths, values.fps)
     print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
     print("\n".join(paths))
@@ -56,34 +56,37 @@ def play(values: flags.FlagValues) -> int:
 
 def export(values: flags.FlagValues) -> int:
     """Writes a run's policy as a SavedModel."""
-    directory = values.output or _beside(values, "export")
-    with _run_of(values) as logdir:
+    (directory,) = _outputs(values, "export")
+    with _usable_run():
         from seed_rl.evaluation.export import export
         from seed_rl.evaluation.policy import load_policy
 
-        policy = load_policy(logdir, values.checkpoint)
+        policy = load_policy(values.logdir, values.checkpoint)
     with _output(directory):
         export(policy, directory, values.batch_size)
     print(directory)
     return 0
 
 
-def _beside(values: flags.FlagValues, name: str) -> str:
-    """A file in the log directory, or here, where that is in an object store."""
+def _outputs(values: flags.FlagValues, *names: str) -> list[str]:
+    """What `--output` says, or else files in the log directory; here, where that is in an object store."""
     if not values.logdir:
         raise UsageError("--logdir is needed: the log directory of a run")
-    return name if is_url(values.logdir) else os.path.join(values.logdir, name)
+    paths = [values.output] if isinstance(values.output, str) else values.output
+    for path in paths or ():
+        if is_url(path):
+            raise UsageError(f"--output takes paths on this machine, got {path}")
+    return paths or [name if is_url(values.logdir) else os.path.join(values.logdir, name) for name in names]
 
 
 @contextlib.contextmanager
-def _run_of(values: flags.FlagValues) -> Iterator[str]:
-    """The run's directory; loads TensorFlow for what is done with it, and says what is wrong with that run."""
+def _usable_run() -> Iterator[None]:
+    """Loads TensorFlow for what is done with a run, and says what is wrong with that run."""
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy
 
     try:
-        with local_copy(values.logdir or _beside(values, "")) as logdir:
-            yield logdir
+        yield
     except (CannotReach, NoPolicy, CannotBuild) as error:
         raise UsageError(str(error)) from error
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from absl import flags
 
 from seed_rl import experiment as experiments
-from seed_rl.launch.bucket import CannotReach, local_copy
 from seed_rl.launch.cli import FAILURE, UsageError
+from seed_rl.object_store import CannotReach
 
 
 def configs(values: flags.FlagValues) -> int:
@@ -25,7 +24,7 @@ def doctor(values: flags.FlagValues) -> int:
     """Checks the installation; the exit code is 1 if nothing will work."""
     from seed_rl.launch.doctor import BROKEN, examine
 
-    findings = examine()
+    findings = examine(values.logdir)
     widest = max(len(finding.what) for finding in findings)
     for finding in findings:
         print(f"{finding.state:8} {finding.what:{widest}}  {finding.text}")
@@ -39,8 +38,7 @@ def plot(values: flags.FlagValues, *places: str) -> int:
     if not places:
         raise UsageError("name at least one log directory")
     try:
-        with contextlib.ExitStack() as copies:
-            plot_curves([copies.enter_context(local_copy(place)) for place in places], values.output, values.x)
+        plot_curves(places, values.output, values.x)
     except (CannotReach, NoCurve, OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
         raise UsageError(str(error)) from error
     print("\n".join(values.output))

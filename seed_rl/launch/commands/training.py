@@ -14,7 +14,6 @@ from absl import flags
 
 from seed_rl import experiment as experiments
 from seed_rl.experiment import Experiment
-from seed_rl.launch.bucket import CannotReach, is_url
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.launch.local_actors import ActorFailed
 from seed_rl.launch.progress import Progress
@@ -24,6 +23,7 @@ from seed_rl.launch.signals import signals
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.hosts import HostLost, Hosts
+from seed_rl.object_store import CannotReach, is_url
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_token
 
@@ -137,7 +137,10 @@ def sweep(values: flags.FlagValues) -> int:
     for trial in wanted:  # a mistake is told before the first run
         experiments.load(values.gin_file, [*values.gin_param, *trial.bindings])
     if is_url(values.logdir or ""):
-        raise UsageError(f"--logdir of a sweep is a directory on this machine, got {values.logdir}")
+        raise UsageError(
+            f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes for a "
+            "single run"
+        )
     directory = values.logdir or os.path.join("runs", f"sweep_{_name_of(values.gin_file)}")
     try:
         os.makedirs(directory, exist_ok=True)

@@ -20,6 +20,7 @@ from seed_rl.launch.on_ray.cluster import NoCluster, this_node
 from seed_rl.launch.on_ray.mirror import Piece, Watched, apply
 from seed_rl.launch.on_ray.plan import Plan
 from seed_rl.launch.run_directory import run_directory
+from seed_rl.object_store import is_url
 
 if TYPE_CHECKING:
     from seed_rl.learner.learner import Stop
@@ -32,10 +33,15 @@ _OWN_TO_EACH = ("learner.log", "lock")  # what the learner logs goes into the lo
 
 
 class RayLearner:
-    """Runs in a Ray actor: a run in a directory of its node that is there for as long as the run."""
+    """Runs in a Ray actor: a run in an object store, or in a directory of its node that is there as long as the run."""
 
-    def __init__(self):
+    def __init__(self, url: str):
+        """
+        Args:
+          url: the log directory; "": one of its own, whose content comes and goes in pieces.
+        """
         self._directory = tempfile.mkdtemp(prefix="seed_rl-")
+        self._logdir = url or self._directory
         self._stop = threading.Event()
 
     def take(self, piece: Piece) -> None:
@@ -83,7 +89,7 @@ class RayLearner:
     def _run(self, plan: Plan, said: queue.SimpleQueue[Any], failures: list[BaseException]) -> None:
         _log.info("the learner runs on %s (%s)", this_node()[1], this_node()[0][:8])
         try:
-            with plan.run(self._directory) as run:
+            with plan.run(self._logdir) as run:
                 for row in run.train(self._stop):
                     said.put(row)
         except BaseException as error:  # raised again by `train`
@@ -91,24 +97,29 @@ class RayLearner:
 
 
 class RemoteRun:
-    """Like `Run`, with the learner where a resource is; the log directory is here, two seconds behind the learner."""
+    """Like `Run`, with the learner where a resource is.
+
+    A log directory on this machine is two seconds behind the learner. One in an object store is used by the learner
+    alone: here nothing is needed to reach it, and nothing is written.
+    """
 
     def __init__(self, plan: Plan, logdir: str, resource: str):
         """
         Args:
           plan: what to train.
-          logdir: directory of the run; made if need be.
+          logdir: directory of the run, on this machine or in an object store; made if need be.
           resource: Ray's name of it.
         """
         self.experiment = plan.experiment
         self.logdir = logdir
+        self._url = logdir if is_url(logdir) else ""
         self._plan = plan
         self._resource = resource
         self._cleanup = contextlib.ExitStack()
         self._not_written = Outage("what the learner writes", "the rest goes on", _log)
 
     def __enter__(self) -> RemoteRun:
-        """Takes the directory.
+        """Takes the directory; one in an object store is taken by the learner, in `train`.
 
         Raises:
           ConfigError, CannotUse: as `Run` does.
@@ -116,18 +127,20 @@ class RemoteRun:
         """
         if not ray.cluster_resources().get(self._resource):
             raise NoCluster(f"no node of the cluster has the resource {self._resource!r} that the learner is to have")
-        self._cleanup.enter_context(run_directory(self.logdir, self.experiment))
+        if not self._url:
+            self._cleanup.enter_context(run_directory(self.logdir, self.experiment, self.logdir))
         return self
 
     def __exit__(self, *error: object) -> None:
         self._cleanup.close()
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
-        """As `Run.train`."""
-        learner = ray.remote(RayLearner).options(max_concurrency=2, **_needs(self._resource)).remote()
+        """As `Run.train`; with an object store it raises what `Run` does when it is entered and left as well."""
+        learner = ray.remote(RayLearner).options(max_concurrency=2, **_needs(self._resource)).remote(self._url)
         try:
-            for piece in Watched(self.logdir, _OWN_TO_EACH).changes():
-                ray.get(learner.take.remote(piece))
+            if not self._url:
+                for piece in Watched(self.logdir, _OWN_TO_EACH).changes():
+                    ray.get(learner.take.remote(piece))
             events = learner.train.options(num_returns="streaming").remote(self._plan)
             try:
                 yield from self._rows(events, learner, stop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from seed_rl.experiment import Experiment
 from seed_rl.launch.on_ray.cluster import this_node
@@ -26,17 +25,17 @@ class Plan:
     log_level: int
 
     def run(self, logdir: str) -> Run:
-        """A run whose learner is in this process, in a directory of this node."""
+        """A run whose learner is in this process, in a directory of this node or in an object store."""
         return Run(
             self.experiment,
             logdir,
-            actors=lambda on_failure: RayActors(
+            actors=lambda logs, on_failure: RayActors(
                 self.experiment.actors.num_actors,
                 self.min_actors,
                 self.actor_cpus,
                 self.keys.badge,
                 type(self.experiment.env).__module__,
-                os.path.join(logdir, "actors"),
+                logs,
                 on_failure,
             ),
             address=self.address or str(Address(host=this_node()[1])),

@@ -1,8 +1,8 @@
-"""Log directories in object stores (`gs://`, `s3://`, and whatever else fsspec knows).
+"""Where a run works whose log directory is in an object store (`gs://`, `s3://`, and whatever else fsspec knows).
 
 An object store can't append to a file, so a run works in a directory on this machine, which is kept alike: it begins as
-a copy of what the store has, and what changes is written back now and then, and at the end. The store is the truth: a
-learner that was preempted on one machine goes on from it on another.
+a copy of what the store has, what changes is written back now and then and at the end, and then it goes away. The store
+is the truth: a learner that was preempted on one machine goes on from it on another.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from seed_rl.files import Outage, reason
+from seed_rl.object_store import CannotReach, check_writable, is_url, open_store, reaching, sentence, stored_files
 
 _log = logging.getLogger(__name__)
 
@@ -27,36 +27,12 @@ _PRIVATE = ("lock",)  # means something on one machine only
 _CHECKPOINTS = "checkpoints"
 
 
-class CannotReach(Exception):
-    """A place in an object store that can't be used; one sentence."""
-
-
-def is_url(place: str) -> bool:
-    """Whether a log directory is in an object store."""
-    return "://" in place
-
-
 @contextlib.contextmanager
-def local_copy(place: str) -> Iterator[str]:
-    """A log directory to read from: the place itself, or a copy of it that goes away.
-
-    Raises:
-      CannotReach: the store can't be read.
-    """
-    if not is_url(place):
-        yield place
-        return
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
-        Mirror(place, directory).pull()
-        yield directory
-
-
-@contextlib.contextmanager
-def working_directory(place: str, push_seconds: float = _PUSH_SECONDS) -> Iterator[str]:
+def working_directory(place: str) -> Iterator[str]:
     """A log directory to run in: the place itself, or one on this machine whose content is kept in the store.
 
-    If the directory of an earlier start holds a later checkpoint than the store, which could not be reached at its end,
-    the run goes on from the directory.
+    If the directory of an earlier start is still there, because it was killed or could not reach the store at its end,
+    and holds a later checkpoint than the store, the run goes on from the directory.
 
     Raises:
       CannotReach: the store can't be read or written, another learner of this machine is using it, or, when left, the
@@ -74,13 +50,13 @@ def working_directory(place: str, push_seconds: float = _PUSH_SECONDS) -> Iterat
     with _locked(f"{directory}.lock", place):
         if not mirror.is_ahead():
             mirror.pull()
-        mirror.check_writable()
+        check_writable(place)
         _log.info("%s is kept from a copy in %s", place, directory)
         done = threading.Event()
         outage = Outage(f"files in {place}", "training goes on and tries again", _log)
 
         def keep_alike() -> None:
-            while not done.wait(push_seconds):
+            while not done.wait(_PUSH_SECONDS):
                 with outage.tolerated():
                     mirror.push()
 
@@ -98,6 +74,7 @@ def working_directory(place: str, push_seconds: float = _PUSH_SECONDS) -> Iterat
                     f"{place} can't be written ({reason(error)}): the end of the run is in {directory}, and the next "
                     "start on this machine goes on from there"
                 ) from error
+            shutil.rmtree(directory, ignore_errors=True)  # what is left does no harm
 
 
 @contextlib.contextmanager
@@ -126,14 +103,7 @@ class Mirror:
         self._url = url.rstrip("/")
         self._directory = directory
         self._pushed: dict[str, tuple[int, int]] = {}
-        try:
-            import fsspec.core
-        except ImportError as error:
-            raise CannotReach(f"{url} needs fsspec: pip install 'seed_rl[bucket]'") from error
-        try:
-            self._store, self._root = fsspec.core.url_to_fs(self._url)
-        except (ImportError, ValueError) as error:
-            raise CannotReach(f"{url} can't be used here: {error}") from error
+        self._store, self._root = open_store(url)
 
     def pull(self) -> None:
         """Makes the local directory what the store has.
@@ -141,8 +111,8 @@ class Mirror:
         Raises:
           CannotReach: the store can't be read.
         """
-        try:
-            remote = self._remote()
+        with reaching(self._url, "read"):
+            remote = stored_files(self._store, self._root)
             for name in self._local():
                 if name not in remote:
                     os.remove(os.path.join(self._directory, name))
@@ -150,8 +120,6 @@ class Mirror:
                 path = os.path.join(self._directory, name)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 self._store.get_file(f"{self._root}/{name}", path)
-        except Exception as error:  # every kind of store has errors of its own
-            raise CannotReach(f"{self._url} can't be read: {_sentence(error)}") from error
         self._pushed = self._local()
 
     def is_ahead(self) -> bool:
@@ -161,23 +129,8 @@ class Mirror:
           CannotReach: the store can't be read.
         """
         here = _newest_checkpoint(self._local())
-        try:
-            return bool(here) and here > _newest_checkpoint(self._remote())
-        except Exception as error:  # every kind of store has errors of its own
-            raise CannotReach(f"{self._url} can't be read: {_sentence(error)}") from error
-
-    def check_writable(self) -> None:
-        """Writes a small file and removes it.
-
-        Raises:
-          CannotReach: that doesn't work.
-        """
-        try:
-            self._store.makedirs(self._root, exist_ok=True)
-            self._store.pipe_file(f"{self._root}/.seed_rl", b"")
-            self._store.rm_file(f"{self._root}/.seed_rl")
-        except Exception as error:  # every kind of store has errors of its own
-            raise CannotReach(f"{self._url} can't be written: {_sentence(error)}") from error
+        with reaching(self._url, "read"):
+            return bool(here) and here > _newest_checkpoint(stored_files(self._store, self._root))
 
     def push(self) -> None:
         """Writes what has changed; a checkpoint that is gone here goes there once its successor is there.
@@ -196,7 +149,7 @@ class Mirror:
                         self._store.rm_file(f"{self._root}/{name}")
                 del self._pushed[name]
         except Exception as error:  # every kind of store has errors of its own
-            raise OSError(_sentence(error)) from error
+            raise OSError(sentence(error)) from error
 
     def _put(self, name: str) -> bool:
         """Writes a copy of the file as it is now, as it may grow while it is sent; False if it is gone."""
@@ -210,14 +163,6 @@ class Mirror:
             self._store.makedirs(target.rpartition("/")[0], exist_ok=True)
             self._store.put_file(copy, target)
             return True
-
-    def _remote(self) -> list[str]:
-        """Names of the files in the store."""
-        if not self._store.exists(self._root):
-            return []
-        paths = [path for path, info in self._store.find(self._root, detail=True).items() if info["type"] == "file"]
-        root = self._root.rstrip("/") + "/"
-        return [path.partition(root)[2] for path in paths if not path.endswith(".partial")]
 
     def _local(self) -> dict[str, tuple[int, int]]:
         """Size and time of the files here by name."""
@@ -236,7 +181,3 @@ class Mirror:
 def _newest_checkpoint(names: Iterable[str]) -> str:
     """Its name, which grows with the updates; "" if there is none."""
     return max((name for name in names if name.startswith(f"{_CHECKPOINTS}/checkpoint-")), default="")
-
-
-def _sentence(error: BaseException) -> Any:
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,69 @@
+"""Files in object stores, of which fsspec has some that need no network, are read like those of this machine."""
+
+import os
+import sys
+
+import fsspec.core
+import pytest
+
+from seed_rl.object_store import CannotReach, check_writable, files_in, is_url, local_file
+
+
+@pytest.fixture(params=["", "file://", "memory://"])
+def place(request, tmp_path):
+    """A directory with two files, here and in stores."""
+    place = f"{request.param}{tmp_path}/run"
+    store, root = fsspec.core.url_to_fs(place)
+    for name in ("metrics.jsonl", "checkpoints/checkpoint-1.npz"):
+        store.makedirs(os.path.dirname(f"{root}/{name}"), exist_ok=True)
+        store.pipe_file(f"{root}/{name}", name.encode())
+    return place
+
+
+def test_files_are_found_and_read_wherever_they_are(place):
+    assert files_in(place) == files_in(f"{place}/") == ["checkpoints/checkpoint-1.npz", "metrics.jsonl"]
+    assert files_in(f"{place}/checkpoints") == ["checkpoint-1.npz"]
+    with local_file(f"{place}/checkpoints/checkpoint-1.npz") as path:
+        with open(path, "rb") as file:
+            assert file.read() == b"checkpoints/checkpoint-1.npz"
+        assert (path == f"{place}/checkpoints/checkpoint-1.npz") == (not is_url(place))
+    assert os.path.exists(path) == (not is_url(place)), "a copy goes away, and nothing else"
+
+
+def test_what_is_not_there_is_named_as_it_was_asked_for(place):
+    assert files_in(f"{place}/nothing") == files_in(f"{place}/metrics.jsonl") == files_in(f"{place}/metrics") == []
+    for name in ("nothing", "checkpoints"):
+        with pytest.raises(FileNotFoundError) as told, local_file(f"{place}/{name}"):
+            pass
+        assert told.value.filename == f"{place}/{name}"
+
+
+def test_what_others_write_is_seen(place):
+    files_in(place)
+    store, root = fsspec.core.url_to_fs(place)
+    store.pipe_file(f"{root}/later", b"")
+    assert "later" in files_in(place)
+
+
+@pytest.mark.parametrize("use", [files_in, check_writable, lambda url: local_file(url).__enter__()])
+def test_a_store_that_is_not_there_is_told_in_a_sentence(use):
+    with pytest.raises(CannotReach, match="^nowhere://a/run can't be used here: .*nowhere"):
+        use("nowhere://a/run")
+
+
+def test_a_store_that_fails_is_told_in_a_sentence(monkeypatch):
+    store, _ = fsspec.core.url_to_fs("memory://a")
+    for method in ("exists", "isfile"):
+        monkeypatch.setattr(store, method, lambda path: 1 / 0)
+    for use in (files_in, lambda url: local_file(url).__enter__()):
+        with pytest.raises(CannotReach, match="^memory://a/run can't be read: division by zero$"):
+            use("memory://a/run")
+    with pytest.raises(CannotReach, match="^file:///proc/nothing/run can't be written: "):
+        check_writable("file:///proc/nothing/run")
+
+
+def test_without_fsspec_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(CannotReach, match="^gs://a/run needs fsspec: pip install 'seed_rl\\[bucket\\]'$"):
+        files_in("gs://a/run")
