@@ -4,6 +4,7 @@ import os
 
 import gin
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers print is taken for what a child says
@@ -14,3 +15,17 @@ def no_gin_bindings_of_another_test():
     """A config that a test loads would also fill in what the next test leaves out."""
     yield
     gin.clear_config()
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """Paths of what is fetched from `file://`, a store that needs no network."""
+    paths = []
+    get_file = LocalFileSystem.get_file
+
+    def get_and_note(store, path, *arguments, **options):
+        paths.append(path)
+        return get_file(store, path, *arguments, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "get_file", get_and_note)
+    return paths

@@ -54,6 +54,13 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.gin"),
         (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds takes whole numbers, got a"),
         (["sweep"], "--gin_file is needed, one of "),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--logdir=gs://a/sweep"],
+            "--logdir of a sweep is a directory on this machine, got gs://a/sweep, which `seed_rl train` takes for a single",
+        ),
+        (["train", "--gin_file=catch/vtrace", "--logdir=no://a/run"], "no://a/run can't be used here: .*no"),
+        (["eval", "--logdir=no://a/run"], "no://a/run/config.gin can't be used here: "),
+        (["plot", "no://a/run"], "no://a/run can't be used here: "),
         (["plan"], "--gin_file is needed, one of "),
         (["plan", "--gin_file=catch/vtrace"], r"runs/bench/env.json can't be read \(No such file or directory\): run "),
         (["plan", "--gin_file=catch/vtrace", "--act_ms=0"], "flag --act_ms=0"),

@@ -99,3 +99,18 @@ def test_the_list_of_experiments_has_a_line_each_that_fits_100_columns(capsys):
     assert len(lines) > 15
     assert all(len(line) <= 100 and line.endswith(".") for line in lines), [x for x in lines if len(x) > 100]
     assert "  Pong with V-trace, sized for two cores." in next(line for line in lines if "vtrace_pong" in line)
+
+
+@pytest.mark.parametrize("kind", ["", "file://"])
+def test_a_log_directory_that_is_to_be_is_looked_at(kind, tmp_path):
+    state, text = doctor._log_directory(f"{kind}{tmp_path}/runs/new")
+    assert (state, "/runs" in text) == (doctor.OK, bool(kind))
+    assert text.endswith(f"GB free in {tmp_path}") or text.endswith("can be read and written; nothing in it")
+
+
+def test_a_store_that_cannot_be_used_for_a_run_is_told(capsys):
+    for url, why in (("no://a/run", "used here"), ("file:///proc/a/run", "written")):
+        assert doctor._log_directory(url)[0] == doctor.BROKEN
+        assert f"{url} can't be {why}: " in doctor._log_directory(url)[1]
+    assert main(["doctor", "--logdir=no://a/run"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("broken   log directory")

@@ -151,6 +151,29 @@ def test_a_directory_without_a_run_is_told(tmp_path):
         plot_curves([str(tmp_path)], [str(tmp_path / "curve.png")], "frames")
 
 
+def test_runs_in_a_store_are_drawn_under_their_names_from_metrics_and_settings_alone(tmp_path, fetched):
+    for name, cost in (("cheap", 1), ("dear", 2)):
+        run = tmp_path / "runs" / name
+        write_run(run, [1, 2], settings={"agent.cost": cost, "more": cost, "and": cost, "still": cost})
+        write_run(run / "host-1", [5, 6])
+        (run / "checkpoints").mkdir()
+        (run / "checkpoints/replay-000000000001.npz").write_bytes(b"many gigabytes")
+    plot_curves([f"file://{tmp_path}/runs"], [str(tmp_path / "curve.svg")], "frames")
+    assert {"cheap", "dear"} <= set(words(tmp_path / "curve.svg"))
+    names = ("cheap/metrics.jsonl", "cheap/config.json", "dear/metrics.jsonl", "dear/config.json")
+    assert fetched == [f"{tmp_path}/runs/{name}" for name in names]
+    plot_curves([f"file://{tmp_path}/runs/dear"], [str(tmp_path / "curve.svg")], "frames")
+    assert "dear" in words(tmp_path / "curve.svg")
+
+
+def test_a_store_without_a_run_is_told(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(NoCurve, match=f"^file://{tmp_path} is not the log directory of a run, and there is none in it"):
+        plot_curves([f"file://{tmp_path}"], [str(tmp_path / "curve.png")], "frames")
+    with pytest.raises(NoCurve, match=f"^file://{tmp_path}/no can't be read as metrics: .*No such file"):
+        plot_curves([f"file://{tmp_path}/no"], [str(tmp_path / "curve.png")], "frames")
+
+
 def test_many_runs_have_their_legend_beside_the_curves(tmp_path):
     for n in range(9):
         write_run(tmp_path / f"runs/{n}", [n, n + 1], settings={"agent.cost": n})
@@ -162,5 +185,6 @@ def test_tables_of_published_results_can_be_drawn(tmp_path):
     (tmp_path / "pong").mkdir()
     table = tmp_path / "pong" / "metrics.csv"
     table.write_text("env_frames,seconds,episode_return\n10,1.0,\n20,2.0,5.0\n30,3.0,6.0\n")
-    plot_curves([str(table)], [str(tmp_path / "curve.svg")], "frames")
-    assert "pong" in words(tmp_path / "curve.svg")
+    for place in (str(table), f"file://{table}"):
+        plot_curves([place], [str(tmp_path / "curve.svg")], "frames")
+        assert "pong" in words(tmp_path / "curve.svg")

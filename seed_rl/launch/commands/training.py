@@ -138,8 +138,8 @@ def sweep(values: flags.FlagValues) -> int:
         experiments.load(values.gin_file, [*values.gin_param, *trial.bindings])
     if is_url(values.logdir or ""):
         raise UsageError(
-            f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes for a "
-            "single run"
+            f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes "
+            "for a single run"
         )
     directory = values.logdir or os.path.join("runs", f"sweep_{_name_of(values.gin_file)}")
     try:

@@ -1,0 +1,78 @@
+"""Runs in object stores are evaluated like those on this machine; no more is fetched than that takes."""
+
+import json
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from seed_rl.api import CannotReach, NoPolicy, evaluate_run, load_policy
+from seed_rl.launch.cli import main
+
+
+@pytest.fixture
+def stored_run(saved_run, fetched):
+    """The URL of a run with three checkpoints, of which the last is damaged, and much else; and its directory."""
+    logdir = pathlib.Path(saved_run("catch/vtrace", "VTrace.hidden = 8")[0])
+    first = logdir / "checkpoints/checkpoint-000000000007.npz"
+    shutil.copy(first, str(first).replace("7.npz", "8.npz"))
+    pathlib.Path(str(first).replace("7.npz", "9.npz")).write_bytes(first.read_bytes()[:5000])
+    (logdir / "checkpoints/replay-000000000009.npz").write_bytes(b"many gigabytes")
+    (logdir / "learner.log").write_text("much")
+    fetched.clear()
+    return f"file://{logdir}", str(logdir)
+
+
+def test_a_policy_takes_the_configuration_and_the_newest_checkpoint_that_can_be_read(stored_run, fetched):
+    url, logdir = stored_run
+    policy = load_policy(url, greedy=True)
+    assert policy.checkpoint == f"{url}/checkpoints/checkpoint-000000000008.npz"
+    taken = ["config.gin", "checkpoints/checkpoint-000000000009.npz", "checkpoints/checkpoint-000000000008.npz"]
+    assert fetched == [f"{logdir}/{name}" for name in taken]
+    here = load_policy(logdir, greedy=True)
+    for ours, theirs in zip(policy.agent.variables, here.agent.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_checkpoint_in_a_store_goes_with_a_run_anywhere(stored_run, fetched):
+    url, logdir = stored_run
+    named = "checkpoints/checkpoint-000000000007.npz"
+    for place in (url, logdir):
+        fetched.clear()
+        evaluation = evaluate_run(place, f"{url}/{named}", episodes=1)
+        assert (evaluation["logdir"], evaluation["checkpoint"]) == (place, f"{url}/{named}")
+        assert {os.path.basename(path) for path in fetched} <= {"config.gin", os.path.basename(named)}
+    assert load_policy(url, f"{logdir}/{named}").checkpoint == f"{logdir}/{named}"
+
+
+def test_what_is_missing_in_a_store_is_named_by_its_url(stored_run):
+    url, logdir = stored_run
+    with pytest.raises(NoPolicy, match=f"^{url}/no is not the log directory of a run: there is no {url}/no/config.gin"):
+        load_policy(f"{url}/no")
+    with pytest.raises(NoPolicy, match=f"^{url}/none.npz is not a checkpoint that can be read: .*No such file"):
+        load_policy(url, f"{url}/none.npz")
+    with pytest.raises(CannotReach, match="^nowhere://run/config.gin can't be used here: "):
+        load_policy("nowhere://run")
+    shutil.rmtree(f"{logdir}/checkpoints")
+    with pytest.raises(NoPolicy, match=f"^{url} has no checkpoint yet: "):
+        load_policy(url)
+
+
+def test_commands_take_what_they_need_and_leave_their_results_here(stored_run, fetched, tmp_path, monkeypatch, capsys):
+    url, logdir = stored_run
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["eval", f"--logdir={url}", "--episodes=2", "--envs=2"]) == 0
+    assert main(["play", f"--logdir={url}", "--output=play.gif"]) == 0
+    assert main(["export", f"--logdir={url}", f"--checkpoint={url}/checkpoints/checkpoint-000000000007.npz"]) == 0
+    assert set(os.listdir()) == {"evaluation.json", "play.gif", "export"}
+    assert json.loads(pathlib.Path("evaluation.json").read_text())["logdir"] == url
+    assert not any(path.endswith(("learner.log", "replay-000000000009.npz")) for path in fetched)
+    capsys.readouterr()
+    for command, place in (("eval", "evaluation.json"), ("export", "export"), ("play", "play.gif")):
+        assert main([command, f"--logdir={url}", f"--output={url}/{place}"]) == 2
+        assert (
+            capsys.readouterr().err == f"seed_rl {command}: --output takes paths on this machine, got {url}/{place}\n"
+        )
