@@ -61,7 +61,7 @@ def test_what_is_missing_in_a_store_is_named_by_its_url(stored_run):
 
 
 def test_commands_take_what_they_need_and_leave_their_results_here(stored_run, fetched, tmp_path, monkeypatch, capsys):
-    url, logdir = stored_run
+    url, _ = stored_run
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert main(["eval", f"--logdir={url}", "--episodes=2", "--envs=2"]) == 0

@@ -10,6 +10,8 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
+from seed_rl.api import read_metrics
+
 SUITES = pathlib.Path(__file__).parents[1] / "launch"
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
 ON_RAY = (
@@ -23,10 +25,11 @@ ON_RAY = (
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(tmp_path_factory):
     """A head without CPUs, where learners run, and no node yet for actors."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{SUITES}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("nodes")))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_health_check_period_ms", "1000")
@@ -110,6 +113,20 @@ def test_the_learner_runs_where_a_resource_is_and_its_directory_is_here(cluster,
     assert len(os.listdir(logdir / "actors")) == 2
     assert len(os.listdir(logdir / "checkpoints")) == 2
     assert "the learner runs on " in (logdir / "learner.log").read_text()
+
+
+def test_a_learner_elsewhere_uses_a_log_directory_in_a_store_and_nothing_is_written_here(cluster, runs, tmp_path):
+    cluster.add_node(num_cpus=1, resources={"custom": 1}, **SMALL)
+    bucket, here = tmp_path / "bucket/run", tmp_path / "here"
+    here.mkdir()
+    arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir=file://{bucket}", "--num_actors=1")
+    run = runs.start(*arguments, "--ray_learner=custom", "--total_frames=2000", cwd=here)
+    assert run.wait(120) == 0, run.text()
+    assert f"checkpoints and metrics in file://{bucket}" in run.text()
+    assert read_metrics(f"file://{bucket}")[-1]["env_frames"] >= 2000
+    assert "joined" in (bucket / "actors/actor-0.log").read_text()
+    assert "serving actors at" in (bucket / "learner.log").read_text()
+    assert list(here.iterdir()) == []
 
 
 def test_an_environment_that_fails_ends_the_run_with_its_words(cluster, runs, tmp_path):

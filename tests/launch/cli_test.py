@@ -56,7 +56,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["sweep"], "--gin_file is needed, one of "),
         (
             ["sweep", "--gin_file=catch/vtrace", "--logdir=gs://a/sweep"],
-            "--logdir of a sweep is a directory on this machine, got gs://a/sweep, which `seed_rl train` takes for a single",
+            "--logdir of a sweep is a directory on this machine, got gs://a/sweep, which `seed_rl train` takes",
         ),
         (["train", "--gin_file=catch/vtrace", "--logdir=no://a/run"], "no://a/run can't be used here: .*no"),
         (["eval", "--logdir=no://a/run"], "no://a/run/config.gin can't be used here: "),
@@ -76,11 +76,14 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
 
-def test_a_log_directory_of_another_configuration_is_refused(capsys, tmp_path):
-    saved_config.save_config(experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), str(tmp_path))
-    assert main(["train", "--gin_file=catch/vtrace", f"--logdir={tmp_path}"]) == 2
-    err = capsys.readouterr().err
-    assert "holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001." in err
+@pytest.mark.parametrize("kind", ["", "file://"])
+def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    logdir = str(tmp_path / "run")
+    saved_config.save_config(experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
+    assert main(["train", "--gin_file=catch/vtrace", f"--logdir={kind}{logdir}"]) == 2
+    told = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
