@@ -167,16 +167,21 @@ class Devices:
 
     training: tuple = ()
     """Those that train, each on an equal part of every batch."""
-    inference: str = ""
-    """The one that acts, and keeps the unrolls."""
+    inference: tuple = ()
+    """Those that act, each for an equal part of the environments, and keep their unrolls. What one of them keeps goes
+    to an equal part of those that train."""
     logical_cpus: int = 1
     """Splits the host into so many devices (`CPU:0`, `CPU:1`, ...), to try several without having them."""
 
     def __post_init__(self):
         check_types(self)
         check_at_least(self, 1, "logical_cpus")
-        if not all(isinstance(name, str) for name in self.training):
-            raise ValueError(f"Devices.training must be names of devices, got {self.training!r}")
+        for field in ("training", "inference"):
+            names = getattr(self, field)
+            if not all(isinstance(name, str) for name in names):
+                raise ValueError(f"Devices.{field} must be names of devices, got {names!r}")
+            if len(set(names)) < len(names):
+                raise ValueError(f"Devices.{field} names a device twice: {', '.join(names)}")
 
 
 @gin.configurable
@@ -257,6 +262,16 @@ class Experiment:
     def unrolls_per_update(self) -> float:
         """New unrolls that each update takes on average: those of a batch, or fewer if they are replayed."""
         return self.batch_size / (1.0 if self.replay is None else self.replay.ratio)
+
+    def part(self, count: int) -> Experiment:
+        """What each of `count` devices that act does of it: its share of batches and replay; all else is unchanged."""
+        if count == 1:
+            return self
+        replay = self.replay
+        if replay is not None:
+            min_size = -(-replay.min_size // count)
+            replay = dataclasses.replace(replay, capacity=max(min_size, replay.capacity // count), min_size=min_size)
+        return dataclasses.replace(self, batch_size=self.batch_size // count, replay=replay)
 
     def env_spec(self) -> EnvSpec:
         """What the environments take and give.

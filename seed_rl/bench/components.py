@@ -25,7 +25,7 @@ class LearnerParts:
         env_spec = experiment.env.spec()
         self._experiment = experiment
         self._agent = experiment.build_agent()
-        self._acting, source = assemble(experiment, self._agent, env_spec, experiment.seed)
+        _, [self._acting], source = assemble(experiment, [self._agent], env_spec, experiment.seed)
         self._acting.act_step.warm_up()
         self._replay = source if isinstance(source, ReplaySource) else None
         self._train_step = TrainStep(self._agent, experiment.optimizer)
@@ -55,6 +55,6 @@ class LearnerParts:
             self._train_step(self._acting.store.read(any_slots), 0.0)
         else:
             drawn = self._replay.draw()
-            priorities = self._train_step(drawn.unroll, 0.0, drawn.importance_weights).priorities
+            priorities = self._train_step(drawn.parts[0], 0.0, drawn.importance_weights).priorities
             self._replay.write_back(priorities)
         return round(self._experiment.unrolls_per_update * self._agent.unroll_length)

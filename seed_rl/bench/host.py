@@ -21,7 +21,7 @@ from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
 if TYPE_CHECKING:
-    from seed_rl.inference.acting import Acting
+    from seed_rl.inference.service import CentralInference
 
 NULL = "null"
 """Observations are batched and answered with zeros; no step is kept."""
@@ -100,8 +100,8 @@ def learner_host(experiment: Experiment, model: str, address: str) -> Iterator[C
         largest = min(experiment.inference.max_batch_size, actors.num_envs)
         service = null_inference(experiment.env.spec(), actors.num_envs, largest)
     else:
-        acting, learn = _acting(experiment, model)
-        service, consumer = acting.service, _Consumer(learn)
+        service, learn = _learner(experiment, model)
+        consumer = _Consumer(learn)
     of_tensorflow = frozenset(usage.own_threads())  # its pools are there: the act step has been warmed up
     server = ActorServer(address, service, security=ServerSecurity())
     process = psutil.Process()
@@ -170,14 +170,14 @@ def used_between(before: Snapshot, after: Snapshot) -> Used:
     )
 
 
-def _acting(experiment: Experiment, model: str) -> tuple[Acting, Callable[[], bool]]:
-    """The acting half with its act step compiled, and what takes its unrolls: see `_Consumer`."""
+def _learner(experiment: Experiment, model: str) -> tuple[CentralInference, Callable[[], bool]]:
+    """Central inference with its act step compiled, and what takes its unrolls: see `_Consumer`."""
     import_quietly("seed_rl.bench.components")  # TensorFlow and all
     from seed_rl.learner.assembly import assemble
     from seed_rl.learner.train_step import TrainStep
 
     agent = experiment.build_agent()
-    acting, source = assemble(experiment, agent, experiment.env.spec(), experiment.seed)
+    service, [acting], source = assemble(experiment, [agent], experiment.env.spec(), experiment.seed)
     acting.act_step.warm_up()
     if model == ACT:
 
@@ -187,7 +187,7 @@ def _acting(experiment: Experiment, model: str) -> tuple[Acting, Callable[[], bo
                 acting.pool.release(slots)
             return False
 
-        return acting, discard
+        return service, discard
 
     import tensorflow as tf
 
@@ -199,10 +199,10 @@ def _acting(experiment: Experiment, model: str) -> tuple[Acting, Callable[[], bo
         batch = source.next(0.2)
         if batch is None:
             return False
-        source.write_back(train_step(batch.unroll, 0.0, batch.importance_weights).priorities)
+        source.write_back(train_step(batch.parts[0], 0.0, batch.importance_weights).priorities)
         return True
 
-    return acting, learn
+    return service, learn
 
 
 class _Consumer:

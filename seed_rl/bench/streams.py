@@ -25,7 +25,7 @@ from seed_rl.bench.load import send_load
 from seed_rl.bench.text import columns, number
 from seed_rl.bench.timing import ratio, spread
 from seed_rl.experiment import Actors, Experiment, Inference
-from seed_rl.inference.acting import Acting
+from seed_rl.inference.acting import Acting, central_inference
 from seed_rl.launch.local_actors import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
@@ -85,10 +85,11 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
     busy, group_size, pause = arguments.busy, arguments.group_size, arguments.pause
     env_spec = experiment.env.spec()
     acting = Acting(experiment, experiment.build_agent(), env_spec, experiment.seed, experiment.batch_size)
+    service = central_inference(experiment, env_spec, experiment.seed, [acting])
     acting.act_step.warm_up()
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
-        server = ActorServer(f"unix:{directory}/bench.sock", acting.service, security=ServerSecurity())
-        acting.service.start()
+        server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
+        service.start()
         address = server.start()
         threading.Thread(target=_drain, args=(acting,), daemon=True).start()
         sizes = ["--num_groups=1", f"--envs_per_group={group_size}"]
@@ -106,12 +107,12 @@ def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) 
                 loads.append(_start_load(address, env_spec, idle, 1, pause))
             _wait_for(server, actors, loads, streams=busy + idle)
             time.sleep(arguments.settle)
-            before, started = acting.service.stats.agent_steps, time.monotonic()
+            before, started = service.stats.agent_steps, time.monotonic()
             time.sleep(arguments.seconds)
-            steps, elapsed = acting.service.stats.agent_steps - before, time.monotonic() - started
+            steps, elapsed = service.stats.agent_steps - before, time.monotonic() - started
         finally:
             actors.stop()
-            acting.service.stop()
+            service.stop()
             server.stop(grace=1)
             for load in loads:
                 load.join()

@@ -31,6 +31,7 @@ from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
 from seed_rl.inference.staging import Staging
+from seed_rl.inference.thread import ActingThread
 from seed_rl.specs import ActorSettings, ArraySpec, DiscreteSpec, EnvDescription, EnvSpec
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
@@ -123,17 +124,16 @@ class NullActStep:
 
 def null_inference(env_spec: EnvSpec, num_envs: int, batch_size: int) -> CentralInference:
     """The real service, batches included, around a `NullActStep`; no step is kept."""
-    pool = SlotPool(1)
-    return CentralInference(
-        ActorSettings(EnvDescription("none", {}), 1, 1),
-        env_spec,
+    thread = ActingThread(
+        num_envs=num_envs,
         act_step=NullActStep(env_spec, batch_size),  # type: ignore[arg-type]
-        cursor=UnrollCursor(np.zeros(num_envs, bool), 2, 1, pool, False),
+        cursor=UnrollCursor(np.zeros(num_envs, bool), 2, 1, SlotPool(1), False),
         queue=UnrollQueue(1),
         batcher=Batcher(batch_size, max_wait=0.002),
-        membership=Membership(num_envs, 0, 60.0),
         on_episodes=lambda episodes: None,
     )
+    settings = ActorSettings(EnvDescription("none", {}), 1, 1)
+    return CentralInference(settings, env_spec, Membership(num_envs, 0, 60.0), [thread])
 
 
 def measure_streams(

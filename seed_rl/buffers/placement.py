@@ -61,13 +61,15 @@ def sequence_nbytes(step_spec: Unroll, length: int) -> int:
     return nbytes(step_spec.initial_state) + length * nbytes(step_spec._replace(initial_state=()))
 
 
-def place_store(size: StoreSize, wanted: str) -> str:
+def place_store(size: StoreSize, wanted: str, device: str = "", sharers: int = 1) -> str:
     """Chooses the device for the variables of a replay's store by the memory that is free now, and logs it.
 
     Args:
       size: of the store.
       wanted: "device" (the accelerator; the host where there is none), "host", or "auto": the device if the store fits
         there, else the host.
+      device: TensorFlow's name of the accelerator; empty: the first.
+      sharers: stores as large as this one among which the host's memory is divided.
 
     Returns:
       TensorFlow's name of the device: "GPU:0", "TPU:0" or "CPU:0".
@@ -76,7 +78,8 @@ def place_store(size: StoreSize, wanted: str) -> str:
       DoesNotFit: it fits nowhere where it is wanted.
       ValueError: `wanted` is none of the three.
     """
-    device = choose_device(wanted, size, free_memory())
+    free = free_memory(device)
+    device = choose_device(wanted, size, {**free, HOST: free[HOST] // sharers})
     _log.info(
         "Replay of %s sequences: %s in %s memory (%s)",
         f"{size.capacity:,}",
@@ -108,12 +111,17 @@ def choose_device(wanted: str, size: StoreSize, free: Mapping[str, int]) -> str:
     )
 
 
-def free_memory() -> dict[str, int]:
-    """Free bytes by TensorFlow's name of the device: the host's, and those of the first accelerator if there is one."""
+def free_memory(accelerator: str = "") -> dict[str, int]:
+    """Free bytes by TensorFlow's name of the device: the host's, and those of an accelerator if there is one.
+
+    Args:
+      accelerator: which; empty: the first.
+    """
     free = {HOST: free_host_memory()}
     if has_accelerator():
         # Before anything else lists the devices, which would set them up without the options that tf.config was given.
-        name = "GPU:0" if tf.config.list_logical_devices("GPU") else "TPU:0"
+        first = "GPU:0" if tf.config.list_logical_devices("GPU") else "TPU:0"
+        name = accelerator or first
         limit = next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"device:{name}"))
         free[name] = max(0, limit - tf.config.experimental.get_memory_info(name)["current"])
     return free

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,14 +17,15 @@ from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
+from seed_rl.inference.thread import ActingThread
 from seed_rl.specs import ActorSettings, EnvSpec
 
 
 class Acting:
-    """The acting half of a learner process.
+    """What acts on one device, for some or all of the environments.
 
-    `service` goes to an `ActorServer`; what it acts ends up in `store`, and the slots of finished unrolls in `queue`.
-    Whoever takes slots out of the queue gives them back to `pool` when done with them.
+    What `thread` acts ends up in `store`, and the slots of finished unrolls in `queue`. Whoever takes slots out of the
+    queue gives them back to `pool` when done with them.
 
     Environments from `num_training_envs` on act, but their steps are not kept.
     """
@@ -39,28 +40,29 @@ class Acting:
         device: str = "",
         store_device: str = "",
         on_episodes: Callable[[Episodes], None] = lambda episodes: None,
+        num_devices: int = 1,
     ):
         """
         Args:
-          experiment: sizes and waits.
+          experiment: sizes and waits; the device's own part of it (`Experiment.part`) if there are several.
           agent: chooses the actions.
           env_spec: of the environments it acts in.
-          seed: of sampled actions and environments; another one for each start of a run.
+          seed: of sampled actions; another one for each start of a run.
           learner_slots: the most finished unrolls that are out of the queue and not yet back in the pool.
           device: where it acts, as TensorFlow names it; empty: on the default device.
           store_device: where the unrolls are kept; empty: on the default device.
           on_episodes: called on the inference thread with episodes that ended.
+          num_devices: that share the environments evenly.
         """
-        actors, inference = experiment.actors, experiment.inference
-        num_envs, num_training_envs = actors.num_envs, actors.num_training_envs
-        max_batch = min(inference.max_batch_size, num_envs)
+        inference, num_envs = experiment.inference, experiment.actors.num_envs
+        max_batch = _max_batch(experiment, num_devices)
         step_spec = unroll_step_spec(agent, env_spec)
 
         self.queue = UnrollQueue(queue_capacity(experiment))
-        self.pool = SlotPool(acting_slots(experiment, agent) + learner_slots)
+        self.pool = SlotPool(acting_slots(experiment, agent, num_devices) + learner_slots)
         self.store = UnrollStore(step_spec, agent.length, self.pool.num_slots, store_device)
         self.cursor = UnrollCursor(
-            np.arange(num_envs) < num_training_envs,
+            np.arange(num_envs) < experiment.actors.num_training_envs,
             agent.length,
             agent.unroll_length,
             self.pool,
@@ -77,14 +79,12 @@ class Acting:
             seed=seed,
             device=device,
         )
-        self.service = CentralInference(
-            ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
-            env_spec,
+        self.thread = ActingThread(
+            num_envs=num_envs,
             act_step=self.act_step,
             cursor=self.cursor,
             queue=self.queue,
             batcher=Batcher(max_batch, inference.max_wait_ms / 1000),
-            membership=Membership(num_envs, seed, inference.lease_timeout_s),
             on_episodes=on_episodes,
         )
 
@@ -94,11 +94,38 @@ def queue_capacity(experiment: Experiment) -> int:
     return math.ceil(experiment.inference.queue_batches * min(experiment.batch_size, experiment.unrolls_per_update))
 
 
-def acting_slots(experiment: Experiment, agent: Agent) -> int:
-    """The most unrolls that acting holds at a time: in progress, in a full queue, and finished by one more batch."""
+def acting_slots(experiment: Experiment, agent: Agent, num_devices: int = 1) -> int:
+    """The most unrolls that acting holds at a time on each of several devices that share the environments.
+
+    Those in progress, in a full queue, and finished by one more batch.
+    """
+    num_training_envs = -(-experiment.actors.num_training_envs // num_devices)
+    in_progress = UnrollCursor.slots_in_progress(num_training_envs, agent.length, agent.unroll_length)
+    return in_progress + queue_capacity(experiment) + _max_batch(experiment, num_devices)
+
+
+def central_inference(
+    experiment: Experiment, env_spec: EnvSpec, seed: int, acting: Sequence[Acting]
+) -> CentralInference:
+    """What serves actors.
+
+    Args:
+      experiment: sizes and waits, of all devices together.
+      env_spec: of the environments.
+      seed: of the environments; another one for each start of a run.
+      acting: for each device.
+    """
     actors = experiment.actors
-    in_progress = UnrollCursor.slots_in_progress(actors.num_training_envs, agent.length, agent.unroll_length)
-    return in_progress + queue_capacity(experiment) + min(experiment.inference.max_batch_size, actors.num_envs)
+    return CentralInference(
+        ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
+        env_spec,
+        Membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, num_devices=len(acting)),
+        [each.thread for each in acting],
+    )
+
+
+def _max_batch(experiment: Experiment, num_devices: int) -> int:
+    return min(experiment.inference.max_batch_size, -(-experiment.actors.num_envs // num_devices))
 
 
 def _batch_sizes(max_batch: int) -> list[int]:

@@ -45,7 +45,9 @@ class UnrollCursor:
         self.depth = -(-length // stride)
         self.spare = pool.num_slots
         self.version = 0
-        """Learner updates so far; set by the learner."""
+        """Learner updates that the weights which act have seen; set by the learner."""
+        self.newest_version = 0
+        """Learner updates so far, which a copy of the weights may not have seen yet; set by the learner."""
         self.slot_versions = np.zeros(pool.num_slots, np.int64)
         """The version at which the unroll in each slot was begun."""
         self.unrecorded_steps = 0
@@ -55,6 +57,11 @@ class UnrollCursor:
         self._delay = (np.arange(num_envs) * stride // num_envs if stagger else np.zeros(num_envs)).astype(np.int64)
         self._step = np.zeros(num_envs, np.int64)
         self._open = np.full((num_envs, self.depth), self.spare, np.int32)
+
+    @property
+    def updates_behind(self) -> int:
+        """Learner updates that the weights which act lack."""
+        return self.newest_version - self.version
 
     @staticmethod
     def slots_in_progress(num_envs: int, length: int, stride: int) -> int:

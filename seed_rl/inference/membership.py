@@ -36,13 +36,30 @@ class _Session:
 class Membership:
     """Leases the environment ids 0 .. N - 1 to actors, the lowest free ones first. Used on one thread.
 
-    The ids of a group are free again when its stream ends. Those of a group whose actor joined and then never opened
-    a stream are free `timeout` seconds after the join.
+    All ids of a group belong to one of the devices that act, i to device i mod D; it is the one with the most free ids.
+    They are free again when the group's stream ends. Those of a group whose actor joined and then never opened a stream
+    are free `timeout` seconds after the join.
     """
 
-    def __init__(self, num_envs: int, seed: int, timeout: float, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        num_envs: int,
+        seed: int,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+        num_devices: int = 1,
+    ):
+        """
+        Args:
+          num_envs: N.
+          seed: of the environments' seeds.
+          timeout: seconds.
+          clock: gives seconds.
+          num_devices: D.
+        """
         self.num_envs = num_envs
-        self._free = list(range(num_envs))
+        self.num_devices = num_devices
+        self._free = [list(range(device, num_envs, num_devices)) for device in range(num_devices)]
         self._sessions: dict[str, _Session] = {}
         self._seed = seed
         self._joins = 0
@@ -57,7 +74,11 @@ class Membership:
     @property
     def leased(self) -> int:
         """Environment ids in use."""
-        return self.num_envs - len(self._free)
+        return self.num_envs - sum(map(len, self._free))
+
+    def device_of(self, lease: GroupLease) -> int:
+        """Which of the D devices acts for a group."""
+        return lease.env_ids[0] % self.num_devices
 
     def join(self, group_sizes: Sequence[int]) -> Lease:
         """Leases ids for groups of these sizes.
@@ -69,20 +90,30 @@ class Membership:
           NoRoom: not enough free ids.
         """
         self._expire()
-        wanted = sum(group_sizes)
-        if wanted > len(self._free):
-            raise NoRoom(
-                f"the learner has room for {self.num_envs} environments and {self.leased} are taken: "
-                f"{wanted} more don't fit"
-            )
         groups = []
-        for size in group_sizes:
-            ids = tuple(heapq.heappop(self._free) for _ in range(size))
+        for size, device in zip(group_sizes, self._spread(group_sizes), strict=True):
+            ids = tuple(heapq.heappop(self._free[device]) for _ in range(size))
             groups.append(GroupLease(ids, (self._seed + self._joins * self.num_envs + ids[0]) % _SEEDS))
         self._joins += 1
         lease = Lease(secrets.token_hex(16), tuple(groups))
         self._sessions[lease.session] = _Session(lease, [False] * len(groups), [False] * len(groups), self._clock())
         return lease
+
+    def _spread(self, group_sizes: Sequence[int]) -> list[int]:
+        """The device of each group."""
+        free = [len(ids) for ids in self._free]
+        devices = []
+        for size in group_sizes:
+            device = free.index(max(free))
+            free[device] -= size
+            if free[device] < 0:
+                among = f", {len(free)} devices share them" if len(free) > 1 else ""
+                raise NoRoom(
+                    f"the learner has room for {self.num_envs} environments and {self.leased} are taken{among}: "
+                    f"{sum(group_sizes)} more don't fit"
+                )
+            devices.append(device)
+        return devices
 
     def open(self, session: str, group: int) -> GroupLease:
         """Marks a group as streaming.
@@ -107,8 +138,9 @@ class Membership:
     def _free_group(self, session: str, group: int) -> None:
         entry = self._sessions[session]
         entry.closed[group] = True
-        for env_id in entry.lease.groups[group].env_ids:
-            heapq.heappush(self._free, env_id)
+        lease = entry.lease.groups[group]
+        for env_id in lease.env_ids:
+            heapq.heappush(self._free[self.device_of(lease)], env_id)
         if all(entry.closed):
             del self._sessions[session]
 

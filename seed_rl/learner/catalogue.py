@@ -47,6 +47,7 @@ METRICS = (
     Metric("time/cpu", "time/cpu", "share", "of all cores of the learner's machine: busy"),
     Metric("inference_batch_size", "inference/batch_size", "environments", "mean per act step"),
     Metric("inference_padding", "inference/padding", "share", "rows of padding over rows of environments"),
+    Metric("inference_updates_behind", "inference/updates_behind", "updates", "that acting lacked, mean per act step"),
     Metric("actors", "inference/actors", "actors", "connected at the moment"),
     Metric("environments", "inference/environments", "environments", "served at the moment"),
     Metric("policy_lag", "unrolls/policy_lag", "updates", "between the beginning of an unroll and learning from it"),

@@ -24,7 +24,7 @@ from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, Episo
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.run_log import RunLog, RunState
 from seed_rl.learner.sinks import sinks_of
-from seed_rl.learner.sources import Batch
+from seed_rl.learner.sources import Batch, Snapshot
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.learner.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
@@ -105,7 +105,7 @@ class Learner:
         self._no_replays = Outage("copies of the replay", "checkpoints are without them", _log)
 
         env_spec = experiment.env_spec()
-        replicas = self._replicas = Replicas(experiment.devices, experiment.batch_size, hosts)
+        replicas = self._replicas = Replicas(experiment, hosts)
         with replicas.scope():
             self._agent = experiment.build_agent()
             self._train_step = TrainStep(self._agent, experiment.optimizer, replicas.strategy, replicas.local_count)
@@ -122,26 +122,27 @@ class Learner:
         # a host to play what another does.
         entropy = [experiment.seed, self.counters.learner_updates, *([hosts.index] if hosts.index else [])]
         seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
-        acting_agent, self._refresh = replicas.acting_agent(self._agent, experiment.build_agent)
-        self._acting, self._source = assemble(
+        acting_agents, self._refresh = replicas.acting_agents(self._agent, experiment.build_agent)
+        self._service, self._acting, self._source = assemble(
             dataclasses.replace(experiment, batch_size=replicas.batch_size),
-            acting_agent,
+            acting_agents,
             env_spec,
             seed,
             self._add_episodes,
             replicas,
         )
-        self._acting.cursor.version = self.counters.learner_updates
-        store = self._acting.store
-        _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
+        self._refresh_weights()
+        for acting in self._acting:
+            store = acting.store
+            _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
         if experiment.actors.num_eval_envs:
             training, evaluating = experiment.actors.num_training_envs, experiment.actors.num_eval_envs
             _log.info("environments: %d to learn from (ids 0..%d), %d to evaluate", training, training - 1, evaluating)
         self._remove_old_replays()  # of checkpoints that were never written
-        if self.restored_from and self._source.has_snapshot:
-            self._restore_source()
+        if self.restored_from and self._source.snapshot is not None:
+            self._restore_source(self._source.snapshot)
         self._counted = self._source.taken
-        self._server = ActorServer(address, self._acting.service, security=security)
+        self._server = ActorServer(address, self._service, security=security)
 
     def _restore(self) -> str | None:
         latest = self._checkpoints.load_latest()
@@ -175,11 +176,11 @@ class Learner:
         """Whether all of the run's frames are done."""
         return self.counters.env_frames >= self._experiment.total_frames
 
-    def _restore_source(self) -> None:
+    def _restore_source(self, snapshot: Snapshot) -> None:
         path = self._replay_path()
         try:
             with open(path, "rb") as file:
-                self._source.restore(file)
+                snapshot.restore(file)
         except FileNotFoundError:
             _log.warning("there is no %s: the replay is filled anew", path)
         except BadSnapshot as error:
@@ -211,8 +212,9 @@ class Learner:
           CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
         """
-        self._acting.act_step.warm_up()
-        self._acting.service.start()
+        for acting in self._acting:
+            acting.act_step.warm_up()
+        self._service.start()
         logs = self._experiment.logs
         resume_frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
         sinks = sinks_of(self._experiment, self._logdir, resume_frames, with_wandb=self._replicas.is_first)
@@ -229,12 +231,12 @@ class Learner:
                             batch = self._source.next(_POLL_SECONDS)
                     if (leaving or batch is not None) and self._replicas.any(leaving):
                         break
-                    failure = self._acting.service.failure
+                    failure = self._service.failure
                     if failure is not None:
                         raise RuntimeError(f"inference failed: {failure}") from failure
                     self._count_taken()
                     if batch is not None:
-                        log.add_update(self._update(batch), len(self._acting.queue) / self._acting.queue.capacity)
+                        log.add_update(self._update(batch), self._queue_fill())
                     self.counters.seconds = seconds_before + time.monotonic() - began
                     row = log.row_if_due()
                     if row is not None:
@@ -256,9 +258,10 @@ class Learner:
 
     def _all_counters(self) -> dict[str, Any]:
         """The run's counters, with those that inference keeps of this start of it."""
-        cursor, counters = self._acting.cursor, dataclasses.asdict(self.counters)
-        counters["discarded_unrolls"] += cursor.discarded_unrolls
-        counters["unrecorded_steps"] += cursor.unrecorded_steps
+        counters = dataclasses.asdict(self.counters)
+        for acting in self._acting:
+            counters["discarded_unrolls"] += acting.cursor.discarded_unrolls
+            counters["unrecorded_steps"] += acting.cursor.unrecorded_steps
         return counters
 
     def _save_last(self) -> None:
@@ -273,16 +276,28 @@ class Learner:
         counters = self.counters
         progress = counters.env_frames / self._experiment.total_frames
         with self._replicas.scope(), self._replicas.losing_hosts():
-            metrics, priorities = self._train_step(batch.unroll, progress, batch.importance_weights)
+            unroll = self._replicas.joined(batch.parts)
+            metrics, priorities = self._train_step(unroll, progress, batch.importance_weights)
         if not np.isfinite(metrics["gradient_norm"]):
             raise Diverged(f"the gradient is not finite at update {counters.learner_updates}")
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         self._source.write_back(priorities)
         counters.learner_updates += 1
         self._agent.after_update(counters.learner_updates)
-        self._refresh()
-        self._acting.cursor.version = counters.learner_updates
+        self._refresh_weights()
         return metrics
+
+    def _refresh_weights(self) -> None:
+        """Lets the newest weights act."""
+        updates = self.counters.learner_updates
+        for acting in self._acting:
+            acting.cursor.newest_version = updates
+        self._refresh()
+        for acting in self._acting:
+            acting.cursor.version = updates
+
+    def _queue_fill(self) -> float:
+        return float(np.mean([len(acting.queue) / acting.queue.capacity for acting in self._acting]))
 
     def _count_taken(self) -> None:
         """Counts the unrolls taken by the source since the last call: each once, however often it is replayed."""
@@ -292,7 +307,6 @@ class Learner:
         self.counters.env_frames += steps * self._experiment.env.action_repeat
 
     def _run_state(self) -> RunState:
-        acting = self._acting
         return RunState(
             counters=self._all_counters(),
             gauges={
@@ -300,10 +314,10 @@ class Learner:
                 "episodes": self.episodes.count,
                 **{f"eval/{name}": mean for name, mean in self.eval_episodes.means().items()},
                 **self._source.gauges(),
-                "actors": acting.service.actors,
-                "environments": acting.service.leased_envs,
+                "actors": self._service.actors,
+                "environments": self._service.leased_envs,
             },
-            inference=dataclasses.replace(acting.service.stats),
+            inference=self._service.stats,
         )
 
     def save(self) -> None:
@@ -320,14 +334,14 @@ class Learner:
             "episodes": self.episodes.get_state(),
             "eval_episodes": self.eval_episodes.get_state(),
         }
-        if self._source.has_snapshot:
-            self._save_source()  # before the checkpoint that it belongs to
+        if self._source.snapshot is not None:
+            self._save_source(self._source.snapshot)  # before the checkpoint that it belongs to
         self._checkpoints.save(self.counters.learner_updates, arrays, counters)
         self._remove_old_replays()
 
-    def _save_source(self) -> None:
+    def _save_source(self, snapshot: Snapshot) -> None:
         with self._no_replays.tolerated(), complete_or_absent(self._replay_path()) as file:
-            self._source.save(file)
+            snapshot.save(file)
 
     def _remove_old_replays(self) -> None:
         """All but that of the present checkpoint."""
@@ -342,5 +356,5 @@ class Learner:
 
     def close(self) -> None:
         """Stops serving and acting. Always to be called after `listen`."""
-        self._acting.service.stop()  # first: it answers on the server's streams
+        self._service.stop()  # first: it answers on the server's streams
         self._server.stop(grace=0.5)

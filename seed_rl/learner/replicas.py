@@ -1,13 +1,14 @@
 """Which devices train and which one acts; weights, batches and results on their way between them.
 
 Each device that trains has a copy of the weights (a replica) and gets an equal part of every batch; gradients are
-averaged, so that an update is the same on one device and on many. Acting is on a device of its own then, with a copy of
-the weights that is refreshed after every update: a compiled step can't read what another device holds.
+averaged, so that an update is the same on one device and on many. Acting is on devices of its own then, each with a
+copy of the weights that is refreshed after every update: a compiled step can't read what another device holds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import signal
 import threading
@@ -20,13 +21,14 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.experiment import Devices
+from seed_rl.experiment import Devices, Experiment
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts
 from seed_rl.types import Unroll
 
 _log = logging.getLogger(__name__)
 
 _ACCELERATORS = ("TPU", "GPU")
+_BY_DEFAULT = ("GPU:0", "CPU:0")
 _COMMUNICATION = tf.distribute.experimental.CommunicationOptions(
     timeout_seconds=600.0  # a host may wait for its actors; one that is gone is noticed by its heartbeats
 )
@@ -37,71 +39,106 @@ class BadDevices(ValueError):
 
 
 class Split(NamedTuple):
-    """Devices by TensorFlow's names, such as `GPU:0`."""
+    """Devices by TensorFlow's names, such as `GPU:0`; at least one of each."""
 
     training: tuple[str, ...]
-    """At least one."""
-    inference: str
-    """Where acting is, and where unrolls are kept."""
+    inference: tuple[str, ...]
+    """Where acting is, and where unrolls are kept: those of the first go to the first of those that train."""
 
 
-def split(devices: Devices, available: Sequence[str], batch_size: int) -> Split:
+def split(experiment: Experiment, available: Sequence[str]) -> Split:
     """Who does what.
 
-    By default one device does everything. Of several accelerators the first acts and as many of the others train as
-    divide the batch evenly.
+    By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
+    the environment groups allow: half as many act as train, as acting takes from a third of the time of training from
+    the same steps to all of it (docs/performance.md).
 
     Args:
-      devices: what is asked for.
+      experiment: says which devices are asked for, and what is divided among them.
       available: accelerators, or what there is without one; not empty.
-      batch_size: unrolls per update.
 
     Raises:
-      BadDevices: a device isn't there, or the batch can't be divided evenly.
+      BadDevices: a device isn't there, or the batch or the environments can't be divided evenly.
     """
-    for name in (*devices.training, *filter(None, [devices.inference])):
+    training, inference = experiment.devices.training, experiment.devices.inference
+    for name in (*training, *inference):
         if name not in available:
             raise BadDevices(f"there is no device {name!r}: there are {', '.join(available)}")
-    if len(set(devices.training)) < len(devices.training):
-        raise BadDevices(f"Devices.training names a device twice: {', '.join(devices.training)}")
-    if devices.training:
-        training = devices.training
-        idle = [name for name in available if name not in training]
-        inference = devices.inference or (idle[0] if idle and len(training) > 1 else training[0])
-    else:
-        inference = devices.inference or available[0]
-        others = [name for name in available if name != inference and not name.startswith("CPU")]
-        count = next((n for n in range(len(others), 0, -1) if batch_size % n == 0), 0)
-        training = tuple(others[:count]) or (inference,)
-    if batch_size % len(training):
-        raise BadDevices(
-            f"Experiment.batch_size ({batch_size}) must be a multiple of the number of devices that train "
-            f"({len(training)}: {', '.join(training)})"
-        )
-    return Split(training, inference)
+    first = (available[0],)
+    if training and not inference:
+        idle = tuple(name for name in available if name not in training)
+        inference = idle[:1] if idle and len(training) > 1 else training[:1]
+    elif inference and not training:
+        others = tuple(name for name in available if name not in inference and not name.startswith("CPU"))
+        candidates = [Split(others[:count], inference) for count in range(len(others), 0, -1)]
+        training = next((each.training for each in candidates if not _misfit(each, experiment)), inference)
+    elif not training:
+        training, inference = (first, first) if first[0].startswith("CPU") else _fastest(experiment, available)
+    chosen = Split(training, inference)
+    misfit = _misfit(chosen, experiment)
+    if misfit:
+        raise BadDevices(misfit)
+    return chosen
+
+
+def _fastest(experiment: Experiment, available: Sequence[str]) -> Split:
+    """Of all splits, if a device acts for twice the steps that it trains from; those that train come last."""
+    names, counts = tuple(available), range(1, len(available))
+    splits = [
+        Split(names[acting : acting + training], names[:acting])
+        for acting in counts
+        for training in counts
+        if acting + training <= len(names)
+    ]
+    return max(
+        (each for each in splits if not _misfit(each, experiment)),
+        key=lambda each: (min(2 * len(each.inference), len(each.training)), len(each.training), -len(each.inference)),
+        default=Split(names[:1], names[:1]),
+    )
+
+
+def _misfit(chosen: Split, experiment: Experiment) -> str:
+    """What is wrong with a split, in a sentence; empty if nothing is."""
+    training, inference = chosen
+    that_train, that_act = (
+        f"the number of devices that {what} ({len(names)}: {', '.join(names)})"
+        for what, names in (("train", training), ("act", inference))
+    )
+    if experiment.batch_size % len(training):
+        return f"Experiment.batch_size ({experiment.batch_size}) must be a multiple of {that_train}"
+    if len(training) % len(inference):
+        return f"{that_train} must be a multiple of {that_act}"
+    num_groups = experiment.actors.num_actors * experiment.actors.groups_per_actor
+    if num_groups % len(inference):
+        return f"num_actors x groups_per_actor of Actors ({num_groups}) must be a multiple of {that_act}"
+    if len(inference) > 1 and experiment.replay is not None and experiment.replay.snapshot:
+        return f"Replay.snapshot saves the replay of one device that acts; {that_act} must be 1"
+    return ""
 
 
 class Replicas:
     """The devices of a learner process, and what it shares with others that train the same model."""
 
-    def __init__(self, devices: Devices, batch_size: int, hosts: Hosts = ALONE):
+    def __init__(self, experiment: Experiment, hosts: Hosts = ALONE):
         """
         Args:
-          devices: what is asked for.
-          batch_size: unrolls per update, of all hosts together.
+          experiment: says which devices are asked for, and what must be divided among them.
           hosts: that train together; waits for the others.
 
         Raises:
           BadDevices: see `split`.
           HostLost: the others don't come.
         """
-        _make_logical_cpus(devices.logical_cpus)
+        batch_size = experiment.batch_size
+        _make_logical_cpus(experiment.devices.logical_cpus)
         self.hosts = hosts
         if hosts.count > 1:
-            self.strategy, self.split = _across(hosts, devices)
+            self.strategy, self.split = _across(hosts, experiment.devices)
         else:
-            self.split = split(devices, _available(), batch_size)
+            available = _available()
+            self.split = split(experiment, available)
             self.strategy = _strategy(self.split.training)
+            self._log_split(available)
         self.count = self.strategy.num_replicas_in_sync
         """Devices that train, of all hosts."""
         if batch_size % self.count:
@@ -111,16 +148,25 @@ class Replicas:
             )
         self.batch_size = batch_size // hosts.count
         """Unrolls of each update that come from this host's actors."""
-        self.shared = self.count == 1 and self.split.training == (self.split.inference,)
+        self.shared = self.count == 1 and self.split.training == self.split.inference
         """Whether one device does everything."""
-        if not self.shared:
-            training, inference = self.split
-            _log.info("training on %s, acting on %s", ", ".join(training), inference)
+
+    def _log_split(self, available: Sequence[str]) -> None:
+        if len(available) == 1:
+            return
+        training, inference = self.split
+        unused = [name for name in available if name not in training + inference]
+        _log.info(
+            "training on %s, acting on %s%s",
+            ", ".join(training),
+            ", ".join(inference),
+            f"; {', '.join(unused)} would need another batch size or Devices" if unused else "",
+        )
 
     @property
-    def acting_device(self) -> str:
-        """Where acting is; "" if there is nothing to choose."""
-        return "" if self.shared else self.split.inference
+    def acting_devices(self) -> tuple[str, ...]:
+        """Where acting is; "" for the device that TensorFlow takes by itself."""
+        return ("",) if self.shared and self.split.inference[0] in _BY_DEFAULT else self.split.inference
 
     @property
     def is_first(self) -> bool:
@@ -134,48 +180,67 @@ class Replicas:
 
     def scope(self) -> AbstractContextManager[Any]:
         """Variables that are made inside are on every device that trains."""
-        if self.count > 1 or self.shared:
+        if self.count > 1:
             return self.strategy.scope()
-        return tf.device(self.split.training[0])
+        return tf.device(self.acting_devices[0] if self.shared else self.split.training[0])
 
-    def reader(self, store: UnrollStore) -> Callable[[tf.Tensor], Unroll]:
-        """What reads a batch, int32 [B] slots, out of a store: an equal part [L, ...] onto each device of this host."""
+    def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
+        """What reads a batch out of the store of an acting device, the equal parts of it onto the devices it is for.
+
+        Args:
+          store: has the unrolls.
+          number: of the device among those that act.
+
+        Returns:
+          A function of int32 [B] slots; gives an unroll [L, B / n, ...] for each of n devices.
+        """
         if self.shared:
-            return store.read
-        strategy, count, device = self.strategy, self.local_count, self.split.training[0]
+            return lambda slots: [store.read(slots)]
+        count = self.local_count // len(self.split.inference)
+        devices = self.split.training[number * count : (number + 1) * count]
 
         @tf.function
-        def read(slots: tf.Tensor) -> Unroll:
-            def own_part() -> Unroll:
-                unroll = store.read(tf.reshape(slots, [count, -1])[_local_replica(count)])
-                return tf.nest.map_structure(tf.identity, unroll)  # from the store's device to this one
-
-            if self.count == 1:
-                with tf.device(device):
-                    return own_part()
-            return strategy.run(own_part)
+        def read(slots: tf.Tensor) -> list[Unroll]:
+            parts = []
+            for part, device in zip(tf.split(slots, count), devices, strict=True):
+                unroll = store.read(part)
+                with tf.device(device):  # to it, from the store's
+                    parts.append(tf.nest.map_structure(tf.identity, unroll))
+            return parts
 
         return read
 
-    def acting_agent(self, agent: Agent, build: Callable[[], Agent]) -> tuple[Agent, Callable[[], None]]:
-        """The agent that acts, and what brings the weights of the one that learns to it.
+    def joined(self, parts: Sequence[Unroll]) -> Unroll:
+        """What the update takes, from the part of each device of this host that trains."""
+        if self.count == 1:
+            return parts[0]
+        first = self.hosts.index * self.local_count
+        return self.strategy.experimental_distribute_values_from_function(
+            lambda context: parts[context.replica_id_in_sync_group - first]
+        )
+
+    def acting_agents(self, agent: Agent, build: Callable[[], Agent]) -> tuple[list[Agent], Callable[[], None]]:
+        """The agents that act, and what brings the weights of the one that learns to them.
 
         Args:
           agent: learns.
           build: makes another one like it.
         """
         if self.shared:
-            return agent, lambda: None
-        with tf.device(self.split.inference):
-            copy = build()
+            return [agent], lambda: None
+        copies = []
+        for device in self.split.inference:
+            with tf.device(device):
+                copies.append(build())
 
         @tf.function
         def refresh() -> None:
-            for there, here in zip(copy.variables, agent.variables, strict=True):
-                there.value.assign(_one_of(here.value))
+            for copy in copies:
+                for there, here in zip(copy.variables, agent.variables, strict=True):
+                    there.value.assign(_one_of(here.value))
 
         refresh()
-        return copy, refresh
+        return copies, refresh
 
     def any(self, flag: bool) -> bool:
         """Whether any host says so; every host asks at the same point of its loop."""
@@ -251,7 +316,7 @@ def _across(hosts: Hosts, devices: Devices) -> tuple[tf.distribute.Strategy, Spl
     except tf.errors.OpError as error:
         raise HostLost(f"not all of {', '.join(hosts.addresses)} came ({type(error).__name__})") from error
     training = tuple(name.rpartition("/device:")[2] for name in strategy.extended.worker_devices)
-    return strategy, Split(training, training[0])
+    return strategy, Split(training, training[:1])
 
 
 @contextlib.contextmanager
@@ -273,14 +338,36 @@ def _make_logical_cpus(count: int) -> None:
 
 
 def _available() -> list[str]:
+    if tf.config.list_physical_devices("TPU"):
+        _tpu()
     for kind in (*_ACCELERATORS, "CPU"):
         found = tf.config.list_logical_devices(kind)
         if found:
-            return [device.name.removeprefix("/device:") for device in found]
+            return [device.name.rpartition("/device:")[2] for device in found]
     raise BadDevices("TensorFlow has no devices")
 
 
 def _strategy(training: Sequence[str]) -> tf.distribute.Strategy:
     if len(training) == 1:
         return tf.distribute.get_strategy()
+    if training[0].startswith("TPU"):
+        resolver, topology = _tpu()
+        return tf.distribute.TPUStrategy(resolver, assignment(topology, training))
     return tf.distribute.MirroredStrategy([f"/device:{name}" for name in training])
+
+
+@functools.cache
+def _tpu() -> tuple[Any, tf.tpu.experimental.Topology]:
+    """This host's TPU, made ready: before that its cores can't be used. Once, as a second time would empty them."""
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+    return resolver, tf.tpu.experimental.initialize_tpu_system(resolver)
+
+
+def assignment(topology: tf.tpu.experimental.Topology, cores: Sequence[str]) -> tf.tpu.experimental.DeviceAssignment:
+    """Replica r on core r of some cores of a host's TPU, such as `TPU:2`; the others are free for something else."""
+    by_ordinal = {
+        topology.tpu_device_ordinal_at_coordinates(coordinates): coordinates
+        for coordinates in topology.device_coordinates[0]
+    }
+    chosen = [by_ordinal[int(core.rpartition(":")[2])] for core in cores]
+    return tf.tpu.experimental.DeviceAssignment(topology, np.array(chosen)[:, None, :])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from seed_rl.inference.service import InferenceStats
+from seed_rl.inference.thread import InferenceStats
 from seed_rl.learner.sinks import Sinks
 
 
@@ -104,6 +104,7 @@ class RunLog:
         steps = acted.agent_steps - before.agent_steps
         if batches and steps:  # inference goes on while it is read: one may be ahead of the other
             row["inference_batch_size"] = steps / batches
+            row["inference_updates_behind"] = (acted.updates_behind - before.updates_behind) / batches
             row["inference_padding"] = (acted.padded_steps - before.padded_steps) / steps
         if self._updates:
             row["queue_fill"] = self._queue_fill / self._updates

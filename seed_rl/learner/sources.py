@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable
-from typing import IO, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import IO, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -23,40 +23,35 @@ from seed_rl.types import Unroll
 class Batch(NamedTuple):
     """Unrolls for one update."""
 
-    unroll: Unroll
-    """Fields [L, B, ...], or each replica's part of them."""
+    parts: Sequence[Unroll]
+    """Fields [L, B / n, ...], an equal part for each of n devices that train."""
     versions: np.ndarray
     """int64 [B]: learner updates at the time each unroll was begun."""
     importance_weights: np.ndarray | None = None
     """float32 [B], None where unrolls are not replayed."""
 
 
+class Snapshot(Protocol):
+    """What a source holds, to be saved with checkpoints."""
+
+    def save(self, file: IO[bytes]) -> None:
+        """Writes it."""
+
+    def restore(self, file: IO[bytes]) -> None:
+        """Takes over, before the first batch, what `save` wrote.
+
+        Raises:
+          BadSnapshot: the file is not one of this kind of source.
+        """
+
+
 class Source(abc.ABC):
     """Takes finished unrolls from acting and makes batches of them. Used by the learner's thread only."""
 
-    def __init__(
-        self,
-        store: UnrollStore,
-        read: Callable[[tf.Tensor], Unroll],
-        pool: SlotPool,
-        queue: UnrollQueue,
-        slot_versions: np.ndarray,
-    ):
-        """
-        Args:
-          store: where the unrolls are.
-          read: copies batches out of it, given their slots, to where they are learned from.
-          pool: where their slots go.
-          queue: where finished ones come from.
-          slot_versions: int64 [number of slots], kept by whoever begins unrolls: learner updates at that time.
-        """
-        self.taken = 0
-        """Finished unrolls taken from the queue so far."""
-        self._store = store
-        self._read = read
-        self._pool = pool
-        self._queue = queue
-        self._slot_versions = slot_versions
+    @property
+    @abc.abstractmethod
+    def taken(self) -> int:
+        """Finished unrolls taken from acting so far."""
 
     @abc.abstractmethod
     def next(self, timeout: float) -> Batch | None:
@@ -71,48 +66,52 @@ class Source(abc.ABC):
         return {}
 
     @property
-    def has_snapshot(self) -> bool:
-        """Whether what the source holds is to be saved with checkpoints."""
-        return False
+    def snapshot(self) -> Snapshot | None:
+        """What is to be saved of it."""
+        return None
 
-    def save(self, file: IO[bytes]) -> None:
-        """Writes what the source holds."""
-        raise NotImplementedError(f"{type(self).__name__} holds nothing")
 
-    def restore(self, file: IO[bytes]) -> None:
-        """Takes over, before the first batch, what `save` wrote.
+class Finished(NamedTuple):
+    """Finished unrolls of one device that acts, as a source sees them."""
 
-        Raises:
-          BadSnapshot: the file is not one of this kind of source.
-        """
-        raise NotImplementedError(f"{type(self).__name__} holds nothing")
+    store: UnrollStore
+    """Where the unrolls are."""
+    read: Callable[[tf.Tensor], Sequence[Unroll]]
+    """Copies batches out of it, given their slots: an equal part for each device that learns from them."""
+    pool: SlotPool
+    """Where their slots go."""
+    queue: UnrollQueue
+    """Where finished ones come from."""
+    slot_versions: np.ndarray
+    """int64 [number of slots], kept by whoever begins unrolls: learner updates at that time."""
 
 
 class FifoSource(Source):
     """Batches of unrolls, each used once."""
 
-    def __init__(
-        self,
-        store: UnrollStore,
-        read: Callable[[tf.Tensor], Unroll],
-        pool: SlotPool,
-        queue: UnrollQueue,
-        slot_versions: np.ndarray,
-        *,
-        batch_size: int,
-    ):
-        """Args: see `Source`; batch_size: B."""
-        super().__init__(store, read, pool, queue, slot_versions)
+    def __init__(self, finished: Finished, batch_size: int):
+        """
+        Args:
+          finished: where they come from.
+          batch_size: B.
+        """
+        self._finished = finished
         self._batch_size = batch_size
+        self._taken = 0
+
+    @property
+    def taken(self) -> int:
+        """See `Source.taken`."""
+        return self._taken
 
     def next(self, timeout: float) -> Batch | None:
         """See `Source.next`. The slots are free when this returns: inference fills them while the learner works."""
-        slots = self._queue.take(self._batch_size, timeout)
+        slots = self._finished.queue.take(self._batch_size, timeout)
         if slots is None:
             return None
-        self.taken += len(slots)
-        batch = Batch(self._read(tf.constant(slots)), self._slot_versions[slots])
-        self._pool.release(slots)
+        self._taken += len(slots)
+        batch = Batch(self._finished.read(tf.constant(slots)), self._finished.slot_versions[slots])
+        self._finished.pool.release(slots)
         return batch
 
     def write_back(self, priorities: np.ndarray) -> None:
@@ -132,11 +131,7 @@ class ReplaySource(Source):
 
     def __init__(
         self,
-        store: UnrollStore,
-        read: Callable[[tf.Tensor], Unroll],
-        pool: SlotPool,
-        queue: UnrollQueue,
-        slot_versions: np.ndarray,
+        finished: Finished,
         *,
         batch_size: int,
         replay: PrioritizedReplay,
@@ -145,20 +140,26 @@ class ReplaySource(Source):
     ):
         """
         Args:
-          store, read, pool, queue, slot_versions: see `Source`.
+          finished: where unrolls come from.
           batch_size: B.
           replay: over the store's slots.
           agent: gives the priorities that unrolls start with.
           config: of the replay.
         """
-        super().__init__(store, read, pool, queue, slot_versions)
+        self._finished = finished
         self._batch_size = batch_size
         self._replay = replay
         self._agent = agent
         self._config = config
+        self._taken = 0
         self._drawn = 0
         """Batches drawn so far."""
         self._last_slots = np.zeros(0, np.int32)
+
+    @property
+    def taken(self) -> int:
+        """See `Source.taken`."""
+        return self._taken
 
     def __len__(self) -> int:
         """Unrolls in the replay."""
@@ -167,14 +168,14 @@ class ReplaySource(Source):
     def next(self, timeout: float) -> Batch | None:
         """See `Source.next`. What arrived meanwhile stays in the replay when there is no batch yet."""
         deadline = time.monotonic() + timeout
-        while (missing := self._due() - self.taken) > 0:
+        while (missing := self._due() - self._taken) > 0:
             remaining = max(0.0, deadline - time.monotonic())
             at_most = min(missing, self.INSERT_AT_MOST, self._config.capacity)
-            slots = self._queue.take(at_most, remaining, at_least=1)
+            slots = self._finished.queue.take(at_most, remaining, at_least=1)
             if slots is None:
                 return None
             self.insert(slots)
-            if time.monotonic() >= deadline and self._due() > self.taken:
+            if time.monotonic() >= deadline and self._due() > self._taken:
                 return None
         return self.draw()
 
@@ -192,59 +193,59 @@ class ReplaySource(Source):
             self._insert(slots[begin : begin + self.INSERT_AT_MOST])
 
     def _insert(self, slots: np.ndarray) -> None:
-        padded = np.full(self.INSERT_AT_MOST, self._store.num_slots, np.int32)
+        padded = np.full(self.INSERT_AT_MOST, self._finished.store.num_slots, np.int32)
         padded[: len(slots)] = slots
         priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(slots)]
         if not np.isfinite(priorities).all():
             raise Diverged("the values that the network acts by are not finite any more")
-        self._pool.release(self._replay.insert(slots, priorities))
-        self.taken += len(slots)
+        self._finished.pool.release(self._replay.insert(slots, priorities))
+        self._taken += len(slots)
 
     @tf.function
     def _initial_priorities(self, slots: tf.Tensor) -> tf.Tensor:
-        return self._agent.initial_priorities(self._store.read_outcome(slots))
+        return self._agent.initial_priorities(self._finished.store.read_outcome(slots))
 
     def draw(self) -> Batch:
         """A batch from what is inside now."""
         sample = self._replay.sample(self._batch_size)
         self._drawn += 1
         self._last_slots = sample.slots
-        unroll = self._read(tf.constant(sample.slots))
-        return Batch(unroll, self._slot_versions[sample.slots], sample.weights)
+        parts = self._finished.read(tf.constant(sample.slots))
+        return Batch(parts, self._finished.slot_versions[sample.slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
         """Gives the sequences of the last batch, all of which are still inside, their new priorities."""
         self._replay.update(self._last_slots, priorities)
 
     @property
-    def has_snapshot(self) -> bool:
-        """As `Replay.snapshot` says."""
-        return self._config.snapshot
+    def snapshot(self) -> Snapshot | None:
+        """Itself, if the config says so."""
+        return self if self._config.snapshot else None
 
     def save(self, file: IO[bytes]) -> None:
         """Writes the sequences, their priorities and the count of what was taken and drawn."""
         state = self._replay.get_state()
-        counts = np.array([self.taken, self._drawn], np.int64)
-        extra = {"versions": self._slot_versions[state["slots"]], "counts": counts}
-        write_snapshot(file, self._store, state["slots"], {**state, **extra})
+        counts = np.array([self._taken, self._drawn], np.int64)
+        extra = {"versions": self._finished.slot_versions[state["slots"]], "counts": counts}
+        write_snapshot(file, self._finished.store, state["slots"], {**state, **extra})
 
     def restore(self, file: IO[bytes]) -> None:
-        """See `Source.restore`. The ratio is kept as if the run had not been interrupted."""
+        """See `Snapshot.restore`. The ratio is kept as if the run had not been interrupted."""
         arrays = read_arrays(file)
         try:
             counts, versions = arrays.pop("counts"), arrays.pop("versions")
-            slots = self._pool.acquire(len(arrays["slots"]))
+            slots = self._finished.pool.acquire(len(arrays["slots"]))
             self._replay.set_state({**arrays, "slots": slots})
         except (KeyError, RuntimeError, ValueError) as error:
             raise BadSnapshot(f"it is not of such a replay: {error}") from error
         file.seek(0)
-        read_unrolls(file, self._store, slots)
-        self._slot_versions[slots] = versions
-        self.taken, self._drawn = counts.tolist()
+        read_unrolls(file, self._finished.store, slots)
+        self._finished.slot_versions[slots] = versions
+        self._taken, self._drawn = counts.tolist()
 
     def gauges(self) -> dict[str, float]:
         """How full the replay is, and how often each unroll has been replayed since it was filled."""
-        inserted = self.taken - self._config.min_size
+        inserted = self._taken - self._config.min_size
         row = {"replay/size": float(len(self._replay))}
         if self._drawn and inserted > 0:
             row["replay/ratio"] = self._drawn * self._batch_size / inserted

@@ -86,7 +86,7 @@ def test_an_unknown_place_is_refused():
 
 
 def test_logs_size_and_place(monkeypatch, caplog):
-    monkeypatch.setattr(placement, "free_memory", lambda: {"CPU:0": 64 * GB, "GPU:0": 17 * GB})
+    monkeypatch.setattr(placement, "free_memory", lambda accelerator: {"CPU:0": 64 * GB, "GPU:0": 17 * GB})
     with caplog.at_level(logging.INFO, "seed_rl.buffers.placement"):
         assert place_store(STORE, "auto") == "GPU:0"
         assert place_store(STORE, "host") == "CPU:0"

@@ -70,3 +70,24 @@ def test_a_restarted_actor_gets_other_seeds():
             seeds.update(leased.seed + n for n in range(2))
             membership.close(lease.session, group)
     assert len(seeds) == 20 * 4
+
+
+def test_the_ids_of_a_group_are_of_one_device_the_one_with_the_most_free():
+    membership = Membership(12, seed=1, timeout=60, num_devices=2)
+    first = membership.join([2, 2, 2])
+    assert [group.env_ids for group in first.groups] == [(0, 2), (1, 3), (4, 6)]
+    assert [membership.device_of(group) for group in first.groups] == [0, 1, 0]
+    membership.open(first.session, 0)
+    membership.close(first.session, 0)
+    assert membership.join([1]).groups[0].env_ids == (0,), "the lowest that is free"
+    assert membership.join([4]).groups[0].env_ids == (5, 7, 9, 11)
+    with pytest.raises(NoRoom, match="room for 12 environments and 9 are taken, 2 devices share them: 4 more"):
+        membership.join([4])
+
+
+def test_a_group_that_no_device_has_room_for_takes_nothing():
+    membership = Membership(8, seed=1, timeout=60, num_devices=2)
+    with pytest.raises(NoRoom):
+        membership.join([4, 5])
+    assert membership.leased == 0
+    assert [group.env_ids for group in membership.join([4, 4]).groups] == [(0, 2, 4, 6), (1, 3, 5, 7)]

@@ -50,30 +50,30 @@ class Pipeline:
         self.agent = self.experiment.build_agent()
         self.ended_in = set()
         """Environments in which episodes ended."""
-        self.acting, self.source = assemble(
-            self.experiment, self.agent, spec, 0, lambda episodes: self.ended_in.update(episodes.env_ids.tolist())
+        self.service, [self.acting], self.source = assemble(
+            self.experiment, [self.agent], spec, 0, lambda episodes: self.ended_in.update(episodes.env_ids.tolist())
         )
         self.address = f"unix:{directory}/learner.sock"
-        self.server = ActorServer(self.address, self.acting.service, security=ServerSecurity())
+        self.server = ActorServer(self.address, self.service, security=ServerSecurity())
         self.actors = LocalActors([], 2, str(directory / "actors"), on_failure=self.acting.queue.close)
 
     def __enter__(self):
         self.acting.act_step.warm_up()
-        self.acting.service.start()
+        self.service.start()
         self.server.start()
         self.actors.start(self.address)
         return self
 
     def __exit__(self, *error):
         self.actors.stop()
-        self.acting.service.stop()
+        self.service.stop()
         self.server.stop(0.5)
 
     def next_unrolls(self):
         """The next four unrolls, as numpy arrays without the batch axis."""
         batch = self.source.next(timeout=60)
         assert batch is not None, self.actors.failed
-        steps = tf.nest.map_structure(lambda t: t.numpy(), batch.unroll)
+        steps = tf.nest.map_structure(lambda t: t.numpy(), batch.parts[0])
         for b in range(4):
             yield tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))._replace(
                 initial_state=steps.initial_state[b]

@@ -6,14 +6,18 @@ import socket
 
 CATCH = ("--gin_file=catch/vtrace", "--gin_param=Logs.metrics_interval_s=0.5")
 SAVE_OFTEN = "--gin_param=Logs.checkpoint_interval_s=1"
-THREE_DEVICES = ("Devices.logical_cpus = 3", "Devices.training = ('CPU:1', 'CPU:2')", "Devices.inference = 'CPU:0'")
+FOUR_DEVICES = (
+    "Devices.logical_cpus = 4",
+    "Devices.inference = ('CPU:0', 'CPU:1')",
+    "Devices.training = ('CPU:2', 'CPU:3')",
+)
 
 
 def test_what_several_devices_have_learned_one_goes_on_with(runs, rows, tmp_path):
     logdir = f"--logdir={tmp_path}/run"
-    many = runs.run("train", *CATCH, logdir, "--total_frames=60000", *(f"--gin_param={b}" for b in THREE_DEVICES))
+    many = runs.run("train", *CATCH, logdir, "--total_frames=60000", *(f"--gin_param={b}" for b in FOUR_DEVICES))
     assert many.returncode == 0, many.text()
-    assert "training on CPU:1, CPU:2, acting on CPU:0" in many.text()
+    assert "training on CPU:2, CPU:3, acting on CPU:0, CPU:1" in many.text()
     before = rows(f"{tmp_path}/run")[-1]
     one = runs.run("train", *CATCH, logdir, "--total_frames=90000")
     assert one.returncode == 0, one.text()

@@ -12,11 +12,12 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.experiment import Devices, Optimizer
+from seed_rl.experiment import Devices, Experiment, Optimizer, Replay
 from seed_rl.inference.act_step import unroll_step_spec
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.testing.counting import Counting
 
 BATCH, UPDATES = 16, 2
 SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
@@ -43,37 +44,56 @@ def fill(store):
 
 
 def run(replicas, config):
-    """What three updates give, by name; the weights of the acting copy before and after it is refreshed among it."""
+    """What updates give, by name; the weights of the acting copies before and after they are refreshed among it.
+
+    Every acting device has the same unrolls, so that the batch is the same however many of them it is read from.
+    """
     with replicas.scope():
         agent = config.build(SPEC, 4, 1)
         step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count)
-    acting, refresh = replicas.acting_agent(agent, lambda: config.build(SPEC, 4, 2))
-    store = UnrollStore(unroll_step_spec(acting, SPEC), agent.length, 2 * BATCH, replicas.acting_device)
-    fill(store)
-    read = replicas.reader(store)
+    acting, refresh = replicas.acting_agents(agent, lambda: config.build(SPEC, 4, 2))
+    readers = []
+    for number, (copy, device) in enumerate(zip(acting, replicas.acting_devices, strict=True)):
+        store = UnrollStore(unroll_step_spec(copy, SPEC), agent.length, 2 * BATCH, device)
+        fill(store)
+        readers.append(replicas.reader(store, number))
     weights = np.linspace(0.2, 1, BATCH, dtype=np.float32) if config.learns_from_replay else None
     results = {}
     for number in range(UPDATES):
-        slots = tf.constant(np.random.default_rng(number).permutation(2 * BATCH)[:BATCH], tf.int32)
+        slots = np.random.default_rng(number).permutation(2 * BATCH)[:BATCH].astype(np.int32)
+        pieces = np.split(slots, len(readers))
+        parts = [part for read, piece in zip(readers, pieces, strict=True) for part in read(tf.constant(piece))]
+        assert [part.action.device.rpartition("device:")[2] for part in parts] == list(replicas.split.training)
         with replicas.scope():
-            update = step(read(slots), 0.5, weights)
+            update = step(replicas.joined(parts), 0.5, weights)
         agent.after_update(number + 1)
         results |= {f"{number} {name}": value for name, value in update.metrics.items()}
         results[f"{number} priorities"] = update.priorities
     results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
     for when in ("stale", "fresh"):
-        results |= {f"{when} {index}": v.numpy() for index, v in enumerate(acting.trainable_variables)}
+        for number, copy in enumerate(acting):
+            results |= {f"{when}-{number} {index}": v.numpy() for index, v in enumerate(copy.trainable_variables)}
         refresh()
-    assert {v.value.device.rpartition("device:")[2] for v in acting.variables} == {"CPU:0"}
+    for copy, device in zip(acting, replicas.acting_devices, strict=True):
+        assert {v.value.device.rpartition("device:")[2] for v in copy.variables} == {device}
     return results
 
 
 def main(count, directory):
     """All agents."""
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
-    replicas = Replicas(Devices(training, "CPU:0", count + 1), BATCH)
-    assert replicas.count == count
+    inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
     for name, config in AGENTS.items():
+        replicas = Replicas(
+            Experiment(
+                env=Counting(),
+                agent=config,
+                replay=Replay() if config.learns_from_replay else None,
+                batch_size=BATCH,
+                devices=Devices(training, inference, count + 2),
+            )
+        )
+        assert replicas.count == count
         np.savez(os.path.join(directory, f"{name}-{count}.npz"), **run(replicas, config))
 
 

@@ -7,51 +7,99 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from seed_rl.experiment import Devices
-from seed_rl.learner.replicas import BadDevices, Split, split
+from seed_rl.agents.r2d2 import R2D2
+from seed_rl.agents.vtrace import VTrace
+from seed_rl.experiment import Actors, Devices, Experiment, Replay
+from seed_rl.learner.replicas import BadDevices, Split, assignment, split
+from seed_rl.testing.counting import Counting
 
-GPUS = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
+CPU = ("CPU:0",)
+GPUS = tuple(f"GPU:{number}" for number in range(8))
+TPUS = tuple(f"TPU:{number}" for number in range(8))
 PROCESS = pathlib.Path(__file__).with_name("replicas_process.py")
 COUNTS = (1, 2, 4, 8)
 
 
+def experiment(batch_size=32, training=(), inference=(), groups=4, snapshot=False):
+    return Experiment(
+        env=Counting(),
+        agent=R2D2() if snapshot else VTrace(),
+        replay=Replay(min_size=1, snapshot=True) if snapshot else None,
+        batch_size=batch_size,
+        actors=Actors(num_actors=1, groups_per_actor=groups, envs_per_group=2),
+        devices=Devices(training, inference),
+    )
+
+
 @pytest.mark.parametrize(
-    ("devices", "available", "batch_size", "expected"),
+    ("asked", "available", "expected"),
     [
-        (Devices(), ["CPU:0"], 32, Split(("CPU:0",), "CPU:0")),
-        (Devices(), ["CPU:0", "CPU:1"], 32, Split(("CPU:0",), "CPU:0")),
-        (Devices(), GPUS[:1], 32, Split(("GPU:0",), "GPU:0")),
-        (Devices(), GPUS[:2], 32, Split(("GPU:1",), "GPU:0")),
-        (Devices(), GPUS, 33, Split(GPUS[1:], "GPU:0")),
-        (Devices(), GPUS, 32, Split(GPUS[1:3], "GPU:0")),
-        (Devices(inference="GPU:2"), GPUS, 33, Split(("GPU:0", "GPU:1", "GPU:3"), "GPU:2")),
-        (Devices(training=GPUS[:2]), GPUS, 32, Split(GPUS[:2], "GPU:2")),
-        (Devices(training=GPUS), GPUS, 32, Split(GPUS, "GPU:0")),
-        (Devices(training=("GPU:3",)), GPUS, 32, Split(("GPU:3",), "GPU:3")),
-        (Devices(training=("GPU:3",), inference="GPU:0"), GPUS, 32, Split(("GPU:3",), "GPU:0")),
+        (experiment(), CPU, Split(CPU, CPU)),
+        (experiment(), ("CPU:0", "CPU:1"), Split(CPU, CPU)),
+        (experiment(), GPUS[:1], Split(GPUS[:1], GPUS[:1])),
+        (experiment(), GPUS[:2], Split(GPUS[1:2], GPUS[:1])),
+        (experiment(), GPUS[:4], Split(GPUS[1:3], GPUS[:1])),
+        (experiment(33), GPUS[:4], Split(GPUS[1:4], GPUS[:1])),
+        (experiment(36), TPUS, Split(TPUS[2:], TPUS[:2])),
+        (experiment(32), TPUS, Split(TPUS[2:6], TPUS[:2])),
+        (experiment(36, groups=3), TPUS, Split(TPUS[3:6], TPUS[:3])),
+        (experiment(36, groups=1), TPUS, Split(TPUS[1:7], TPUS[:1])),
+        (experiment(36, snapshot=True), TPUS, Split(TPUS[1:7], TPUS[:1])),
+        (experiment(37), TPUS, Split(TPUS[1:2], TPUS[:1])),
+        (experiment(33, inference=GPUS[2:3]), GPUS[:4], Split(("GPU:0", "GPU:1", "GPU:3"), GPUS[2:3])),
+        (experiment(36, inference=GPUS[:2]), GPUS, Split(GPUS[2:], GPUS[:2])),
+        (experiment(inference=GPUS[:2]), GPUS[:2], Split(GPUS[:2], GPUS[:2])),
+        (experiment(training=GPUS[:2]), GPUS[:4], Split(GPUS[:2], GPUS[2:3])),
+        (experiment(training=GPUS[:4]), GPUS[:4], Split(GPUS[:4], GPUS[:1])),
+        (experiment(training=GPUS[3:4]), GPUS, Split(GPUS[3:4], GPUS[3:4])),
+        (experiment(training=GPUS[3:4], inference=GPUS[:1]), GPUS, Split(GPUS[3:4], GPUS[:1])),
+        (experiment(training=GPUS[4:], inference=GPUS[:4]), GPUS, Split(GPUS[4:], GPUS[:4])),
     ],
 )
-def test_who_trains_and_who_acts(devices, available, batch_size, expected):
-    assert split(devices, available, batch_size) == expected
+def test_who_trains_and_who_acts(asked, available, expected):
+    assert split(asked, available) == expected
 
 
 @pytest.mark.parametrize(
-    ("devices", "batch_size", "sentence"),
+    ("asked", "sentence"),
     [
-        (Devices(training=("GPU:9",)), 32, "there is no device 'GPU:9': there are GPU:0, GPU:1, GPU:2, GPU:3"),
-        (Devices(inference="TPU:0"), 32, "there is no device 'TPU:0'"),
-        (Devices(training=("GPU:1", "GPU:1")), 32, "names a device twice: GPU:1, GPU:1"),
+        (experiment(training=("GPU:9",)), "there is no device 'GPU:9': there are GPU:0, GPU:1, GPU:2"),
+        (experiment(inference=("TPU:0",)), "there is no device 'TPU:0'"),
+        (experiment(training=GPUS[:3]), r"batch_size \(32\) must be a multiple of .* that train \(3: GPU:0"),
         (
-            Devices(training=GPUS[:3]),
-            32,
-            r"batch_size \(32\) must be a multiple of .* that train \(3: GPU:0",
+            experiment(training=GPUS[:4], inference=GPUS[4:7]),
+            r"that train \(4: GPU:0.*\) must be a multiple of .* that act \(3: GPU:4",
+        ),
+        (
+            experiment(training=GPUS[:2], inference=GPUS[2:4], groups=3),
+            r"num_actors x groups_per_actor of Actors \(3\) must be a multiple of .* that act \(2: GPU:2, GPU:3\)",
+        ),
+        (
+            experiment(training=GPUS[:2], inference=GPUS[2:4], snapshot=True),
+            r"Replay.snapshot saves the replay of one device .* \(2: GPU:2, GPU:3\) must be 1",
         ),
     ],
 )
-def test_what_cannot_be_is_said(devices, batch_size, sentence):
+def test_what_cannot_be_is_said(asked, sentence):
     with pytest.raises(BadDevices, match=sentence):
-        split(devices, GPUS, batch_size)
+        split(asked, GPUS)
+
+
+@pytest.mark.parametrize("field", ["training", "inference"])
+def test_a_device_is_named_once(field):
+    with pytest.raises(ValueError, match=f"Devices.{field} names a device twice: GPU:1, GPU:1"):
+        Devices(**{field: ("GPU:1", "GPU:1")})
+
+
+def test_replicas_are_on_the_cores_of_a_tpu_that_train():
+    cores = [(x, y, 0, core) for y in range(2) for x in range(2) for core in range(2)]
+    topology = tf.tpu.experimental.Topology(mesh_shape=[2, 2, 1, 2], device_coordinates=np.array([cores]))
+    placed = assignment(topology, TPUS[2:6])
+    assert (placed.num_replicas, placed.num_cores_per_replica) == (4, 1)
+    assert [placed.tpu_ordinal(replica=replica) for replica in range(4)] == [2, 3, 4, 5]
+    assert [tuple(placed.coordinates(replica, 0)) for replica in range(4)] == cores[2:6]
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +131,9 @@ def test_what_acts_has_the_weights_of_what_learns_once_it_is_refreshed(agent, co
     weights = [value for name, value in found.items() if name.startswith("weight")]
     fresh = [value for name, value in found.items() if name.startswith("fresh")]
     stale = [value for name, value in found.items() if name.startswith("stale")]
-    for weight, after in zip(weights, fresh, strict=False):
-        np.testing.assert_array_equal(weight, after)
+    copies = 1 if count < 4 else 2
+    each = len(fresh) // copies
+    assert len(fresh) == copies * each > 0
+    for index, after in enumerate(fresh):
+        np.testing.assert_array_equal(weights[index % each], after)
     assert any(np.any(before != after) for before, after in zip(stale, fresh, strict=True))

@@ -81,7 +81,7 @@ def build_replaying(logdir, *bindings):
 def save_with_replay(logdir):
     """A learner of seven updates with three unrolls in its replay, saved."""
     learner = build_replaying(logdir)
-    learner._source.insert(learner._acting.pool.acquire(3))
+    learner._source.insert(learner._acting[0].pool.acquire(3))
     learner.counters.learner_updates = 7
     learner.save()
     return learner
@@ -146,13 +146,13 @@ def test_the_store_is_as_large_as_was_said_before(config, monkeypatch, tmp_path)
     sizes = []
     place = assembly.place_store
 
-    def record(size, wanted):
+    def record(size, *where):
         sizes.append(size)
-        return place(size, wanted)
+        return place(size, *where)
 
     monkeypatch.setattr(assembly, "place_store", record)
     learner = build(tmp_path, config=config)
-    assert [size.nbytes for size in sizes] == ([learner._acting.store.nbytes] if config == "catch/r2d2" else [])
+    assert [size.nbytes for size in sizes] == ([learner._acting[0].store.nbytes] if config == "catch/r2d2" else [])
 
 
 def test_a_checkpoint_of_another_version_is_told(tmp_path):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seed_rl.inference.service import InferenceStats
+from seed_rl.inference.thread import InferenceStats
 from seed_rl.learner import run_log
 from seed_rl.learner.run_log import RunLog, RunState
 

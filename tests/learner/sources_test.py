@@ -14,7 +14,7 @@ from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment import Replay
 from seed_rl.learner.diverged import Diverged
-from seed_rl.learner.sources import FifoSource, ReplaySource
+from seed_rl.learner.sources import FifoSource, Finished, ReplaySource
 from seed_rl.types import EnvOutput, Unroll
 
 LENGTH, QUEUE = 2, 3
@@ -46,9 +46,9 @@ class Rig:
         self.queue = UnrollQueue(QUEUE)
         self.versions = np.zeros(self.pool.num_slots, np.int64)
         self.produced = 0
-        shared = (self.store, self.store.read, self.pool, self.queue, self.versions)
+        finished = Finished(self.store, self.read, self.pool, self.queue, self.versions)
         if replay is None:
-            self.source = FifoSource(*shared, batch_size=batch_size)
+            self.source = FifoSource(finished, batch_size)
         else:
             self.replay = PrioritizedReplay(
                 replay.capacity,
@@ -58,8 +58,11 @@ class Rig:
                 seed=0,
             )
             self.source = ReplaySource(
-                *shared, batch_size=batch_size, replay=self.replay, agent=RewardPriorities(), config=replay
+                finished, batch_size=batch_size, replay=self.replay, agent=RewardPriorities(), config=replay
             )
+
+    def read(self, slots):
+        return [self.store.read(slots)]
 
     def produce(self, count=1):
         for _ in range(count):
@@ -81,8 +84,8 @@ class Rig:
 
 def numbers(batch):
     """Which unrolls a batch is made of."""
-    assert (batch.unroll.action[0] == batch.unroll.action[1]).numpy().all()
-    return batch.unroll.action[0].numpy()
+    assert (batch.parts[0].action[0] == batch.parts[0].action[1]).numpy().all()
+    return batch.parts[0].action[0].numpy()
 
 
 def test_fifo_takes_whole_batches_in_order_and_frees_their_slots():
@@ -98,7 +101,7 @@ def test_fifo_takes_whole_batches_in_order_and_frees_their_slots():
     assert batch.importance_weights is None
     assert rig.source.taken == 2
     assert len(rig.pool) == free - 1
-    assert not rig.source.has_snapshot
+    assert not rig.source.snapshot
 
 
 def test_nothing_is_drawn_before_min_size():
@@ -200,7 +203,7 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio():
         rig.source.next(0)
         rig.source.write_back(np.array([0.5, 2.0, 1.0, 3.0], np.float32))
         rig.produce(2)
-    assert rig.source.has_snapshot
+    assert rig.source.snapshot
     resumed.produce(5)  # so that other slots are free
     resumed.queue.take(5, 0)
     free = len(resumed.pool)

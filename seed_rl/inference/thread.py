@@ -1,0 +1,163 @@
+"""The thread that acts for all environments of one device: takes requests in batches and answers them."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.buffers.unroll_store import StepWrites
+from seed_rl.inference.act_step import ActStep
+from seed_rl.inference.batcher import Batcher, Request
+from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.episodes import Episodes, EpisodeTracker
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class InferenceStats:
+    """What inference has done since it started; read without locks by the learner's logs."""
+
+    agent_steps: int = 0
+    batches: int = 0
+    padded_steps: int = 0
+    """Rows of padding that were computed for nothing."""
+    updates_behind: int = 0
+    """Sum over batches of the learner updates that the weights they were acted with lacked."""
+    waiting_seconds: float = 0.0
+    """Time spent waiting for observations."""
+    blocked_seconds: float = 0.0
+    """Time spent waiting for room in the unroll queue (back-pressure)."""
+    acting_seconds: float = 0.0
+    groups_waiting_seconds: float = 0.0
+    """Sum over environment groups of the time that they waited for actions."""
+    groups_stepping_seconds: float = 0.0
+    """Sum over environment groups of the time that they took from actions to observations, the wire included."""
+
+    @staticmethod
+    def of(several: Sequence[InferenceStats]) -> InferenceStats:
+        """A copy that stands for all of them: sums, and a thread's seconds as the mean over the threads."""
+        total = {
+            field.name: sum(getattr(stats, field.name) for stats in several)
+            for field in dataclasses.fields(InferenceStats)
+        }
+        for name in ("waiting_seconds", "blocked_seconds", "acting_seconds"):
+            total[name] /= len(several)
+        return InferenceStats(**total)
+
+
+class ActingThread:
+    """Batches requests, runs the compiled act step and answers, until it is stopped.
+
+    If it fails, `failure` holds the exception, and the queue of unrolls is closed, which wakes the learner.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_envs: int,
+        act_step: ActStep,
+        cursor: UnrollCursor,
+        queue: UnrollQueue,
+        batcher: Batcher,
+        on_episodes: Callable[[Episodes], None],
+    ):
+        """
+        Args:
+          num_envs: N; environment ids are 0 .. N - 1.
+          act_step: chooses the actions.
+          cursor: says where steps are kept.
+          queue: takes the slots of finished unrolls.
+          batcher: hands out requests.
+          on_episodes: called with episodes that ended.
+        """
+        self.stats = InferenceStats()
+        self.failure: BaseException | None = None
+        self.batcher = batcher
+        self._act_step = act_step
+        self._cursor = cursor
+        self._queue = queue
+        self._episodes = EpisodeTracker(num_envs)
+        self._on_episodes = on_episodes
+        self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
+
+    def start(self) -> None:
+        """Begins to act."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; requests that wait stay unanswered."""
+        self.batcher.close()
+        self._queue.close()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                started = time.monotonic()
+                requests = self.batcher.get()
+                self.stats.waiting_seconds += time.monotonic() - started
+                if requests is None or not self._answer(requests):
+                    return
+        except Exception as error:
+            _log.exception("inference failed")
+            self.failure = error
+            self._queue.close()  # wakes the learner, which looks at `failure`
+
+    def _answer(self, requests: Sequence[Request]) -> bool:
+        """Acts for a batch of requests; False when the queue of unrolls was closed meanwhile."""
+        env_ids = np.concatenate([request.env_ids for request in requests])
+        restarted = np.repeat([request.first for request in requests], [len(request.env_ids) for request in requests])
+        self._cursor.restart(env_ids[restarted])
+        if self._cursor.finishing(env_ids):
+            started = time.monotonic()
+            if not self._queue.wait_for_room():
+                return False
+            self.stats.blocked_seconds += time.monotonic() - started
+
+        started = time.monotonic()
+        plan = self._cursor.advance(env_ids)
+        writes = StepWrites(plan.slots, plan.positions, plan.opened)
+        self.stats.updates_behind += self._cursor.updates_behind
+        actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
+        self.stats.acting_seconds += time.monotonic() - started
+        self.batcher.answered(requests)
+        _reply(requests, actions)
+        if len(plan.finished):
+            self._queue.put(plan.finished)
+
+        self.stats.groups_waiting_seconds = self.batcher.waiting_seconds
+        self.stats.groups_stepping_seconds = self.batcher.stepping_seconds
+        self.stats.agent_steps += len(env_ids)
+        self.stats.batches += 1
+        self.stats.padded_steps += self._act_step.padding(len(env_ids))
+        self._track_episodes(env_ids, restarted, requests)
+        return True
+
+    def _track_episodes(self, env_ids: np.ndarray, restarted: np.ndarray, requests: Sequence[Request]) -> None:
+        if restarted.any():
+            self._episodes.restart(env_ids[restarted])
+        going = [request for request in requests if not request.first]
+        if going:
+            episodes = self._episodes.step(
+                env_ids[~restarted],
+                np.concatenate([request.output.reward for request in going]),
+                np.concatenate([request.output.done for request in going]),
+            )
+            if episodes is not None:
+                self._on_episodes(episodes)
+
+
+def _reply(requests: Sequence[Request], actions: np.ndarray) -> None:
+    begin = 0
+    for request in requests:
+        end = begin + len(request.env_ids)
+        request.stream.answer(actions[begin:end])
+        begin = end
