@@ -62,7 +62,7 @@ class Membership:
         self._free = [list(range(device, num_envs, num_devices)) for device in range(num_devices)]
         self._sessions: dict[str, _Session] = {}
         self._seed = seed
-        self._joins = 0
+        self._seeds_given = 0
         self._timeout = timeout
         self._clock = clock
 
@@ -93,8 +93,8 @@ class Membership:
         groups = []
         for size, device in zip(group_sizes, self._spread(group_sizes), strict=True):
             ids = tuple(heapq.heappop(self._free[device]) for _ in range(size))
-            groups.append(GroupLease(ids, (self._seed + self._joins * self.num_envs + ids[0]) % _SEEDS))
-        self._joins += 1
+            groups.append(GroupLease(ids, (self._seed + self._seeds_given) % _SEEDS))
+            self._seeds_given += size
         lease = Lease(secrets.token_hex(16), tuple(groups))
         self._sessions[lease.session] = _Session(lease, [False] * len(groups), [False] * len(groups), self._clock())
         return lease

@@ -34,10 +34,20 @@ class ReplayedCountingAgentConfig(CountingAgentConfig):
         return ReplayedCountingAgent(self)
 
 
+class ActingDevices:
+    """So many threads that act, each with a store, in the place of devices; each has its part of a batch."""
+
+    def __init__(self, count):
+        self.acting_devices = ("",) * count
+
+    def reader(self, store, number):
+        return lambda slots: [store.read(slots)]
+
+
 class Pipeline:
     """Everything between two actor processes and batches."""
 
-    def __init__(self, directory, agent, stagger, num_eval_envs=0, replay=None):
+    def __init__(self, directory, agent, stagger, num_eval_envs=0, replay=None, num_devices=1):
         self.experiment = Experiment(
             env=Counting(shortest_episode=3),
             agent=agent,
@@ -50,15 +60,28 @@ class Pipeline:
         self.agent = self.experiment.build_agent()
         self.ended_in = set()
         """Environments in which episodes ended."""
-        self.service, [self.acting], self.source = assemble(
-            self.experiment, [self.agent], spec, 0, lambda episodes: self.ended_in.update(episodes.env_ids.tolist())
+        self.service, self.acting, self.source = assemble(
+            self.experiment,
+            [self.agent] * num_devices,
+            spec,
+            0,
+            lambda episodes: self.ended_in.update(episodes.env_ids.tolist()),
+            ActingDevices(num_devices),
         )
         self.address = f"unix:{directory}/learner.sock"
         self.server = ActorServer(self.address, self.service, security=ServerSecurity())
-        self.actors = LocalActors([], 2, str(directory / "actors"), on_failure=self.acting.queue.close)
+        self.actors = LocalActors([], 2, str(directory / "actors"), on_failure=self.fail)
+
+    def fail(self):
+        for acting in self.acting:
+            acting.queue.close()
+
+    def discarded_unrolls(self):
+        return sum(acting.cursor.discarded_unrolls for acting in self.acting)
 
     def __enter__(self):
-        self.acting.act_step.warm_up()
+        for acting in self.acting:
+            acting.act_step.warm_up()
         self.service.start()
         self.server.start()
         self.actors.start(self.address)
@@ -73,11 +96,13 @@ class Pipeline:
         """The next four unrolls, as numpy arrays without the batch axis."""
         batch = self.source.next(timeout=60)
         assert batch is not None, self.actors.failed
-        steps = tf.nest.map_structure(lambda t: t.numpy(), batch.parts[0])
-        for b in range(4):
-            yield tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))._replace(
-                initial_state=steps.initial_state[b]
-            )
+        assert len(batch.parts) == len(self.acting)
+        for part in batch.parts:
+            steps = tf.nest.map_structure(lambda t: t.numpy(), part)
+            for b in range(4 // len(batch.parts)):
+                yield tf.nest.map_structure(lambda t, b=b: t[:, b], steps._replace(initial_state=()))._replace(
+                    initial_state=steps.initial_state[b]
+                )
 
 
 def check_inside(unroll):
@@ -111,10 +136,13 @@ def check_against_previous(unroll, previous, stride):
     assert unroll.initial_state == previous.behaviour[stride - 1], "the state before the first step"
 
 
-@pytest.mark.parametrize(("overlap", "stagger"), [(1, False), (3, True), (6, True)])
-def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, stagger):
+@pytest.mark.parametrize(
+    ("overlap", "stagger", "num_devices"), [(1, False, 1), (3, True, 1), (6, True, 1), (3, True, 2)]
+)
+def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, stagger, num_devices):
     last, counts = {}, collections.Counter()
-    with Pipeline(tmp_path, CountingAgentConfig(unroll_length=4, overlap=overlap), stagger) as pipeline:
+    agent = CountingAgentConfig(unroll_length=4, overlap=overlap)
+    with Pipeline(tmp_path, agent, stagger, num_devices=num_devices) as pipeline:
         stride, num_envs = pipeline.agent.unroll_length, pipeline.experiment.actors.num_envs
 
         def collect(until):
@@ -127,7 +155,7 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, 
                     counts[seed] += 1
 
         collect(lambda: len(counts) == num_envs and min(counts.values()) >= 20)
-        assert pipeline.acting.cursor.discarded_unrolls == 0
+        assert pipeline.discarded_unrolls() == 0
         for pid in pipeline.actors.pids:
             with open(f"/proc/{pid}/maps") as maps:
                 assert "tensorflow" not in maps.read()
@@ -143,7 +171,7 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, 
         ended = [seed for seed in before if counts[seed] == then[seed]]
         assert len(ended) == num_envs // 2, "the runs of the killed actor, and no other"
         assert pipeline.actors.restarts == 1
-        assert pipeline.acting.cursor.discarded_unrolls > 0, "what the killed actor had begun"
+        assert pipeline.discarded_unrolls() > 0, "what the killed actor had begun"
         assert len(counts) == num_envs + num_envs // 2
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.experiment import Devices, Experiment, Optimizer, Replay
+from seed_rl.experiment import Devices, Experiment, Optimizer
 from seed_rl.inference.act_step import unroll_step_spec
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.train_step import TrainStep
@@ -63,7 +63,8 @@ def run(replicas, config):
         slots = np.random.default_rng(number).permutation(2 * BATCH)[:BATCH].astype(np.int32)
         pieces = np.split(slots, len(readers))
         parts = [part for read, piece in zip(readers, pieces, strict=True) for part in read(tf.constant(piece))]
-        assert [part.action.device.rpartition("device:")[2] for part in parts] == list(replicas.split.training)
+        devices = [part.env_output.observation.backing_device for part in parts]
+        assert [device.rpartition("device:")[2] for device in devices] == list(replicas.split.training)
         with replicas.scope():
             update = step(replicas.joined(parts), 0.5, weights)
         agent.after_update(number + 1)
@@ -83,17 +84,11 @@ def main(count, directory):
     """All agents."""
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
     inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
+    devices = Devices(training, inference, count + 2)
+    # One for all: of two strategies in a process, one takes what is meant for the other.
+    replicas = Replicas(Experiment(env=Counting(), agent=AGENTS["vtrace"], batch_size=BATCH, devices=devices))
+    assert replicas.count == count
     for name, config in AGENTS.items():
-        replicas = Replicas(
-            Experiment(
-                env=Counting(),
-                agent=config,
-                replay=Replay() if config.learns_from_replay else None,
-                batch_size=BATCH,
-                devices=Devices(training, inference, count + 2),
-            )
-        )
-        assert replicas.count == count
         np.savez(os.path.join(directory, f"{name}-{count}.npz"), **run(replicas, config))
 
 
