@@ -161,8 +161,8 @@ class Replay:
 class Devices:
     """Which devices the learner computes on, by TensorFlow's names (`GPU:0`, `TPU:3`, `CPU:0`).
 
-    By default a single device does everything; of several accelerators the first acts and as many of the others train
-    as divide the batch evenly.
+    By default a single device does everything; of several accelerators the first ones act, and as many of the others
+    train as divide the batch evenly (`learner.replicas.split`).
     """
 
     training: tuple = ()

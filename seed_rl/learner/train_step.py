@@ -93,7 +93,9 @@ class TrainStep:
 
     def _update_replicas(self, unroll: Unroll, importance_weights: tf.Tensor | None, progress: tf.Tensor) -> tf.Tensor:
         replicas, local = self._replicas, self._local_replicas
-        differentiate = tf.function(self._differentiate, jit_compile=has_accelerator())
+        # What TPUStrategy runs is compiled as a whole.
+        compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        differentiate = tf.function(self._differentiate, jit_compile=compiled)
         learning_rate = self._learning_rate(progress)
 
         def on_replica(unroll: Unroll) -> tuple[tf.Tensor, list[tf.Tensor]]:
