@@ -134,8 +134,10 @@ class ActStep:
         for size in self.batch_sizes:
             control, staging = self._staging[size]
             self._pad(control, 0)
+            arguments = (control, staging.batch, np.zeros(2, np.int32))
             with tf.device(self._device):
-                self._compiled(control, staging.batch, np.zeros(2, np.int32))
+                self._compiled.get_concrete_function(*arguments)  # else TensorFlow warns of so many traces
+                self._compiled(*arguments)
 
     def padding(self, batch: int) -> int:
         """Rows that are added to a batch of this size."""

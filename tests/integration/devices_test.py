@@ -18,7 +18,9 @@ def test_what_several_devices_have_learned_one_goes_on_with(runs, rows, tmp_path
     many = runs.run("train", *CATCH, logdir, "--total_frames=60000", *(f"--gin_param={b}" for b in FOUR_DEVICES))
     assert many.returncode == 0, many.text()
     assert "training on CPU:2, CPU:3, acting on CPU:0, CPU:1" in many.text()
+    assert " W " not in many.text(), "no warnings"
     before = rows(f"{tmp_path}/run")[-1]
+    assert 0 <= before["inference_updates_behind"] < 1, "the copies are refreshed after every update"
     one = runs.run("train", *CATCH, logdir, "--total_frames=90000")
     assert one.returncode == 0, one.text()
     assert f"continuing from {tmp_path}/run/checkpoints/checkpoint-{int(before['learner_updates']):012d}" in one.text()
