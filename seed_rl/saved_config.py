@@ -1,4 +1,4 @@
-"""The configuration of a run in its log directory: written, loadable again, compared with what would continue it."""
+"""The configuration of a run: written into its log directory, loadable again, compared with what would continue it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 import os
 from typing import Any
 
+from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import complete_or_absent
 
 _SAVED = "config.json"
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
-"""Settings that a resumed run may have otherwise than when it was begun: they change its speed and its logs."""
+"""Settings that a resumed run may have otherwise than when it was begun, and a learner host otherwise than the other
+hosts of its run: they change its speed and its logs."""
 
 
 def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
@@ -41,6 +43,12 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
         for name in current
         if name in saved and saved[name] != current[name] and not name.startswith(free)
     ]
+
+
+def common_settings(experiment: Experiment) -> dict[str, Any]:
+    """What learner hosts that train one model must have in common, as JSON values: settings by dotted name, version."""
+    settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(_MAY_CHANGE)}
+    return {"the version of seed_rl": __version__, **settings}
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:

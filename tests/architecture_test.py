@@ -115,6 +115,7 @@ ROOMS = {
             "seed_rl.rl",
             "seed_rl.buffers",
             "seed_rl.inference",
+            "seed_rl.transport.address",
             "seed_rl.transport.credentials",
             "seed_rl.transport.server",
             *AGENT_INTERFACE,

@@ -20,6 +20,9 @@ from seed_rl.launch.native_output import load_tensorflow, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
 from seed_rl.launch.working_directory import working_directory
 from seed_rl.learner.hosts import ALONE, Hosts
+from seed_rl.learner.link import Link
+from seed_rl.learner.meeting import together
+from seed_rl.saved_config import common_settings
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
@@ -155,9 +158,14 @@ class Run:
         return self._rows
 
     def _train(self, stop: Stop | None) -> Generator[dict[str, float], None, None]:
-        started = time.monotonic()
         stopping = _Either(stop)
-        learner = self._build()
+        with together(self._hosts, common_settings(self.experiment), stopping) as link:
+            if link is not None:
+                yield from self._train_together(link, stopping)
+
+    def _train_together(self, link: Link, stopping: _Either) -> Generator[dict[str, float], None, None]:
+        started = time.monotonic()
+        learner = self._build(link)
         if learner.finished:
             _log.info(
                 "the run in %s is finished: %d frames of %d; more Experiment.total_frames would continue it",
@@ -183,7 +191,7 @@ class Run:
         frames, updates = learner.counters.env_frames, learner.counters.learner_updates
         _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 
-    def _build(self) -> Learner:
+    def _build(self, link: Link) -> Learner:
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
         from seed_rl.buffers.placement import DoesNotFit
@@ -198,7 +206,7 @@ class Run:
             self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             address = f"unix:{directory}/learner.sock"
         try:
-            return Learner(self.experiment, self._directory, address, self._security, self._hosts)
+            return Learner(self.experiment, self._directory, address, self._security, link)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 

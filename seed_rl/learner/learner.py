@@ -19,9 +19,9 @@ from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
 from seed_rl.learner.diverged import Diverged
-from seed_rl.learner.hosts import ALONE, Hosts
+from seed_rl.learner.link import NO_OTHERS, Link
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
-from seed_rl.learner.replicas import Replicas
+from seed_rl.learner.replicas import Replicas, abort_collectives
 from seed_rl.learner.run_log import RunLog, RunState
 from seed_rl.learner.sinks import sinks_of
 from seed_rl.learner.sources import Batch, Snapshot
@@ -75,7 +75,7 @@ class Learner:
         logdir: str,
         address: str,
         security: ServerSecurity,
-        hosts: Hosts = ALONE,
+        link: Link = NO_OTHERS,
     ):
         """
         Args:
@@ -83,15 +83,16 @@ class Learner:
           logdir: directory of checkpoints and metrics.
           address: where actors are served, `host:port` or `unix:/path`.
           security: of the server.
-          hosts: that train together.
+          link: to other hosts that train the same model.
 
         Raises:
           BadDevices: those that are asked for aren't there, or don't fit the batch.
           CannotAct: the agent can't act in these environments.
           CannotBuild: they can't be built here to see what they are like.
           CheckpointError: the log directory's newest checkpoint can't be continued from.
-          ConfigError: the run is to be in Weights & Biases, which can't be used here.
-          HostLost: another host does not come.
+          ConfigError: the run is to be in Weights & Biases, which can't be used here; or hosts differ in their
+            environments or devices.
+          HostLost: another host is gone.
           DoesNotFit: the replay needs more memory than there is.
         """
         check_wandb(experiment.logs)
@@ -100,12 +101,16 @@ class Learner:
         self.eval_episodes = EpisodeWindow(RECENT_EVAL_EPISODES)
         self._experiment = experiment
         self._logdir = logdir
+        self._link = link
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
         self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
         self._no_replays = Outage("copies of the replay", "checkpoints are without them", _log)
 
         env_spec = experiment.env_spec()
-        replicas = self._replicas = Replicas(experiment, hosts)
+        link.compare({"what the environments are like": repr(env_spec)})  # shapes depend on it
+        replicas = self._replicas = Replicas(experiment, link.hosts)
+        link.watch(abort_collectives)
+        link.compare({"what trains": list(replicas.split.training)})
         with replicas.scope():
             self._agent = experiment.build_agent()
             self._train_step = TrainStep(self._agent, experiment.optimizer, replicas.strategy, replicas.local_count)
@@ -120,7 +125,7 @@ class Learner:
 
         # A resumed run is not to play the episodes again that the run began with, nor to draw the same actions, nor is
         # a host to play what another does.
-        entropy = [experiment.seed, self.counters.learner_updates, *([hosts.index] if hosts.index else [])]
+        entropy = [experiment.seed, self.counters.learner_updates, *([link.hosts.index] if link.hosts.index else [])]
         seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
         acting_agents, self._refresh = replicas.acting_agents(self._agent, experiment.build_agent)
         self._service, self._acting, self._source = assemble(
@@ -160,7 +165,7 @@ class Learner:
 
     def _take_over_from_first(self) -> None:
         """Weights, optimizer and counters of the first host, which has the checkpoint, if there are several."""
-        if self._replicas.hosts.count == 1:
+        if self._link.hosts.count == 1:
             return
         names = [field.name for field in dataclasses.fields(Counters)]
         counters = np.array([getattr(self.counters, name) for name in names], np.float64)
@@ -170,6 +175,7 @@ class Learner:
             variable.assign(value)
         kinds = [type(getattr(self.counters, name)) for name in names]
         self.counters = Counters(**{n: kind(value) for n, kind, value in zip(names, kinds, counters, strict=True)})
+        self._link.wait()  # a host that ends when all are here has left none waiting for its values
 
     @property
     def finished(self) -> bool:
@@ -222,21 +228,26 @@ class Learner:
         began, seconds_before = time.monotonic(), self.counters.seconds
         save_at = began + logs.checkpoint_interval_s
         left: BaseException | None = None
+        batch = None
         try:
             try:
                 while True:
-                    leaving, batch = stop.is_set() or self.finished, None
-                    if not leaving:
-                        with log.waiting():
+                    leaving = stop.is_set() or self.finished
+                    with log.waiting():
+                        if batch is None and not leaving:
                             batch = self._source.next(_POLL_SECONDS)
-                    if (leaving or batch is not None) and self._replicas.any(leaving):
+                        self._raise_failure()
+                        agreed = self._link.agree(
+                            leave=leaving, ready=batch is not None, env_frames=self._frames_taken()
+                        )
+                    if agreed.leave:
                         break
-                    failure = self._service.failure
-                    if failure is not None:
-                        raise RuntimeError(f"inference failed: {failure}") from failure
-                    self._count_taken()
-                    if batch is not None:
-                        log.add_update(self._update(batch), self._queue_fill())
+                    if batch is None or agreed.update:  # a batch that other hosts are not ready for is not used yet
+                        self._count_taken()
+                    if batch is not None and agreed.update:
+                        metrics = self._update(batch, agreed.env_frames)
+                        log.add_update(metrics, self._queue_fill())
+                        batch = None
                     self.counters.seconds = seconds_before + time.monotonic() - began
                     row = log.row_if_due()
                     if row is not None:
@@ -247,7 +258,7 @@ class Learner:
                         save_at = time.monotonic() + logs.checkpoint_interval_s
             except (GeneratorExit, KeyboardInterrupt) as leaving:  # what was learned is kept
                 left = leaving
-                self._replicas.any(True)
+                self._link.agree(leave=True, ready=False, env_frames=self._frames_taken())
             self._save_last()
         finally:
             last = log.close()
@@ -255,6 +266,11 @@ class Learner:
             raise left
         if last is not None and left is None:
             yield last
+
+    def _raise_failure(self) -> None:
+        failure = self._service.failure
+        if failure is not None:
+            raise RuntimeError(f"inference failed: {failure}") from failure
 
     def _all_counters(self) -> dict[str, Any]:
         """The run's counters, with those that inference keeps of this start of it."""
@@ -272,9 +288,10 @@ class Learner:
             newest = f"{written[-1]} is the newest there is" if written else "there is none"
             raise CheckpointError(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
 
-    def _update(self, batch: Batch) -> dict[str, float]:
+    def _update(self, batch: Batch, env_frames: int) -> dict[str, float]:
+        """An update from this host's part of a batch; `env_frames` is how far the run is with it."""
         counters = self.counters
-        progress = counters.env_frames / self._experiment.total_frames
+        progress = env_frames / self._experiment.total_frames
         with self._replicas.scope(), self._replicas.losing_hosts():
             unroll = self._replicas.joined(batch.parts)
             metrics, priorities = self._train_step(unroll, progress, batch.importance_weights)
@@ -299,9 +316,16 @@ class Learner:
     def _queue_fill(self) -> float:
         return float(np.mean([len(acting.queue) / acting.queue.capacity for acting in self._acting]))
 
+    def _uncounted_steps(self) -> int:
+        """Agent steps in the unrolls taken by the source since the last count, and in as many of each other host."""
+        return (self._source.taken - self._counted) * self._agent.unroll_length * self._link.hosts.count
+
+    def _frames_taken(self) -> int:
+        return self.counters.env_frames + self._uncounted_steps() * self._experiment.env.action_repeat
+
     def _count_taken(self) -> None:
         """Counts the unrolls taken by the source since the last call: each once, however often it is replayed."""
-        steps = (self._source.taken - self._counted) * self._agent.unroll_length * self._replicas.hosts.count
+        steps = self._uncounted_steps()
         self._counted = self._source.taken
         self.counters.agent_steps += steps
         self.counters.env_frames += steps * self._experiment.env.action_repeat

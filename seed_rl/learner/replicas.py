@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _ACCELERATORS = ("TPU", "GPU")
 _BY_DEFAULT = ("GPU:0", "CPU:0")
 _COMMUNICATION = tf.distribute.experimental.CommunicationOptions(
-    timeout_seconds=600.0  # a host may wait for its actors; one that is gone is noticed by its heartbeats
+    timeout_seconds=600.0  # hosts begin together, but one may compile for longer than others before it
 )
 
 
@@ -242,12 +242,6 @@ class Replicas:
         refresh()
         return copies, refresh
 
-    def any(self, flag: bool) -> bool:
-        """Whether any host says so; every host asks at the same point of its loop."""
-        if self.hosts.count == 1:
-            return flag
-        return bool(self._sum([np.array(flag, np.float32)])[0] > 0)
-
     def from_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """What the first host has, on all of them; arrays of equal shapes and dtypes everywhere."""
         if self.hosts.count == 1:
@@ -289,6 +283,13 @@ class Replicas:
             ) from error
 
 
+def abort_collectives() -> None:
+    """Makes what waits for other hosts fail at once, and all that would: one of them is gone. From any thread."""
+    from tensorflow.python.eager import context  # what TensorFlow's own check of its peers calls
+
+    context.context().abort_collective_ops(tf.errors.UNAVAILABLE, "another learner host is gone")
+
+
 def _local_replica(count: int) -> Any:
     """The place of the replica that asks among the `count` of its host."""
     return 0 if count == 1 else tf.distribute.get_replica_context().replica_id_in_sync_group % count
@@ -308,7 +309,6 @@ def _across(hosts: Hosts, devices: Devices) -> tuple[tf.distribute.Strategy, Spl
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": list(hosts.addresses)}), task_type="worker", task_id=hosts.index
     )
-    _log.info("waiting for %d other learner hosts", hosts.count - 1)
     # Before anything else asks TensorFlow for its devices.
     try:
         with _own_sigterm():
