@@ -111,7 +111,7 @@ class Learner:
         replicas = self._replicas = Replicas(experiment, link.hosts)
         link.watch(abort_collectives)
         link.compare({"what trains": list(replicas.split.training)})
-        with replicas.scope():
+        with replicas.scope(), replicas.losing_hosts():
             self._agent = experiment.build_agent()
             self._train_step = TrainStep(self._agent, experiment.optimizer, replicas.strategy, replicas.local_count)
         self._variables = {

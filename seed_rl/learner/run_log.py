@@ -57,7 +57,7 @@ class RunLog:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measures the time that the loop waits for a batch."""
+        """Measures the time that the loop waits for a batch, its own or that of another host."""
         started = time.monotonic()
         yield
         self._waited += time.monotonic() - started

@@ -1,11 +1,13 @@
 """Runs on several devices and on several hosts, through the command line, in real processes."""
 
 import os
+import re
 import signal
 import socket
 
+import pytest
+
 CATCH = ("--gin_file=catch/vtrace", "--gin_param=Logs.metrics_interval_s=0.5")
-SAVE_OFTEN = "--gin_param=Logs.checkpoint_interval_s=1"
 FOUR_DEVICES = (
     "Devices.logical_cpus = 4",
     "Devices.inference = ('CPU:0', 'CPU:1')",
@@ -38,42 +40,82 @@ def free_ports(count):
     return ports
 
 
-def test_two_hosts_train_one_model_and_go_on_after_one_was_lost(runs, rows, wait_for, tmp_path):
-    logdir = f"{tmp_path}/run"
-    directories = (logdir, f"{logdir}/host-1")
+@pytest.fixture
+def pair(runs, tmp_path):
+    """Starts a learner host of two, and another; without a common disk, so that only the first has the checkpoints."""
 
-    def start(*arguments):
-        hosts = ",".join(f"localhost:{port}" for port in free_ports(2))
+    def start(*bindings, commands=("train", "train"), hosts=(0, 1), of_second=()):
+        addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
+        common = (*CATCH, "--gin_param=Logs.checkpoint_interval_s=1", "--total_frames=1000000000")
+        each = f"--learner_hosts={addresses}"
         return [
             runs.start(
-                "train",
-                *CATCH,
-                f"--logdir={logdir}",
-                f"--learner_hosts={hosts}",
+                commands[index],
+                *common,
+                *(f"--gin_param={binding}" for binding in (*bindings, *(of_second if index else ()))),
+                f"--logdir={tmp_path}/disk-{index}",
+                *(() if commands[index] == "train" else (f"--server_address=unix:{tmp_path}/{index}.sock",)),
+                each,
                 f"--learner_host={index}",
-                SAVE_OFTEN,
-                *arguments,
             )
-            for index in (0, 1)
+            for index in hosts
         ]
 
-    first, second = start("--total_frames=1000000000")
-    wait_for(lambda: os.path.isdir(f"{logdir}/checkpoints") and os.listdir(f"{logdir}/checkpoints"), first, timeout=120)
-    wait_for(lambda: all(rows(directory) for directory in directories), second)
-    second.process.kill()
-    assert first.wait(60) == 1, first.text()
-    assert "seed_rl train: another learner host is gone" in first.text()
-    assert "Traceback" not in first.text()
-    assert not os.listdir(f"{logdir}/host-1/checkpoints"), "one checkpoint, written by the first"
-    trained = rows(logdir)[-1]["env_frames"]
+    return start
 
-    first, second = start("--total_frames=1000000000")
-    wait_for(lambda: "continuing from" in first.text(), first, timeout=120)
-    for directory, host in zip(directories, (first, second), strict=True):
-        wait_for(lambda directory=directory: rows(directory)[-1]["env_frames"] > trained + 5000, host, timeout=120)
-    second.process.send_signal(signal.SIGTERM)
-    assert second.wait(60) == 128 + signal.SIGTERM, second.text()
-    assert first.wait(60) == 0, first.text()
-    last = [rows(directory)[-1] for directory in directories]
-    assert last[0]["learner_updates"] == last[1]["learner_updates"]
-    assert last[0]["env_frames"] == 16 * 20 * last[0]["learner_updates"], "the batch is that of both"
+
+def test_hosts_with_other_settings_say_which(pair):
+    for host in pair("Optimizer.learning_rate = 0.001", of_second=("Optimizer.learning_rate = 0.002",)):
+        assert host.wait(60) == 2, host.text()
+        assert host.text().splitlines()[-1] == (
+            "seed_rl train: learner hosts must be started with the same settings: "
+            "optimizer.learning_rate is 0.001 on host 0 and 0.002 on host 1"
+        )
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_signal_ends_the_wait_for_the_other_hosts(pair, wait_for, index):
+    (host,) = pair(hosts=[index])
+    wait_for(lambda: "waiting for the others" in host.text(), host)
+    host.process.send_signal(signal.SIGINT)
+    assert host.wait(60) == 128 + signal.SIGINT
+    assert "Traceback" not in host.text()
+
+
+def test_two_hosts_train_one_model_and_go_on_after_either_was_lost(pair, rows, wait_for, tmp_path):
+    directories = (f"{tmp_path}/disk-0", f"{tmp_path}/disk-1/host-1")
+
+    def frames(directory):
+        return rows(directory)[-1]["env_frames"] if rows(directory) else 0
+
+    trained = 0
+    for lost in (0, 1):
+        hosts = pair()
+        for directory, host in zip(directories, hosts, strict=True):
+            enough = trained + 2000
+            wait_for(lambda directory=directory, enough=enough: frames(directory) > enough, host, timeout=120)
+        wait_for(lambda: os.listdir(f"{directories[0]}/checkpoints"), hosts[0])
+        hosts[lost].process.kill()
+        left = hosts[1 - lost]
+        assert left.wait(60) == 1, left.text()
+        assert "is gone" in left.text().splitlines()[-1]
+        assert "start all 2 again, and they continue from the last checkpoint" in left.text().splitlines()[-1]
+        assert "Traceback" not in left.text()
+        assert not os.listdir(f"{directories[1]}/checkpoints"), "one checkpoint, written by the first"
+        hosts[lost].wait()
+        trained = max(map(frames, directories))
+
+    first, second = pair(commands=("train", "learner"))  # nobody acts for the second: it has no batches
+
+    def waits():
+        last = rows(directories[0])[-1]
+        return "serving actors" in second.text() and last["environments"] == 32 and last["updates_per_second"] == 0
+
+    wait_for(waits, first, timeout=120)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait(60) == 128 + signal.SIGTERM, first.text()
+    assert second.wait(60) == 0, second.text()
+    resumed = int(re.search(r"continuing from .* at (\d+) frames", first.text())[1])
+    assert resumed > 0
+    for host in (first, second):
+        assert f"{resumed} frames, {resumed // (16 * 20)} updates" in host.text(), "and none without the second"
