@@ -129,16 +129,18 @@ class _Reception:
             hello = peer.next_received()
             if hello is None:
                 return
-            if peer in self._known or not isinstance(hello, dict) or "learner_host" not in hello:
+            if peer in self._known or not isinstance(hello, dict):
                 raise Gone(peer)
-            self._welcome(peer, hello)
+            index, addresses = hello.get("learner_host"), hello.get("learner_hosts")
+            if not isinstance(index, int) or index < 1 or not isinstance(addresses, list):
+                raise Gone(peer)
+            self._welcome(peer, index, list(map(str, addresses)))
         except Gone:
             self._known.pop(peer, None)
             self._unknown.discard(peer)
             peer.close()
 
-    def _welcome(self, peer: Peer, hello: Mapping[str, Any]) -> None:
-        index, addresses = hello["learner_host"], hello["learner_hosts"]
+    def _welcome(self, peer: Peer, index: int, addresses: list[str]) -> None:
         if addresses != list(self._hosts.addresses):
             differs = (
                 f"--learner_hosts is {','.join(self._hosts.addresses)} on host 0 and {','.join(addresses)} on the "

@@ -175,7 +175,7 @@ def test_strangers_and_hosts_that_come_and_go_do_not_disturb_a_meeting(everywher
     stop.set()
     assert impatient.result(30) is None
     port = int(where[0].rpartition(":")[2])
-    for words in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2[]", b"\0\0\0\1?", b""):
+    for words in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2[]", b"\0\0\0\2{}", b"\0\0\0\1?", b""):
         with socket.create_connection(("localhost", port)) as stranger:
             stranger.sendall(words)
     links = [first, *(everywhere.begin(meet, Hosts(where, index), NEVER) for index in (1, 2))]
