@@ -185,16 +185,15 @@ def test_strangers_and_hosts_that_come_and_go_do_not_disturb_a_meeting(everywher
         each.close()
 
 
-def test_two_processes_cannot_be_the_same_host(everywhere):
+def test_two_processes_cannot_be_the_same_host(everywhere, caplog):
+    caplog.set_level(logging.INFO, "seed_rl")
     where, stop = addresses(3), threading.Event()
-    first = everywhere.begin(meet, Hosts(where, 0), stop)
-    both = [everywhere.begin(meet, Hosts(where, 1), stop) for _ in range(2)]
-    until(lambda: any(each.done() for each in both))
-    (sent_away,) = [each for each in both if each.done()]
-    stop.set()
+    waiting = [everywhere.begin(meet, Hosts(where, index), stop) for index in (0, 1)]
+    until(lambda: "learner host 1 is here" in caplog.text)
     with pytest.raises(ConfigError, match="there is a learner host 1 already"):
-        sent_away.result()
-    assert first.result(30) is None
+        meet(Hosts(where, 1), NEVER)
+    stop.set()
+    assert [each.result(30) for each in waiting] == [None, None]
 
 
 def test_hosts_with_other_lists_of_hosts_are_told(everywhere):
