@@ -104,6 +104,8 @@ ROOMS = {
         (*DATA, "seed_rl.devices", "seed_rl.experiment", "seed_rl.buffers", "seed_rl.transport", *AGENT_INTERFACE),
         (*TOOLS, "grpc", "tensorflow"),
     ),
+    # Without TensorFlow: hosts meet before it is loaded.
+    "seed_rl.learner.hosts": Room(("seed_rl.experiment", "seed_rl.transport.address")),
     "seed_rl.learner": Room(
         (
             *DATA,
@@ -115,9 +117,9 @@ ROOMS = {
             "seed_rl.rl",
             "seed_rl.buffers",
             "seed_rl.inference",
-            "seed_rl.transport.address",
             "seed_rl.transport.credentials",
             "seed_rl.transport.server",
+            "seed_rl.learner.hosts",
             *AGENT_INTERFACE,
         ),
         (*TOOLS, "keras", "tensorboard", "tensorflow", "wandb"),

@@ -20,8 +20,8 @@ from seed_rl.launch.native_output import load_tensorflow, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
 from seed_rl.launch.working_directory import working_directory
 from seed_rl.learner.hosts import ALONE, Hosts
-from seed_rl.learner.link import Link
-from seed_rl.learner.meeting import together
+from seed_rl.learner.hosts.link import Link
+from seed_rl.learner.hosts.meeting import together
 from seed_rl.saved_config import common_settings
 from seed_rl.transport.credentials import ServerSecurity
 

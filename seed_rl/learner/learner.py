@@ -19,7 +19,7 @@ from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
 from seed_rl.learner.diverged import Diverged
-from seed_rl.learner.link import NO_OTHERS, Link
+from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 from seed_rl.learner.replicas import Replicas, abort_collectives
 from seed_rl.learner.run_log import RunLog, RunState

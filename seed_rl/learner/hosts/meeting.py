@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.learner.link import NO_OTHERS, Link
-from seed_rl.learner.peer import Gone, Peer, receive_any
+from seed_rl.learner.hosts.link import NO_OTHERS, Link
+from seed_rl.learner.hosts.peer import Gone, Peer, receive_any
 from seed_rl.transport.address import Address, AddressError, parse_address
 
 _log = logging.getLogger(__name__)

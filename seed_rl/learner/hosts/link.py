@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts
-from seed_rl.learner.peer import Gone, Peer, receive_any
+from seed_rl.learner.hosts.peer import Gone, Peer, receive_any
 
 _log = logging.getLogger(__name__)
 

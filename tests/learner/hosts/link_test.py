@@ -11,10 +11,10 @@ import pytest
 
 from seed_rl import experiment
 from seed_rl.experiment import ConfigError
-from seed_rl.learner import link as link_module
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.learner.link import NO_OTHERS, Agreed
-from seed_rl.learner.meeting import meet, together
+from seed_rl.learner.hosts import link as link_module
+from seed_rl.learner.hosts.link import NO_OTHERS, Agreed
+from seed_rl.learner.hosts.meeting import meet, together
 from seed_rl.saved_config import common_settings
 from seed_rl.transport.address import AddressError
 
