@@ -162,7 +162,7 @@ class Devices:
     """Which devices the learner computes on, by TensorFlow's names (`GPU:0`, `TPU:3`, `CPU:0`).
 
     By default a single device does everything; of several accelerators the first ones act, and as many of the others
-    train as divide the batch evenly (`learner.replicas.split`).
+    train as divide the batch evenly (`learner.split`).
     """
 
     training: tuple = ()

@@ -197,7 +197,7 @@ class Run:
         from seed_rl.buffers.placement import DoesNotFit
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner
-        from seed_rl.learner.replicas import BadDevices
+        from seed_rl.learner.split import BadDevices
 
         address = self._address
         if not address:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 import logging
 import os
 import time
@@ -12,19 +11,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.experiment import Experiment
-from seed_rl.files import Outage, complete_or_absent, reason
+from seed_rl.files import Outage, reason
 from seed_rl.inference.episodes import Episodes
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, name_variables
+from seed_rl.learner.counters import Counters
 from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.learner.replay_copies import ReplayCopies
 from seed_rl.learner.replicas import Replicas, abort_collectives
 from seed_rl.learner.run_log import RunLog, RunState
 from seed_rl.learner.sinks import sinks_of
-from seed_rl.learner.sources import Batch, Snapshot
+from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.learner.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
@@ -33,23 +33,6 @@ from seed_rl.transport.server import ActorServer
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2  # how soon the loop notices that it is to stop while no batch arrives
-
-
-@dataclasses.dataclass
-class Counters:
-    """How far a run is; saved with its checkpoints."""
-
-    learner_updates: int = 0
-    agent_steps: int = 0
-    """Agent steps that have gone into the learner, each counted once."""
-    env_frames: int = 0
-    """The same in environment frames: agent steps times the action repeat."""
-    seconds: float = 0.0
-    """Wall-clock time spent training, over all starts of the run; without start-up, and without what a kill lost."""
-    discarded_unrolls: int = 0
-    """Unrolls that were in progress when their environments' actor went away, in earlier starts of the run."""
-    unrecorded_steps: int = 0
-    """Agent steps played before an environment's first unroll began, in earlier starts of the run."""
 
 
 class Stop(Protocol):
@@ -104,7 +87,7 @@ class Learner:
         self._link = link
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), experiment.logs.checkpoints_kept)
         self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
-        self._no_replays = Outage("copies of the replay", "checkpoints are without them", _log)
+        self._replay_copies = ReplayCopies(self._checkpoints.directory)
 
         env_spec = experiment.env_spec()
         link.compare({"what the environments are like": repr(env_spec)})  # shapes depend on it
@@ -143,9 +126,9 @@ class Learner:
         if experiment.actors.num_eval_envs:
             training, evaluating = experiment.actors.num_training_envs, experiment.actors.num_eval_envs
             _log.info("environments: %d to learn from (ids 0..%d), %d to evaluate", training, training - 1, evaluating)
-        self._remove_old_replays()  # of checkpoints that were never written
+        self._replay_copies.remove_others(self.counters.learner_updates)
         if self.restored_from and self._source.snapshot is not None:
-            self._restore_source(self._source.snapshot)
+            self._replay_copies.restore(self._source.snapshot, self.counters.learner_updates)
         self._counted = self._source.taken
         self._server = ActorServer(address, self._service, security=security)
 
@@ -167,36 +150,17 @@ class Learner:
         """Weights, optimizer and counters of the first host, which has the checkpoint, if there are several."""
         if self._link.hosts.count == 1:
             return
-        names = [field.name for field in dataclasses.fields(Counters)]
-        counters = np.array([getattr(self.counters, name) for name in names], np.float64)
         values = [np.asarray(variable.numpy()) for variable in self._variables.values()]
-        counters, *values = self._replicas.from_first([counters, *values])
+        counters, *values = self._replicas.from_first([self.counters.to_array(), *values])
         for variable, value in zip(self._variables.values(), values, strict=True):
             variable.assign(value)
-        kinds = [type(getattr(self.counters, name)) for name in names]
-        self.counters = Counters(**{n: kind(value) for n, kind, value in zip(names, kinds, counters, strict=True)})
+        self.counters = Counters.from_array(counters)
         self._link.wait()  # a host that ends when all are here has left none waiting for its values
 
     @property
     def finished(self) -> bool:
         """Whether all of the run's frames are done."""
         return self.counters.env_frames >= self._experiment.total_frames
-
-    def _restore_source(self, snapshot: Snapshot) -> None:
-        path = self._replay_path()
-        try:
-            with open(path, "rb") as file:
-                snapshot.restore(file)
-        except FileNotFoundError:
-            _log.warning("there is no %s: the replay is filled anew", path)
-        except BadSnapshot as error:
-            raise CheckpointError(
-                f"{path} is of no use: {error}; if it is removed, the replay is filled anew"
-            ) from error
-
-    def _replay_path(self) -> str:
-        """Of what the source holds at this update; lies beside the checkpoint."""
-        return os.path.join(self._checkpoints.directory, f"replay-{self.counters.learner_updates:012d}.npz")
 
     def listen(self) -> str:
         """Serves actors from now on; returns the address. They get their first actions when `train` has compiled.
@@ -358,20 +322,10 @@ class Learner:
             "episodes": self.episodes.get_state(),
             "eval_episodes": self.eval_episodes.get_state(),
         }
-        if self._source.snapshot is not None:
-            self._save_source(self._source.snapshot)  # before the checkpoint that it belongs to
+        if self._source.snapshot is not None:  # before the checkpoint that it belongs to
+            self._replay_copies.save(self._source.snapshot, self.counters.learner_updates)
         self._checkpoints.save(self.counters.learner_updates, arrays, counters)
-        self._remove_old_replays()
-
-    def _save_source(self, snapshot: Snapshot) -> None:
-        with self._no_replays.tolerated(), complete_or_absent(self._replay_path()) as file:
-            snapshot.save(file)
-
-    def _remove_old_replays(self) -> None:
-        """All but that of the present checkpoint."""
-        for path in glob.glob(os.path.join(glob.escape(self._checkpoints.directory), "replay-*.npz")):
-            if path != self._replay_path():
-                os.remove(path)
+        self._replay_copies.remove_others(self.counters.learner_updates)
 
     def _add_episodes(self, episodes: Episodes) -> None:
         evaluated = episodes.env_ids >= self._experiment.actors.num_training_envs

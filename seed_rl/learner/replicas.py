@@ -1,4 +1,4 @@
-"""Which devices train and which one acts; weights, batches and results on their way between them.
+"""The devices that train and those that act; weights, batches and results on their way between them.
 
 Each device that trains has a copy of the weights (a replica) and gets an equal part of every batch; gradients are
 averaged, so that an update is the same on one device and on many. Acting is on devices of its own then, each with a
@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +23,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Devices, Experiment
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts
+from seed_rl.learner.split import BadDevices, Split, split
 from seed_rl.types import Unroll
 
 _log = logging.getLogger(__name__)
@@ -32,88 +33,6 @@ _BY_DEFAULT = ("GPU:0", "CPU:0")
 _COMMUNICATION = tf.distribute.experimental.CommunicationOptions(
     timeout_seconds=600.0  # hosts begin together, but one may compile for longer than others before it
 )
-
-
-class BadDevices(ValueError):
-    """Devices that are not there, or don't fit the batch; one sentence."""
-
-
-class Split(NamedTuple):
-    """Devices by TensorFlow's names, such as `GPU:0`; at least one of each."""
-
-    training: tuple[str, ...]
-    inference: tuple[str, ...]
-    """Where acting is, and where unrolls are kept: those of the first go to the first of those that train."""
-
-
-def split(experiment: Experiment, available: Sequence[str]) -> Split:
-    """Who does what.
-
-    By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
-    the environment groups allow: half as many act as train, as acting takes from a third of the time of training from
-    the same steps to all of it (docs/performance.md).
-
-    Args:
-      experiment: says which devices are asked for, and what is divided among them.
-      available: accelerators, or what there is without one; not empty.
-
-    Raises:
-      BadDevices: a device isn't there, or the batch or the environments can't be divided evenly.
-    """
-    training, inference = experiment.devices.training, experiment.devices.inference
-    for name in (*training, *inference):
-        if name not in available:
-            raise BadDevices(f"there is no device {name!r}: there are {', '.join(available)}")
-    first = (available[0],)
-    if training and not inference:
-        idle = tuple(name for name in available if name not in training)
-        inference = idle[:1] if idle and len(training) > 1 else training[:1]
-    elif inference and not training:
-        others = tuple(name for name in available if name not in inference and not name.startswith("CPU"))
-        candidates = [Split(others[:count], inference) for count in range(len(others), 0, -1)]
-        training = next((each.training for each in candidates if not _misfit(each, experiment)), inference)
-    elif not training:
-        training, inference = (first, first) if first[0].startswith("CPU") else _fastest(experiment, available)
-    chosen = Split(training, inference)
-    misfit = _misfit(chosen, experiment)
-    if misfit:
-        raise BadDevices(misfit)
-    return chosen
-
-
-def _fastest(experiment: Experiment, available: Sequence[str]) -> Split:
-    """Of all splits, if a device acts for twice the steps that it trains from; those that train come last."""
-    names, counts = tuple(available), range(1, len(available))
-    splits = [
-        Split(names[acting : acting + training], names[:acting])
-        for acting in counts
-        for training in counts
-        if acting + training <= len(names)
-    ]
-    return max(
-        (each for each in splits if not _misfit(each, experiment)),
-        key=lambda each: (min(2 * len(each.inference), len(each.training)), len(each.training), -len(each.inference)),
-        default=Split(names[:1], names[:1]),
-    )
-
-
-def _misfit(chosen: Split, experiment: Experiment) -> str:
-    """What is wrong with a split, in a sentence; empty if nothing is."""
-    training, inference = chosen
-    that_train, that_act = (
-        f"the number of devices that {what} ({len(names)}: {', '.join(names)})"
-        for what, names in (("train", training), ("act", inference))
-    )
-    if experiment.batch_size % len(training):
-        return f"Experiment.batch_size ({experiment.batch_size}) must be a multiple of {that_train}"
-    if len(training) % len(inference):
-        return f"{that_train} must be a multiple of {that_act}"
-    num_groups = experiment.actors.num_actors * experiment.actors.groups_per_actor
-    if num_groups % len(inference):
-        return f"num_actors x groups_per_actor of Actors ({num_groups}) must be a multiple of {that_act}"
-    if len(inference) > 1 and experiment.replay is not None and experiment.replay.snapshot:
-        return f"Replay.snapshot saves the replay of one device that acts; {that_act} must be 1"
-    return ""
 
 
 class Replicas:

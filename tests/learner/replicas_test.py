@@ -12,7 +12,8 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.experiment import Actors, Devices, Experiment, Replay
-from seed_rl.learner.replicas import BadDevices, Split, assignment, split
+from seed_rl.learner.replicas import assignment
+from seed_rl.learner.split import BadDevices, Split, split
 from seed_rl.testing.counting import Counting
 
 CPU = ("CPU:0",)
