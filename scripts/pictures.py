@@ -55,7 +55,7 @@ BROWSER = (
     "--disable-component-update",
     "--disable-sync",
 )
-TAGS = "episodes/return|episode_return|frames_per_second|loss/total|policy/entropy"
+TAGS = "episodes/return|frames_per_second|loss/total|policy/entropy"
 LARGEST = 200_000  # bytes of a picture
 FRAME_HEIGHT = 480  # pixels, of a frame at the most, where it is enlarged
 PAUSE = 0.1  # seconds without output: whatever is drawn has been drawn to its end
@@ -229,7 +229,7 @@ def tensorboard(logdir: pathlib.Path) -> Iterator[str]:
             for _ in range(120):
                 try:
                     tags = urllib.request.urlopen(f"{url}data/plugin/timeseries/tags", timeout=10).read()
-                    if b"episode_return" in tags:
+                    if b"episodes/return" in tags:
                         break
                 except urllib.error.URLError:
                     pass
