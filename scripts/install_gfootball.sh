@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: scripts/install_gfootball.sh [VENV]
+# Usage: scripts/install_gfootball.sh [--compile-only] [VENV]
 #
-# Compiles the football engine (three minutes on two cores) into a virtual environment, by default the project's, with
-# the Debian packages that it takes. Nothing to do where that version is installed already.
+# Compiles the football engine (a minute or two on two cores) and installs it into a virtual environment, by default the
+# project's, with the Debian packages that it takes. Nothing to do where that version is installed already.
+# --compile-only leaves the wheel in VENV/.gfootball for the next call, and VENV else as it is: pip may run there meanwhile.
 set -euo pipefail
 
 version=2.10.2
@@ -12,6 +13,8 @@ packages=(
 )
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
+compile_only=
+[[ ${1:-} != --compile-only ]] || { compile_only=yes && shift; }
 venv="${1:-$("$root/scripts/setup_venv.sh" runtime)}"
 [[ -x $venv/bin/python ]] || { printf '%s is not a virtual environment\n' "$venv" >&2 && exit 1; }
 venv="$(CDPATH='' cd -- "$venv" && pwd -P)"
@@ -28,14 +31,50 @@ if [[ $(python_of "$venv/bin/python") != $(python_of /usr/bin/python3) ]]; then
     "$(python_of "$venv/bin/python")" "$(python_of /usr/bin/python3)" "$venv" >&2
   exit 1
 fi
-scripts/apt_install.sh "${packages[@]}"
-printf 'Compiling gfootball %s; this takes some minutes\n' "$version" >&2
+
 log="$venv/.gfootball.log"
-PATH="$venv/bin:$PATH" # its build calls python3
-pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input install --progress-bar off --no-build-isolation)
-if ! "${pip[@]}" --constraint requirements-dev.lock --editable '.[gfootball]' >"$log" 2>&1 </dev/null ||
-  ! "${pip[@]}" --no-deps "gfootball==$version" >>"$log" 2>&1 </dev/null; then
+: >"$log"
+
+# logged COMMAND...: its output goes to the log, and is shown only if it fails.
+logged() {
+  "$@" >>"$log" 2>&1 </dev/null && return
   cat -- "$log" >&2
   printf 'Installing gfootball failed\n' >&2
   exit 1
+}
+
+pip() { local python="$1/bin/python"; shift; logged "$python" -m pip --disable-pip-version-check --no-input "$@"; }
+
+# Makes the wheel with an environment of its own.
+compile() {
+  local work="$venv/.gfootball/work"
+  printf 'Compiling gfootball %s; this takes a minute or two\n' "$version" >&2
+  rm -rf -- "$work"
+  mkdir -p -- "$work"
+  logged "$venv/bin/python" -m venv "$work/venv"
+  pip "$work/venv" install --constraint requirements-dev.lock psutil setuptools wheel
+  # Most of the time would go into Boost's headers, once for each of a hundred files: they are compiled sixteen at a time,
+  # but for two whose macros and constants have the names of others'.
+  cat >"$work/toolchain.cmake" <<'END'
+set(CMAKE_UNITY_BUILD ON)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+set_source_files_properties(
+  src/misc/perlin.cpp src/onthepitch/player/humanoid/humanoid.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+END
+  # The build calls python3.
+  PATH="$work/venv/bin:$PATH" CMAKE_TOOLCHAIN_FILE="$work/toolchain.cmake" \
+    pip "$work/venv" wheel --no-deps --no-build-isolation --wheel-dir "$work/wheels" "gfootball==$version"
+  mv -- "$work"/wheels/*.whl "$venv/.gfootball/"
+  rm -rf -- "$work"
+}
+
+scripts/apt_install.sh "${packages[@]}"
+wheel=("$venv/.gfootball/gfootball-$version-"*.whl)
+if [[ ! -f ${wheel[0]} ]]; then
+  compile
+  wheel=("$venv/.gfootball/gfootball-$version-"*.whl)
 fi
+[[ -z $compile_only ]] || exit 0
+pip "$venv" install --constraint requirements-dev.lock --no-build-isolation --editable '.[gfootball]'
+pip "$venv" install --no-deps "${wheel[0]}"
+rm -rf -- "$venv/.gfootball"
