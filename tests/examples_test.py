@@ -25,13 +25,14 @@ def test_catch_is_trained_from_python(example, tmp_path, capsys):
 
 
 def test_a_custom_network_learns(example, tmp_path):
-    assert example("custom_network").main(str(tmp_path), total_frames=150_000) > 0.3, "at random it is about -0.6"
+    assert example("custom_network").main(str(tmp_path), total_frames=120_000) > 0.3, "at random it is about -0.6"
 
 
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
     assert len((EXAMPLES / "custom_agent.py").read_text().splitlines()) < 150
     example("custom_agent")
-    experiment = load_experiment([str(EXAMPLES / "custom_agent.gin")], ["Experiment.total_frames = 200_000"])
+    small = ["Experiment.total_frames = 120_000", "Catch.rows = 6", "Catch.columns = 3"]
+    experiment = load_experiment([str(EXAMPLES / "custom_agent.gin")], small)
     with Run(experiment, str(tmp_path)) as run:
         rows = list(run.train())
     assert {"loss/policy", "policy/clipped"} <= set(rows[-1])

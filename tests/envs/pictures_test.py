@@ -89,9 +89,10 @@ def test_the_screen_of_the_console_is_that_of_the_game_that_is_played(watch):
     env = watch(config)
     env.reset(seed=5)
     assert env.picture().shape == (420, 320, 3)
+    action = config.spec().action
     rng, seen, screens = np.random.default_rng(1), [], []
     for _ in range(60):
-        seen.append(np.array(env.step(random_actions(config.spec().action, rng, 1))[0])[0, ..., 0])
+        seen.append(np.array(env.step(random_actions(action, rng, 1))[0])[0, ..., 0])
         red, green, blue = np.moveaxis(env.picture()[::2, ::2], -1, 0)
         screens.append(shrunk(0.299 * red + 0.587 * green + 0.114 * blue, 84))
     differences = np.abs(np.array(screens) - seen).max(axis=(1, 2))
