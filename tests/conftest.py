@@ -11,9 +11,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers print is taken for what a child says
 
 
+gc.disable()  # until all is imported
+
+
 def pytest_collection_finish():
     """What is imported by now stays: to search it for garbage again and again takes a twentieth of the time."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
