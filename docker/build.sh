@@ -2,7 +2,7 @@
 # Usage: docker/build.sh [FLAGS] IMAGE...
 #
 # Builds images and tags them seed_rl-IMAGE:TAG. IMAGE is one of
-#   cpu, gpu                           learner, TensorBoard and every other command
+#   cpu, gpu, tpu                      learner, TensorBoard and every other command
 #   actor, atari, football, dmlab      actors without TensorFlow; atari is another name of actor
 #
 #   --repository=R   where images are pushed to, such as europe-west4-docker.pkg.dev/project/images
@@ -17,9 +17,9 @@ source "$here/common.sh"
 
 flags=([repository]='' [tag]=latest [push]=no [dry_run]=no)
 read_flags "$@"
-((${#places[@]})) || die "name an image: cpu, gpu, actor, atari, football or dmlab"
+((${#places[@]})) || die "name an image: cpu, gpu, tpu, actor, atari, football or dmlab"
 for image in "${places[@]}"; do
-  check_form "an image" "$image" 'cpu|gpu|actor|atari|football|dmlab' "cpu, gpu, actor, atari, football or dmlab"
+  check_form "an image" "$image" 'cpu|gpu|tpu|actor|atari|football|dmlab' "cpu, gpu, tpu, actor, atari, football or dmlab"
 done
 check_form --tag "${flags[tag]}" '[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}' "a tag of letters, digits, dots and dashes"
 check_form --repository "${flags[repository]}" '|[a-z0-9][a-z0-9._:/-]*' "a registry and a path in lower case"

@@ -170,12 +170,16 @@ def test_locks_fit_the_requirements_and_each_other(wheel, python):
 @pytest.mark.parametrize("python", PYTHONS)
 def test_locks_of_the_images_agree_with_the_runtime_one(python):
     runtime = pins("requirements.lock", python)
-    actor, gpu = pins("requirements-actor.lock", python), pins("requirements-gpu.lock", python)
-    assert actor.items() < runtime.items() < gpu.items(), "relock with scripts/lock.sh"
+    actor, cpu, gpu, tpu = (pins(f"requirements-{image}.lock", python) for image in ("actor", "cpu", "gpu", "tpu"))
+    assert actor.items() < runtime.items() < cpu.items() < gpu.items(), "relock with scripts/lock.sh"
     lines = (ROOT / "requirements-actor.in").read_text(encoding="utf-8").splitlines()
     assert {line for line in lines if not line.startswith("#")} <= set(actor)
     assert not {name for name in actor if re.search("tensorflow|keras|tensorboard|nvidia", name)}
-    assert all(name.startswith("nvidia-") for name in set(gpu) - set(runtime))
+    assert "gcsfs" in cpu, "for a log directory in a bucket"
+    assert all(name.startswith("nvidia-") for name in set(gpu) - set(cpu))
+    # TensorFlow for TPUs lags behind and brings its own TensorBoard.
+    assert {name for name, _ in cpu.items() - tpu.items()} == {"tensorflow", "tensorboard"}
+    assert set(tpu) - set(cpu) == {"tensorflow-tpu", "libtpu"}
 
 
 def test_installed_package_imports_by_its_name_only(installed):

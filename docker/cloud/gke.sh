@@ -23,15 +23,15 @@
 #   --actor_cpu=CORES, --actor_memory=SIZE, --learner_cpu=CORES, --learner_memory=SIZE   defaults: 1, 2Gi, 4, 16Gi
 #
 #   --accelerator=A       the learner's: none, gpu or tpu; default: gpu
-#   --accelerator_type=T  default: nvidia-l4; for a TPU, such as tpu-v5-lite-podslice
-#   --accelerator_count=N default: 1
-#   --tpu_topology=T      default: 1x1
-#   --learner_image=I     instead of this repository's; a TPU needs one with a TensorFlow for it
+#   --accelerator_type=T  default: nvidia-l4, or tpu-v5-lite-podslice (v5e)
+#   --accelerator_count=N GPUs; default: 1
+#   --tpu_topology=T      chips of one host: 1x1, 2x2, 2x4 or, of TPUs in three dimensions, 2x2x1; default: 1x1
+#   --learner_image=I     instead of this repository's
 #   --spot_learner        the learner on a spot machine, too: it continues after each preemption
 #
 #   --storage_size=SIZE   of the volume that the run is kept on; default: 50Gi
-#   --bucket=B            a Cloud Storage bucket instead, with --service_account=S, a Kubernetes service account that may
-#                         write into it (Workload Identity)
+#   --bucket=B            a Cloud Storage bucket instead: gs://B/runs/NAME; with --service_account=S, a Kubernetes service
+#                         account that may write into it (Workload Identity)
 #   --namespace=N         default: default
 #   --secrets=DIRECTORY   of docker/make_secrets.sh, made if need be; default: docker/secrets
 #   --delete              take the run's processes, secrets and service away instead; its volume stays
@@ -47,7 +47,7 @@ flags=(
   [project]='' [location]='' [cluster]='' [create_cluster]=no [repository]='' [tag]='' [no_build]=no
   [name]='' [gin_file]='' [total_frames]='' [suite]=atari [actors]='' [least_actors]=''
   [actor_cpu]=1 [actor_memory]=2Gi [learner_cpu]=4 [learner_memory]=16Gi
-  [accelerator]=gpu [accelerator_type]='' [accelerator_count]=1 [tpu_topology]=1x1 [learner_image]='' [spot_learner]=no
+  [accelerator]=gpu [accelerator_type]='' [accelerator_count]='' [tpu_topology]=1x1 [learner_image]='' [spot_learner]=no
   [storage_size]=50Gi [bucket]='' [service_account]='' [namespace]=default [secrets]="$docker/secrets"
   [delete]=no [dry_run]=no
 )
@@ -78,7 +78,9 @@ check_form --accelerator "${flags[accelerator]}" 'none|gpu|tpu' 'none, gpu or tp
 check_form --repository "${flags[repository]}" '[a-z0-9][a-z0-9._:/-]*' 'a registry and a path in lower case'
 check_number --actors "${flags[actors]}"
 [[ -z ${flags[least_actors]} ]] || check_number --least_actors "${flags[least_actors]}"
-check_number --accelerator_count "${flags[accelerator_count]}"
+check_form --bucket "${flags[bucket]}" '|[a-z0-9][a-z0-9._-]+' "a bucket's name without gs://"
+count="${flags[accelerator_count]}"
+[[ -z $count ]] || check_number --accelerator_count "$count"
 check_command gcloud kubectl openssl
 [[ ${flags[no_build]} == yes ]] || check_command docker
 command -v python3 >/dev/null || die "python3 is needed to fill in the manifests"
@@ -91,17 +93,21 @@ case "${flags[accelerator]}" in
   gpu)
     learner_image=gpu
     devices=(
-      "--learner_device=nvidia.com/gpu=${flags[accelerator_count]}"
+      "--learner_device=nvidia.com/gpu=${count:-1}"
       "--learner_node=cloud.google.com/gke-accelerator=${flags[accelerator_type]:-nvidia-l4}"
     )
     ;;
   tpu)
-    [[ -n ${flags[accelerator_type]} && -n ${flags[learner_image]} ]] ||
-      die "--accelerator=tpu needs --accelerator_type and --learner_image, an image with a TensorFlow for TPUs"
+    learner_image=tpu topology="${flags[tpu_topology]}"
+    check_form --tpu_topology "$topology" '1x1|2x2|2x4|2x2x1' \
+      '1x1, 2x2, 2x4 or 2x2x1, since a learner uses the chips of one host'
+    chips=$((${topology//x/*}))
+    [[ -z $count || $count == "$chips" ]] ||
+      die "--accelerator_count must be the $chips chips of --tpu_topology=$topology, or left out, got '$count'"
     devices=(
-      "--learner_device=google.com/tpu=${flags[accelerator_count]}"
-      "--learner_node=cloud.google.com/gke-tpu-accelerator=${flags[accelerator_type]}"
-      "--learner_node=cloud.google.com/gke-tpu-topology=${flags[tpu_topology]}"
+      "--learner_device=google.com/tpu=$chips"
+      "--learner_node=cloud.google.com/gke-tpu-accelerator=${flags[accelerator_type]:-tpu-v5-lite-podslice}"
+      "--learner_node=cloud.google.com/gke-tpu-topology=$topology"
     )
     ;;
 esac
@@ -119,9 +125,14 @@ render=(
   "--actor_node=$spot" "--actor_taint=$spot" "${devices[@]}" "${gin_params[@]/#/--gin_param=}"
 )
 [[ ${flags[spot_learner]} == no ]] || render+=("--learner_node=$spot" "--learner_taint=$spot")
-for flag in total_frames least_actors actor_cpu actor_memory learner_cpu learner_memory storage_size bucket service_account; do
+for flag in total_frames least_actors actor_cpu actor_memory learner_cpu learner_memory storage_size service_account; do
   [[ -z ${flags[$flag]} ]] || render+=("--$flag=${flags[$flag]}")
 done
+runs=/runs
+if [[ -n ${flags[bucket]} ]]; then
+  render+=("--bucket=gs://${flags[bucket]}")
+  runs=/home/seed_rl/.cache/seed_rl # where the learner works; it copies to the bucket
+fi
 # Before anything is touched: a mistake in the flags is told here.
 manifests="$(python3 "$here/render_kubernetes.py" "${render[@]}")"
 
@@ -154,7 +165,7 @@ run "${kubectl[@]}" delete --ignore-not-found "job/$name-learner"
 run_with_input "$manifests" kubectl apply --filename=-
 
 say "The run: ${kubectl[*]} logs --follow job/$name-learner
-Curves:  ${kubectl[*]} exec job/$name-learner -- tensorboard --logdir=/runs   and besides
+Curves:  ${kubectl[*]} exec job/$name-learner -- tensorboard --logdir=$runs   and besides
          ${kubectl[*]} port-forward job/$name-learner 6006
 Actors:  ${kubectl[*]} scale deployment/$name-actors --replicas=N   (up to ${flags[actors]}; they go on after the run)
 The end: $0 --delete --project=${flags[project]} --location=${flags[location]} --cluster=${flags[cluster]} --name=$name"

@@ -17,6 +17,7 @@ from templates import Mistake, Parser, check_form, check_gin, check_name, fill, 
 TEMPLATES = pathlib.Path(__file__).parent / "kubernetes"
 _QUANTITY = r"[1-9][0-9]*(\.[0-9]+)?(m|[KMGT]i?)?"
 _IMAGE = r"[a-z0-9][\w./:-]*:[\w.-]+(@sha256:[0-9a-f]{64})?|[a-z0-9][\w./:-]*@sha256:[0-9a-f]{64}"
+_CACHE = "/home/seed_rl/.cache"  # where a learner works whose log directory is in a bucket
 _SERVER_NAME = "learner"  # in every certificate that docker/make_secrets.sh makes
 
 
@@ -35,7 +36,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("--name", required=True, help="of the run: all objects are named after it")
     add("--namespace", default="default")
-    add("--learner_image", required=True, metavar="IMAGE:TAG", help="docker/build.sh cpu or gpu")
+    add("--learner_image", required=True, metavar="IMAGE:TAG", help="docker/build.sh cpu, gpu or tpu")
     add("--actor_image", required=True, metavar="IMAGE:TAG", help="docker/build.sh actor, football or dmlab")
     add("--gin_file", required=True, help="experiment, such as atari/vtrace")
     add("--gin_param", action="append", default=[], metavar="BINDING", help="a setting; may be repeated")
@@ -59,7 +60,8 @@ def _parser() -> Parser:
     add("--claim", metavar="NAME", help="a volume claim that is there already, instead of one named after the run")
     add(
         "--bucket",
-        help="Google Cloud Storage bucket instead of a volume, on GKE; needs --service_account",
+        metavar="URL",
+        help="keep the run in gs://... or s3://... instead of a volume; needs --service_account",
     )
     add("--service_account", default="default", help="Kubernetes service account of the learner")
     return parser
@@ -91,7 +93,7 @@ def manifests(asked: argparse.Namespace) -> str:
                 "arguments": learner_arguments(asked),
                 "probe": _probe(),
                 "service_account": asked.service_account,
-                "annotations": _annotations(asked),
+                "mount": _CACHE if asked.bucket else "/runs",
                 "node_selector": pairs("--learner_node", asked.learner_node),
                 "tolerations": _tolerations("--learner_taint", asked.learner_taint),
                 "requests": {"cpu": asked.learner_cpu, "memory": asked.learner_memory, **devices},
@@ -129,7 +131,8 @@ def learner_arguments(asked: argparse.Namespace) -> list[str]:
     flags = ["learner", f"--gin_file={asked.gin_file}"]
     flags += [f"--gin_param={check_gin(binding)}" for binding in asked.gin_param]
     flags += [] if asked.total_frames is None else [f"--total_frames={asked.total_frames}"]
-    flags += [f"--logdir=/runs/{asked.name}", f"--num_actors={asked.actors}", "--server_address=0.0.0.0:8686"]
+    logdir = f"{asked.bucket}/runs/{asked.name}" if asked.bucket else f"/runs/{asked.name}"
+    flags += [f"--logdir={logdir}", f"--num_actors={asked.actors}", "--server_address=0.0.0.0:8686"]
     return [*flags, "--tls_cert=/secrets/cert.pem", "--tls_key=/secrets/key.pem", "--token_file=/secrets/token"]
 
 
@@ -144,16 +147,9 @@ def _probe() -> list[str]:
     return ["python3", "/usr/local/lib/seed_rl/health.py", *flags]
 
 
-def _annotations(asked: argparse.Namespace) -> dict[str, str]:
-    # The first asks autoscalers not to move the learner to save a node; it would cost all actors a pause.
-    kept = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    return kept | {"gke-gcsfuse/volumes": "true"} if asked.bucket else kept
-
-
 def _volume(asked: argparse.Namespace) -> dict[str, object]:
     if asked.bucket:
-        options = {"bucketName": asked.bucket, "mountOptions": "implicit-dirs,uid=1000,gid=1000"}
-        return {"name": "runs", "csi": {"driver": "gcsfuse.csi.storage.gke.io", "volumeAttributes": options}}
+        return {"name": "runs", "emptyDir": {}}  # the learner works in a copy of what the bucket holds
     return {"name": "runs", "persistentVolumeClaim": {"claimName": asked.claim or f"{asked.name}-runs"}}
 
 
@@ -171,7 +167,9 @@ def _check(asked: argparse.Namespace) -> None:
         check_form(f"--{flag}", getattr(asked, flag), _IMAGE, "an image with its tag or digest")
     for flag in ("learner_cpu", "learner_memory", "actor_cpu", "actor_memory", "storage_size"):
         check_form(f"--{flag}", getattr(asked, flag), _QUANTITY, "a quantity such as 4, 500m or 16Gi")
-    for flag in ("claim", "storage_class", "bucket"):
+    if asked.bucket:
+        check_form("--bucket", asked.bucket, r"(gs|s3)://[a-z0-9][\w./-]*\w", "gs://BUCKET or s3://BUCKET")
+    for flag in ("claim", "storage_class"):
         check_form(f"--{flag}", getattr(asked, flag) or "x", r"[a-z0-9][a-z0-9._-]*", "a name in lower case")
     check_form("--gin_file", asked.gin_file, r"[\w./-]+", "an experiment such as atari/vtrace")
     for device in pairs("--learner_device", asked.learner_device).values():

@@ -55,8 +55,7 @@ def job(asked: argparse.Namespace) -> str:
     start = [f"--project={asked.project}", f"--secret={asked.name}"]
     experiment = [f"--gin_file={asked.gin_file}", *(f"--gin_param={check_gin(text)}" for text in asked.gin_param)]
     experiment += [] if asked.total_frames is None else [f"--total_frames={asked.total_frames}"]
-    # Vertex AI mounts every bucket that the service account may use below /gcs.
-    experiment += [f"--logdir=/gcs/{asked.bucket}/runs/{asked.name}", f"--num_actors={asked.actors}"]
+    experiment += [f"--logdir=gs://{asked.bucket}/runs/{asked.name}", f"--num_actors={asked.actors}"]
     return fill(
         TEMPLATE,
         {

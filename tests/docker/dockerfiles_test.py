@@ -65,6 +65,7 @@ def runs(chain: list[Stage]) -> str:
 IMAGES = [
     ("docker/Dockerfile", "cpu"),
     ("docker/Dockerfile", "gpu"),
+    ("docker/Dockerfile", "tpu"),
     ("docker/Dockerfile", "actor"),
     ("docker/Dockerfile", "atari"),
     ("docker/Dockerfile", "football"),
@@ -151,8 +152,9 @@ def test_every_image_runs_the_command_and_checks_its_health(dockerfile, name):
 @pytest.mark.parametrize(
     ("name", "lock"),
     [
-        ("cpu", "requirements.lock"),
+        ("cpu", "requirements-cpu.lock"),
         ("gpu", "requirements-gpu.lock"),
+        ("tpu", "requirements-tpu.lock"),
         ("actor", "requirements-actor.lock"),
         ("atari", "requirements-actor.lock"),
         ("football", "requirements-actor.lock"),

@@ -23,7 +23,7 @@ LAUNCH = (*CLUSTER, *RUN, "--tag=v1")
 VARIANTS = {
     "gpu": (),
     "no accelerator": ("--accelerator=none",),
-    "tpu": ("--accelerator=tpu", "--accelerator_type=tpu-v5-lite-podslice", "--learner_image=r/tpu:1"),
+    "tpu": ("--accelerator=tpu", "--tpu_topology=2x4"),
     "bucket": ("--bucket=lab-runs", "--service_account=learner"),
     "autoscaled": ("--least_actors=2",),
     "spot learner": ("--spot_learner", "--namespace=rl", "--storage_size=100Gi"),
@@ -131,7 +131,7 @@ def test_seed_rl_knows_the_flags(script, secrets, kind, capsys):
 def test_the_probes_are_flags_that_the_health_check_has(script, secrets):
     found = manifests(printed(script, secrets))
     for workload, kinds in (
-        (found["Job"], ("startup", "readiness", "liveness")),
+        (found["Job"], ("startup", "liveness")),
         (found["Deployment"], ("readiness", "liveness")),
     ):
         for kind in kinds:
@@ -176,9 +176,11 @@ def test_a_bucket_takes_the_place_of_the_volume(script, secrets):
     found = manifests(printed(script, secrets, *VARIANTS["bucket"]))
     assert "PersistentVolumeClaim" not in found
     (volume,) = (v for v in pod(found["Job"])["volumes"] if v["name"] == "runs")
-    assert volume["csi"]["driver"] == "gcsfuse.csi.storage.gke.io"
-    assert volume["csi"]["volumeAttributes"]["bucketName"] == "lab-runs"
-    assert found["Job"]["spec"]["template"]["metadata"]["annotations"]["gke-gcsfuse/volumes"] == "true"
+    assert volume == {"name": "runs", "emptyDir": {}}, "a copy, which goes away with the pod"
+    assert "--logdir=gs://lab-runs/runs/pong" in container(found["Job"])["args"]
+    (mount,) = (m for m in container(found["Job"])["volumeMounts"] if m["name"] == "runs")
+    home = re.search(r"useradd --create-home .* (\w+) ", (ROOT / "docker/Dockerfile").read_text())[1]
+    assert mount["mountPath"] == f"/home/{home}/.cache", "where the learner makes its copy"
     assert pod(found["Job"])["serviceAccountName"] == "learner"
 
 
@@ -198,10 +200,10 @@ def test_actors_are_on_spot_machines_and_the_learner_is_if_asked(script, secrets
         ("no accelerator", {}, {}),
         (
             "tpu",
-            {"google.com/tpu": "1"},
+            {"google.com/tpu": "8"},
             {
                 "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
-                "cloud.google.com/gke-tpu-topology": "1x1",
+                "cloud.google.com/gke-tpu-topology": "2x4",
             },
         ),
     ],
@@ -212,7 +214,7 @@ def test_the_learner_gets_its_accelerator(script, secrets, variant, device, labe
     assert resources["requests"] == {"cpu": "4", "memory": "16Gi", **device}
     assert resources["limits"] == {"memory": "16Gi", **device}
     assert pod(found["Job"])["nodeSelector"] == label
-    images = {"gpu": "gpu:v1", "no accelerator": "cpu:v1", "tpu": "r/tpu:1"}
+    images = {"gpu": "gpu:v1", "no accelerator": "cpu:v1", "tpu": "tpu:v1"}
     assert container(found["Job"])["image"].endswith(images[variant])
     assert container(found["Deployment"])["image"] == "europe-west4-docker.pkg.dev/lab-1/images/seed_rl-actor:v1"
 
@@ -255,7 +257,11 @@ def test_delete_leaves_the_volume(script):
         (("--location=mars",), "--location must be a region or zone"),
         (("--suite=doom",), "--suite must be atari, football or dmlab, got 'doom'"),
         (("--accelerator=npu",), "--accelerator must be none, gpu or tpu, got 'npu'"),
-        (("--accelerator=tpu",), "--accelerator=tpu needs --accelerator_type and --learner_image"),
+        (("--accelerator=tpu", "--tpu_topology=4x4"), "2x4 or 2x2x1, since a learner uses the chips of one host, got '4x4'"),
+        (("--accelerator=tpu", "--tpu_topology=2x4", "--accelerator_count=4"), "--accelerator_count must be the 8 chips of"),
+        (("--bucket=gs://lab-runs",), "--bucket must be a bucket's name without gs://, got 'gs://lab-runs'"),
+        (("--namespace=my_rl",), "--namespace must be at most 40 of a-z, 0-9 and -"),
+        (("--name",), "--name needs a value"),
         (("--learner_memory=lots",), "--learner_memory must be a quantity such as 4, 500m or 16Gi, got 'lots'"),
         (("--least_actors=21",), "--least_actors (21) must not exceed --actors (20)"),
         (("--bucket=lab-runs",), "--bucket needs --service_account"),

@@ -81,7 +81,7 @@ def test_seed_rl_knows_the_flags(script, secrets, capsys):
         assert arguments[:2] == ["--project=lab-1", "--secret=pong"]
         assert main([*arguments[2:], "--help"]) == 0, capsys.readouterr().err
     learner = job(text)["workerPoolSpecs"][0]["containerSpec"]["args"]
-    assert {"--logdir=/gcs/lab-runs/runs/pong", "--num_actors=20", "--gin_param=Atari.game = 'breakout'"} <= set(
+    assert {"--logdir=gs://lab-runs/runs/pong", "--num_actors=20", "--gin_param=Atari.game = 'breakout'"} <= set(
         learner
     )
 
