@@ -113,5 +113,16 @@ commit_tag() {
   printf '%s' "$tag"
 }
 
+# suite_of EXPERIMENT: the image that its actors need; "atari" is that of all suites without an image of their own.
+suite_of() {
+  case "$1" in
+    football/* | dmlab/*) printf '%s' "${1%%/*}" ;;
+    *) printf atari ;;
+  esac
+}
+
+# check_experiment ROOT NAME: the images are built from the repository at ROOT.
+check_experiment() { [[ -f $1/configs/$2.gin ]] || die "there is no experiment $2 in configs/; seed_rl configs lists them"; }
+
 # The name of an image: image_name REPOSITORY IMAGE TAG; no repository is this machine.
 image_name() { printf '%s' "${1:+${1%/}/}seed_rl-$2:$3"; }

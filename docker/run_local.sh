@@ -39,29 +39,25 @@ agent_of() {
 check_form AGENT "$agent" 'vtrace|r2d2' 'vtrace or r2d2'
 check_number ACTORS "$actors"
 check_number ENVS "$envs"
-settings=()
 case "$env-$agent" in
   atari-*) gin_file="atari/${agent}_pong" ;;
   catch-*) gin_file="catch/$agent" ;;
-  # The image has the engine's own package.
-  football-vtrace) gin_file=football/academy settings=("Football.backend='gfootball'") ;;
+  football-vtrace) gin_file=football/academy ;;
   dmlab-vtrace) gin_file=dmlab/small ;;
   football-* | dmlab-*) die "there is no experiment of $env with $agent: take vtrace, or name a gin file" ;;
   */*-*) gin_file="${env%.gin}" ;;
   *) die "ENV must be atari, football, dmlab, catch or the name of an experiment such as atari/vtrace_deep, got '$env'" ;;
 esac
 check_form ENV "$gin_file" '[a-z0-9_]+/[a-z0-9_]+' 'the name of an experiment such as atari/vtrace_deep'
-[[ -f $root/configs/$gin_file.gin ]] || die "there is no experiment $gin_file in configs/"
+check_experiment "$root" "$gin_file"
 [[ $(agent_of "$gin_file") == "$agent" ]] || die "the agent of $gin_file is $(agent_of "$gin_file"), not $agent"
 run="${flags[run]:-${gin_file/\//_}}"
 check_form --run "$run" '[A-Za-z0-9_][A-Za-z0-9_.-]*' 'one name of letters, digits, dots and dashes'
 
-case "$gin_file" in
-  football/*) actor_image=football ;;
-  dmlab/*) actor_image=dmlab ;;
-  *) actor_image=actor ;;
-esac
-learner_image=cpu compose=(docker compose --file "$here/compose.yaml")
+suite="$(suite_of "$gin_file")"
+# What the image of football has is the engine's own package.
+[[ $suite != football ]] || gin_params=("Football.backend='gfootball'" "${gin_params[@]}")
+actor_image="${suite/#atari/actor}" learner_image=cpu compose=(docker compose --file "$here/compose.yaml")
 if [[ ${flags[gpu]} == yes ]]; then
   learner_image=gpu
   compose+=(--file "$here/compose.gpu.yaml")
@@ -70,7 +66,7 @@ check_command docker openssl
 
 # Two groups, so that one steps while the other waits for its actions.
 groups=$((envs % 2 ? 1 : 2))
-settings+=("Actors.groups_per_actor=$groups" "Actors.envs_per_group=$((envs / groups))" "${gin_params[@]}")
+settings=("Actors.groups_per_actor=$groups" "Actors.envs_per_group=$((envs / groups))" "${gin_params[@]}")
 learner_flags=''
 for binding in "${settings[@]}"; do
   [[ $binding != *$'\n'* ]] || die "--gin_param takes one line, got '$binding'"

@@ -17,7 +17,7 @@
 #   --gin_file=NAME       experiment, such as atari/vtrace
 #   --gin_param=BINDING   a setting, such as "Atari.game='breakout'"; may be repeated
 #   --total_frames=N      environment frames, if not the experiment's own number
-#   --suite=S             what the actors play: atari (also Gymnasium and Catch), football or dmlab; default: atari
+#   --suite=S             what the actors play: football, dmlab or atari (all the others); default: the experiment's
 #   --actors=N            actors, on spot machines
 #   --least_actors=N      scale between this number and --actors by the CPU that they use
 #   --actor_cpu=CORES, --actor_memory=SIZE, --learner_cpu=CORES, --learner_memory=SIZE   defaults: 1, 2Gi, 4, 16Gi
@@ -45,7 +45,7 @@ source "$docker/common.sh"
 
 flags=(
   [project]='' [location]='' [cluster]='' [create_cluster]=no [repository]='' [tag]='' [no_build]=no
-  [name]='' [gin_file]='' [total_frames]='' [suite]=atari [actors]='' [least_actors]=''
+  [name]='' [gin_file]='' [total_frames]='' [suite]='' [actors]='' [least_actors]=''
   [actor_cpu]=1 [actor_memory]=2Gi [learner_cpu]=4 [learner_memory]=16Gi
   [accelerator]=gpu [accelerator_type]='' [accelerator_count]='' [tpu_topology]=1x1 [learner_image]='' [spot_learner]=no
   [storage_size]=50Gi [bucket]='' [service_account]='' [namespace]=default [secrets]="$docker/secrets"
@@ -73,7 +73,12 @@ if [[ ${flags[delete]} == yes ]]; then
 fi
 
 need repository gin_file actors
-check_form --suite "${flags[suite]}" 'atari|football|dmlab' 'atari, football or dmlab'
+gin_file="${flags[gin_file]%.gin}"
+[[ ${flags[no_build]} == yes ]] || check_experiment "$docker/.." "$gin_file"
+suite="${flags[suite]:-$(suite_of "$gin_file")}"
+check_form --suite "$suite" 'atari|football|dmlab' 'atari, football or dmlab'
+# What the image of football has is the engine's own package.
+[[ $suite != football ]] || gin_params=("Football.backend='gfootball'" "${gin_params[@]}")
 check_form --accelerator "${flags[accelerator]}" 'none|gpu|tpu' 'none, gpu or tpu'
 check_form --repository "${flags[repository]}" '[a-z0-9][a-z0-9._:/-]*' 'a registry and a path in lower case'
 check_number --actors "${flags[actors]}"
@@ -87,7 +92,7 @@ command -v python3 >/dev/null || die "python3 is needed to fill in the manifests
 check_form --total_frames "${flags[total_frames]}" '|[1-9][0-9]{0,14}' 'a whole number from 1 on'
 tag="${flags[tag]:-$(commit_tag "$docker/..")}"
 
-actor_image="${flags[suite]/#atari/actor}" learner_image=cpu
+actor_image="${suite/#atari/actor}" learner_image=cpu
 devices=()
 case "${flags[accelerator]}" in
   gpu)
@@ -120,7 +125,7 @@ if [[ -z $learner ]]; then
 fi
 spot=cloud.google.com/gke-spot=true
 render=(
-  "--name=$name" "--namespace=${flags[namespace]}" "--gin_file=${flags[gin_file]}" "--actors=${flags[actors]}"
+  "--name=$name" "--namespace=${flags[namespace]}" "--gin_file=$gin_file" "--actors=${flags[actors]}"
   "--learner_image=$learner" "--actor_image=$(image_name "${flags[repository]}" "$actor_image" "$tag")"
   "--actor_node=$spot" "--actor_taint=$spot" "${devices[@]}" "${gin_params[@]/#/--gin_param=}"
 )

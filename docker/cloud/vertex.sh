@@ -16,7 +16,7 @@
 #   --gin_file=NAME        experiment, such as atari/vtrace
 #   --gin_param=BINDING    a setting, such as "Atari.game='breakout'"; may be repeated
 #   --total_frames=N       environment frames, if not the experiment's own number
-#   --suite=S              what the actors play: atari (also Gymnasium and Catch), football or dmlab; default: atari
+#   --suite=S              what the actors play: football, dmlab or atari (all the others); default: the experiment's
 #   --actors=N             actors, a machine each
 #   --actor_machine=T      default: n2-standard-4
 #   --learner_machine=T    default: g2-standard-8
@@ -35,7 +35,7 @@ source "$docker/common.sh"
 
 flags=(
   [project]='' [region]='' [repository]='' [tag]='' [no_build]=no [bucket]='' [service_account]=''
-  [name]='' [gin_file]='' [total_frames]='' [suite]=atari [actors]='' [actor_machine]=n2-standard-4
+  [name]='' [gin_file]='' [total_frames]='' [suite]='' [actors]='' [actor_machine]=n2-standard-4
   [learner_machine]=g2-standard-8 [accelerator_type]=NVIDIA_L4 [accelerator_count]=1 [spot]=no [days]=7
   [secrets]="$docker/secrets" [dry_run]=no
 )
@@ -45,7 +45,12 @@ need project region repository bucket service_account name gin_file actors
 check_form --project "${flags[project]}" '[a-z][-a-z0-9.:]*' "a project's id"
 check_form --region "${flags[region]}" '[a-z]+-[a-z]+[0-9]+' 'a region such as europe-west4'
 check_form --repository "${flags[repository]}" '[a-z0-9][a-z0-9._:/-]*' 'a registry and a path in lower case'
-check_form --suite "${flags[suite]}" 'atari|football|dmlab' 'atari, football or dmlab'
+gin_file="${flags[gin_file]%.gin}"
+[[ ${flags[no_build]} == yes ]] || check_experiment "$docker/.." "$gin_file"
+suite="${flags[suite]:-$(suite_of "$gin_file")}"
+check_form --suite "$suite" 'atari|football|dmlab' 'atari, football or dmlab'
+# What the image of football has is the engine's own package.
+[[ $suite != football ]] || gin_params=("Football.backend='gfootball'" "${gin_params[@]}")
 check_name --name "${flags[name]}"
 for flag in actors accelerator_count days; do check_number "--$flag" "${flags[$flag]}"; done
 check_command gcloud openssl
@@ -55,15 +60,15 @@ check_form --total_frames "${flags[total_frames]}" '|[1-9][0-9]{0,14}' 'a whole 
 tag="${flags[tag]:-$(commit_tag "$docker/..")}"
 name="${flags[name]}"
 
-actor_image="${flags[suite]/#atari/actor}" learner_image=gpu
+actor_image="${suite/#atari/actor}" learner_image=gpu
 [[ ${flags[accelerator_type]} != none ]] || learner_image=cpu
 render=(
   "--learner_image=$(image_name "${flags[repository]}" "$learner_image" "$tag")"
   "--actor_image=$(image_name "${flags[repository]}" "$actor_image" "$tag")"
-  "--accelerator_type=${flags[accelerator_type]/#none/}" "${gin_params[@]/#/--gin_param=}"
+  "--gin_file=$gin_file" "--accelerator_type=${flags[accelerator_type]/#none/}" "${gin_params[@]/#/--gin_param=}"
 )
 [[ ${flags[spot]} == no ]] || render+=(--spot)
-for flag in name project bucket service_account gin_file total_frames actors actor_machine learner_machine \
+for flag in name project bucket service_account total_frames actors actor_machine learner_machine \
   accelerator_count days; do
   [[ -z ${flags[$flag]} ]] || render+=("--$flag=${flags[$flag]}")
 done

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 
 import jsonschema
 import pytest
@@ -114,7 +115,7 @@ def started(script):
         ("football", "vtrace", "football/academy", ["cpu", "football"]),
         ("dmlab", "vtrace", "dmlab/small", ["cpu", "dmlab"]),
         ("catch", "r2d2", "catch/r2d2", ["cpu", "actor"]),
-        ("football/vtrace_large", "vtrace", "football/vtrace_large", ["cpu", "football"]),
+        ("football/academy", "vtrace", "football/academy", ["cpu", "football"]),
         ("dmlab/rooms_watermaze", "vtrace", "dmlab/rooms_watermaze", ["cpu", "dmlab"]),
         ("memory/r2d2", "r2d2", "memory/r2d2", ["cpu", "actor"]),
     ],
@@ -134,7 +135,7 @@ def test_run_local_starts_the_experiment_in_its_images(script, env, agent, gin_f
     assert loaded.actors.num_envs == 3 * 16
     assert loaded.seed == 7
     assert type(loaded.agent).__name__.lower() == agent
-    if env == "football":
+    if env.startswith("football"):
         assert loaded.env.backend == "gfootball", "the one that the image has"
     assert services["learner"]["user"] == ("1000:1000" if os.geteuid() == 0 else f"{os.getuid()}:{os.getgid()}")
     assert (tmp_path / "secrets/token").stat().st_size == 65
@@ -152,6 +153,19 @@ def test_run_local_keeps_secrets_that_are_there_and_passes_on_how_the_learner_en
     assert "Actors.groups_per_actor=1" in up["variables"]["SEED_RL_LEARNER_FLAGS"], "three can't be halved"
     assert [record["command"][1] for record in script.records()][-2:] == ["inspect", "compose"]
     assert script.records()[-1]["command"][-1] == "down"
+
+
+def test_ctrl_c_takes_the_containers_down(script, secrets):
+    docker = script.directory / "tools/docker"
+    told = script.directory / "told"
+    docker.write_text(f'#!/bin/sh\necho "$@" >>{told}\ncase "$*" in *" logs "*) exec sleep 600 ;; esac\n')
+    command = [ROOT / "docker/run_local.sh", "catch", "vtrace", "1", "2", f"--secrets={secrets}", "--runs=runs"]
+    with script.started(*command) as process:
+        while not told.exists() or " logs " not in told.read_text():
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert process.wait(60) != 0
+    assert told.read_text().splitlines()[-1].endswith(" down")
 
 
 def test_a_dry_run_prints_what_a_run_does_and_touches_nothing(script, secrets, has_no_secret):

@@ -71,6 +71,11 @@ class Script:
             timeout=60,
         )
 
+    def started(self, *command):
+        """A process at the head of a group of its own."""
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(command, cwd=self.directory, env=self._variables, start_new_session=True, **quiet)
+
     def done(self, script, *arguments):
         """What it prints; it must succeed."""
         done = self.run(script, *arguments)

@@ -27,7 +27,7 @@ VARIANTS = {
     "bucket": ("--bucket=lab-runs", "--service_account=learner"),
     "autoscaled": ("--least_actors=2",),
     "spot learner": ("--spot_learner", "--namespace=rl", "--storage_size=100Gi"),
-    "football": ("--suite=football", "--gin_param=Football.rewards='scoring'", "--total_frames=1000"),
+    "football": ("--gin_file=football/vtrace_large", "--gin_param=Football.rewards='scoring'", "--total_frames=1000"),
 }
 
 
@@ -219,6 +219,23 @@ def test_the_learner_gets_its_accelerator(script, secrets, variant, device, labe
     assert container(found["Deployment"])["image"] == "europe-west4-docker.pkg.dev/lab-1/images/seed_rl-actor:v1"
 
 
+@pytest.mark.parametrize(
+    ("flags", "image"),
+    [
+        ((), "actor"),
+        (("--gin_file=memory/r2d2.gin",), "actor"),
+        (("--gin_file=football/academy",), "football"),
+        (("--gin_file=dmlab/small",), "dmlab"),
+        (("--gin_file=theirs/doom", "--no_build", "--suite=dmlab"), "dmlab"),
+    ],
+)
+def test_actors_get_the_image_of_their_suite(script, secrets, flags, image):
+    found = manifests(printed(script, secrets, *flags))
+    assert container(found["Deployment"])["image"].endswith(f"/seed_rl-{image}:v1")
+    backend = "--gin_param=Football.backend='gfootball'"
+    assert (backend in container(found["Job"])["args"]) == (image == "football"), "the one that the image has"
+
+
 def test_actors_scale_between_the_limits_that_are_asked_for(script, secrets):
     fixed, scaled = (manifests(printed(script, secrets, *flags)) for flags in ((), VARIANTS["autoscaled"]))
     assert fixed["Deployment"]["spec"]["replicas"] == 20
@@ -255,10 +272,17 @@ def test_delete_leaves_the_volume(script):
         (("--actors=many",), "--actors must be a whole number from 1 on, got 'many'"),
         (("--actors=",), "--actors is needed"),
         (("--location=mars",), "--location must be a region or zone"),
+        (("--gin_file=atari/vtrase",), "there is no experiment atari/vtrase in configs/"),
         (("--suite=doom",), "--suite must be atari, football or dmlab, got 'doom'"),
         (("--accelerator=npu",), "--accelerator must be none, gpu or tpu, got 'npu'"),
-        (("--accelerator=tpu", "--tpu_topology=4x4"), "2x4 or 2x2x1, since a learner uses the chips of one host, got '4x4'"),
-        (("--accelerator=tpu", "--tpu_topology=2x4", "--accelerator_count=4"), "--accelerator_count must be the 8 chips of"),
+        (
+            ("--accelerator=tpu", "--tpu_topology=4x4"),
+            "2x4 or 2x2x1, since a learner uses the chips of one host, got '4x4'",
+        ),
+        (
+            ("--accelerator=tpu", "--tpu_topology=2x4", "--accelerator_count=4"),
+            "--accelerator_count must be the 8 chips of",
+        ),
         (("--bucket=gs://lab-runs",), "--bucket must be a bucket's name without gs://, got 'gs://lab-runs'"),
         (("--namespace=my_rl",), "--namespace must be at most 40 of a-z, 0-9 and -"),
         (("--name",), "--name needs a value"),
@@ -290,6 +314,16 @@ def test_templates_are_strict(tmp_path):
     for values in ({"name": "a"}, {"name": "a", "size": 1, "more": 2}):
         with pytest.raises(KeyError, match=r"differ in \['(size|more)'\]"):
             namespace["fill"](template, values)
+
+
+def test_a_bucket_may_be_at_another_provider(script):
+    images = ("--learner_image=r/cpu:1", "--actor_image=r/actor:1")
+    run = ("cloud/render_kubernetes.py", "--name=a", "--gin_file=catch/vtrace", "--actors=3", *images)
+    text = script.done(*run, "--bucket=s3://lab-runs/rl", "--service_account=writer")
+    (job,) = (document for document in yaml.safe_load_all(text) if document["kind"] == "Job")
+    assert "--logdir=s3://lab-runs/rl/runs/a" in container(job)["args"]
+    mistake = script.mistake(*run, "--bucket=lab-runs", "--service_account=writer")
+    assert "--bucket must be gs://BUCKET or s3://BUCKET, got 'lab-runs'" in mistake
 
 
 def test_other_clusters_get_the_same_manifests_with_their_own_nodes(script):

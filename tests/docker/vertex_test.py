@@ -119,6 +119,7 @@ def test_what_runs_is_what_was_printed_without_a_secret(script, secrets, has_no_
         (("--accelerator_type=l4",), "--accelerator_type must be a type such as NVIDIA_L4, got 'l4'"),
         (("--actors=0",), "--actors must be a whole number from 1 on, got '0'"),
         (("--gin_file=",), "--gin_file is needed"),
+        (("--gin_file=Atari/vtrace",), "there is no experiment Atari/vtrace in configs/"),
         (("--zone=a",), "there is no --zone"),
     ],
 )
