@@ -38,6 +38,7 @@ read_flags() {
         fi
         shift
         ;;
+      -?*) die "there is no $1; --help lists the flags" ;;
       *) places+=("$1") && shift ;;
     esac
   done
@@ -59,6 +60,15 @@ check_form() { [[ $2 =~ ^($3)$ ]] || die "$1 must be $4, got '$2'"; }
 
 # What Kubernetes and Google Cloud take as a name, short enough for what is put behind it.
 check_name() { check_form "$1" "$2" '[a-z]([-a-z0-9]{0,38}[a-z0-9])?' 'at most 40 of a-z, 0-9 and -, beginning with a letter'; }
+
+# check_secrets DIRECTORY: of docker/make_secrets.sh, or still to be made.
+check_secrets() {
+  local file
+  [[ -e $1 ]] || return 0
+  for file in cert.pem key.pem token; do
+    [[ -f $1/$file ]] || die "--secrets must be a directory of docker/make_secrets.sh or a new one; $1 has no $file"
+  done
+}
 
 # check_command NAME...: programs that a real run needs; a dry run does without.
 check_command() {

@@ -62,6 +62,8 @@ if [[ ${flags[gpu]} == yes ]]; then
   learner_image=gpu
   compose+=(--file "$here/compose.gpu.yaml")
 fi
+need runs secrets
+check_secrets "${flags[secrets]}"
 check_command docker openssl
 
 # Two groups, so that one steps while the other waits for its actions.
@@ -83,8 +85,11 @@ build=("$here/build.sh" "$learner_image" "$actor_image")
 [[ ${flags[dry_run]} == no ]] || build+=(--dry_run)
 "${build[@]}"
 [[ -e $secrets ]] || run "$here/make_secrets.sh" "$secrets"
-run mkdir -p "$runs"
-((EUID != 0)) || run chown -R "$user" "$runs" "$secrets"
+run mkdir -p "$runs/$run"
+if ((EUID == 0)); then
+  run chown -R "$user" "$runs/$run"
+  run chown "$user" "$secrets" "$secrets/cert.pem" "$secrets/key.pem" "$secrets/token"
+fi
 
 variables=(
   "SEED_RL_USER=$user"

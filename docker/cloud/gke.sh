@@ -86,6 +86,8 @@ check_number --actors "${flags[actors]}"
 check_form --bucket "${flags[bucket]}" '|[a-z0-9][a-z0-9._-]+' "a bucket's name without gs://"
 count="${flags[accelerator_count]}"
 [[ -z $count ]] || check_number --accelerator_count "$count"
+need secrets
+check_secrets "${flags[secrets]}"
 check_command gcloud kubectl openssl
 [[ ${flags[no_build]} == yes ]] || check_command docker
 command -v python3 >/dev/null || die "python3 is needed to fill in the manifests"

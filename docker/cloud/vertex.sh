@@ -53,6 +53,8 @@ check_form --suite "$suite" 'atari|football|dmlab' 'atari, football or dmlab'
 [[ $suite != football ]] || gin_params=("Football.backend='gfootball'" "${gin_params[@]}")
 check_name --name "${flags[name]}"
 for flag in actors accelerator_count days; do check_number "--$flag" "${flags[$flag]}"; done
+need secrets
+check_secrets "${flags[secrets]}"
 check_command gcloud openssl
 [[ ${flags[no_build]} == yes ]] || check_command docker
 command -v python3 >/dev/null || die "python3 is needed to fill in the job"

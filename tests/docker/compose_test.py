@@ -198,6 +198,10 @@ def test_a_dry_run_prints_what_a_run_does_and_touches_nothing(script, secrets, h
         (["dmlab/rooms_watermaze", "r2d2", "1", "4"], "the agent of dmlab/rooms_watermaze is vtrace, not r2d2"),
         (["atari", "vtrace", "1", "4", "--run=../x"], "--run must be one name"),
         (["atari", "vtrace", "1", "4", "--gqu"], "there is no --gqu"),
+        (["atari", "vtrace", "1", "4", "-n"], "there is no -n; --help lists the flags"),
+        (["atari", "vtrace", "1", "4", "--runs="], "--runs is needed"),
+        (["atari", "vtrace", "1", "4", "--secrets="], "--secrets is needed"),
+        (["atari", "vtrace", "1", "4", f"--secrets={ROOT}"], "has no cert.pem"),
         (["atari", "vtrace", "1", "4", "--gpu=2"], "--gpu takes no value"),
     ],
 )

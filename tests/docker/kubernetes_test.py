@@ -293,6 +293,7 @@ def test_delete_leaves_the_volume(script):
         (("--gin_param=oops",), "--gin_param must be a gin binding such as Atari.game='pong', got 'oops'"),
         (("--gin_param=A.b='x'\n- evil",), "--gin_param must be a gin binding"),
         (("pong",), "there are only flags, got 'pong'"),
+        ((f"--secrets={ROOT}",), "--secrets must be a directory of docker/make_secrets.sh or a new one"),
         (("--gpus=1",), "there is no --gpus; --help lists the flags"),
     ],
 )
