@@ -171,8 +171,10 @@ store "$name-actors" cert.pem token
 run "${kubectl[@]}" delete --ignore-not-found "job/$name-learner"
 run_with_input "$manifests" kubectl apply --filename=-
 
+scaling="${kubectl[*]} scale deployment/$name-actors --replicas=N   (up to ${flags[actors]})"
+[[ -z ${flags[least_actors]} ]] || scaling="${flags[least_actors]} to ${flags[actors]}, by the CPU that they use"
 say "The run: ${kubectl[*]} logs --follow job/$name-learner
 Curves:  ${kubectl[*]} exec job/$name-learner -- tensorboard --logdir=$runs   and besides
          ${kubectl[*]} port-forward job/$name-learner 6006
-Actors:  ${kubectl[*]} scale deployment/$name-actors --replicas=N   (up to ${flags[actors]}; they go on after the run)
-The end: $0 --delete --project=${flags[project]} --location=${flags[location]} --cluster=${flags[cluster]} --name=$name"
+Actors:  $scaling; they go on after the run
+The end: $0 --delete --project=${flags[project]} --location=${flags[location]} --cluster=${flags[cluster]} --namespace=${flags[namespace]} --name=$name"

@@ -264,6 +264,15 @@ def test_delete_leaves_the_volume(script):
     assert not [word for word in delete if "persistentvolumeclaim" in word or "pvc" in word]
 
 
+def test_the_end_that_is_told_is_of_this_run(script, secrets):
+    told = script.run("cloud/gke.sh", "--dry_run", *LAUNCH, f"--secrets={secrets}", "--namespace=rl").stderr
+    (end,) = re.findall(r"^The end: .*gke\.sh (.*)$", told, re.MULTILINE)
+    script.done("cloud/gke.sh", *shlex.split(end))
+    delete = script.records()[-1]["command"]
+    assert delete[:3] == ["kubectl", "--namespace=rl", "delete"]
+    assert "job/pong-learner" in delete
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
