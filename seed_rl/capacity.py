@@ -12,6 +12,7 @@ SERVER = "server thread"
 INFERENCE = "inference"
 CORES = "cores"
 DEVICE = "act steps and updates"
+UPDATES = "updates"
 
 
 class Costs(NamedTuple):
@@ -37,15 +38,19 @@ class Accelerator(NamedTuple):
     """Observations per act step."""
     seconds_per_batch: float
     """Copies to it and of the actions back included."""
+    devices: int = 1
+    """Of such devices; each has an inference thread and an equal part of the environments."""
 
 
 class Training(NamedTuple):
-    """The updates, on what runs the act step: they take turns."""
+    """The updates."""
 
     steps: float
     """Agent steps that come new with each update; with a replay fewer than it trains on."""
     seconds: float
     """Of an update."""
+    apart: bool = False
+    """Whether other devices than those that act do it: otherwise they take turns."""
 
 
 class Capacity(NamedTuple):
@@ -74,7 +79,7 @@ def capacity(
       cores: of the host.
       step_seconds: of an actor's group of environments.
       accelerator: runs the act step; None: the cores do, as `costs` say.
-      training: on the accelerator; None: nothing is trained.
+      training: on the accelerator or beside it; None: nothing is trained.
       on_cores: `accelerator` stands for all cores together: what else they do comes on top.
 
     Raises:
@@ -92,13 +97,16 @@ def capacity(
         act_cpu = costs.host_per_observation
     limits = {
         SERVER: _inverse(costs.server_per_message / costs.group_size),
-        INFERENCE: _inverse(act),
+        INFERENCE: _inverse(act) * (1 if accelerator is None else accelerator.devices),
         CORES: cores * _inverse(costs.transport_per_observation + act_cpu),
     }
     if training is not None and accelerator is not None:
         besides = (costs.transport_per_observation + costs.host_per_observation) / cores if on_cores else 0.0
-        acting = accelerator.seconds_per_batch / accelerator.batch
-        limits[DEVICE] = _inverse(acting + training.seconds / training.steps + besides)
+        acting, learning = accelerator.seconds_per_batch / accelerator.batch, training.seconds / training.steps
+        if training.apart:
+            limits[UPDATES] = _inverse(learning)
+        else:
+            limits[DEVICE] = _inverse(acting / accelerator.devices + learning + besides)
     limit = min(limits, key=lambda name: limits[name])
     rate = limits[limit]
     actors = rate * step_seconds / costs.group_size
@@ -120,7 +128,9 @@ class ActorNeeds(NamedTuple):
     """In all."""
 
 
-def actor_needs(rate: float, core_rate: float, group_size: int, latency_seconds: float, batch: int = 1) -> ActorNeeds:
+def actor_needs(
+    rate: float, core_rate: float, group_size: int, latency_seconds: float, batch: int = 1, devices: int = 1
+) -> ActorNeeds:
     """The fewest cores and groups with which environments take a rate of steps, whatever their answers wait for.
 
     A core is never idle if the other groups' steps take at least as long as one group waits:
@@ -131,12 +141,14 @@ def actor_needs(rate: float, core_rate: float, group_size: int, latency_seconds:
       core_rate: agent steps/s of one core.
       group_size: environments of each group.
       latency_seconds: from a group's observations to its actions.
-      batch: environments that act at a time at the least, so that there must be as many.
+      batch: environments that act at a time on each device at the least, so that there must be as many.
+      devices: that act; each takes as many groups as any other.
     """
     cores = max(1, math.ceil(rate / core_rate - 1e-9))
     hiding = 1 + math.ceil(latency_seconds * core_rate / group_size - 1e-9)
-    filling = math.ceil(batch / (cores * group_size))
-    groups = max(hiding, filling)
+    filling = math.ceil(devices * batch / (cores * group_size))
+    even = devices // math.gcd(devices, cores)
+    groups = math.ceil(max(hiding, filling) / even) * even
     return ActorNeeds(cores, groups, cores * groups * group_size)
 
 

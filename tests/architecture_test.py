@@ -170,6 +170,7 @@ ROOMS = {
                 "seed_rl.bench.text",
                 "seed_rl.capacity",
                 "seed_rl.experiment",
+                "seed_rl.learner.replicas",
                 "seed_rl.learner.store_size",
                 "seed_rl.transport.codec",
             )
@@ -186,7 +187,7 @@ ROOMS = {
             "seed_rl.learner.learner",
             "seed_rl.launch",
         ),
-        ("absl", "cryptography", "ray"),
+        ("absl", "cryptography", "grpc", "ray"),
     ),
     "seed_rl.launch.doctor": Room(
         (

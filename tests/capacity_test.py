@@ -9,6 +9,7 @@ from seed_rl.capacity import (
     DEVICE,
     INFERENCE,
     SERVER,
+    UPDATES,
     Accelerator,
     Costs,
     Training,
@@ -66,10 +67,24 @@ def test_acting_and_training_take_turns_on_an_accelerator():
     assert (carried.limit, carried.actors) == (DEVICE, math.floor(0.1 / 30e-6 / 4))
     # On ten cores that also take 25 µs of CPU per observation for the wire and for batching: 2.5 µs more.
     assert capacity(COSTS, 10, 0.1, device, training, on_cores=True).limits[DEVICE] == pytest.approx(1 / 32.5e-6)
+    # Two such devices act in half of the time, each with a thread; one that also trains waits for all of the update.
+    two = capacity(COSTS, 96, 0.1, device._replace(devices=2), training)
+    assert two.limits[DEVICE] == pytest.approx(1 / 25e-6)
+    assert two.limits[INFERENCE] == pytest.approx(2 * carried.limits[INFERENCE])
+    # Where others train, nobody takes turns.
+    apart = capacity(COSTS, 96, 0.1, device, training._replace(apart=True))
+    assert apart.limits[UPDATES] == pytest.approx(1 / 20e-6)
+    assert DEVICE not in apart.limits
     # The other limits are as they were.
     assert {**carried.limits, DEVICE: 0} == {**capacity(COSTS, 96, 0.1, device).limits, DEVICE: 0}
     with pytest.raises(ValueError, match="must be given as the accelerator"):
         capacity(COSTS, 10, 0.1, training=training)
+
+
+def test_each_device_that_acts_gets_as_many_groups():
+    assert actor_needs(10_000, 1000, 16, 0.016, devices=2) == (10, 2, 320)
+    assert actor_needs(9_000, 1000, 16, 0.016, devices=4) == (9, 4, 576), "18 groups can't be divided by four"
+    assert actor_needs(500, 1000, 16, 0.0, batch=64, devices=2) == (1, 8, 128), "a batch for each"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from absl import flags
@@ -19,6 +20,17 @@ def all_of(*groups: Callable[[flags.FlagValues], None]) -> flags.FlagValues:
     for group in groups:
         group(values)
     return values
+
+
+def _float(name: str, default: float | None, help_text: str, lower_bound: float, flag_values: flags.FlagValues) -> None:
+    """A number that is one: without `nan` and `inf`."""
+    flags.DEFINE_float(name, default, help_text, lower_bound=lower_bound, flag_values=flag_values)
+    flags.register_validator(
+        name,
+        lambda value: value is None or math.isfinite(value),
+        message=f"--{name} must be a finite number",
+        flag_values=flag_values,
+    )
 
 
 def experiment_flags(values: flags.FlagValues) -> None:
@@ -151,7 +163,7 @@ def play_flags(values: flags.FlagValues) -> None:
         "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory.",
         flag_values=values,
     )
-    flags.DEFINE_float("fps", 15.0, "Agent steps per second.", lower_bound=0.1, flag_values=values)
+    _float("fps", 15.0, "Agent steps per second.", lower_bound=0.1, flag_values=values)
 
 
 def export_flags(values: flags.FlagValues) -> None:
@@ -188,6 +200,7 @@ def launcher_flags(values: flags.FlagValues) -> None:
         "host:port of the Ray cluster; default: RAY_ADDRESS, else one on this machine, else a new one for this run.",
         flag_values=values,
     )
+    flags.DEFINE_alias("address", "ray_address", flag_values=values)
     flags.DEFINE_string(
         "ray_learner",
         None,
@@ -202,9 +215,7 @@ def launcher_flags(values: flags.FlagValues) -> None:
         lower_bound=1,
         flag_values=values,
     )
-    flags.DEFINE_float(
-        "actor_cpus", None, "CPUs that Ray sets aside for an actor; default 1.", lower_bound=0.0, flag_values=values
-    )
+    _float("actor_cpus", None, "CPUs that Ray sets aside for an actor; default 1.", lower_bound=0.0, flag_values=values)
 
 
 def sweep_flags(values: flags.FlagValues) -> None:
@@ -251,23 +262,21 @@ def plan_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_multi_string("gin_file", [], "Gin file with the experiment. May be repeated.", flag_values=values)
     flags.DEFINE_multi_string("gin_param", [], "Gin binding that wins over the files.", flag_values=values)
     flags.DEFINE_string("measured", "runs/bench", "Directory with the files of `seed_rl bench`.", flag_values=values)
-    flags.DEFINE_float(
-        "rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0, flag_values=values
-    )
+    _float("rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0, flag_values=values)
     flags.DEFINE_integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1, flag_values=values)
     for name, text in (
         ("env_steps", "Agent steps/s of the environments of one core"),
         ("act_ms", "Milliseconds of an act step of --act_batch"),
-        ("update_ms", "Milliseconds of an update, with the experiment's batch"),
+        ("update_ms", "Milliseconds of an update, with the experiment's batch on one device"),
         ("server_us", "Microseconds of the server's thread per message"),
         ("host_us", "Microseconds of batching and answering per step"),
     ):
-        flags.DEFINE_float(name, None, f"{text}; default: as measured.", lower_bound=1e-9, flag_values=values)
+        _float(name, None, f"{text}; default: as measured.", lower_bound=1e-9, flag_values=values)
     for name, text, default in (
         ("act_batch", "Environments per act step", "Inference.max_batch_size"),
         ("learner_cores", "Cores of the learner's machine", "those of the measurement"),
     ):
         flags.DEFINE_integer(name, None, f"{text}; default: {default}.", lower_bound=1, flag_values=values)
-    flags.DEFINE_boolean(
-        "accelerator", None, "Whether the learner has one; default: as it was measured.", flag_values=values
+    flags.DEFINE_integer(
+        "accelerators", None, "Of the learner; default: as it was measured.", lower_bound=0, flag_values=values
     )

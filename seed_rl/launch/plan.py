@@ -5,14 +5,28 @@ from __future__ import annotations
 import dataclasses
 import math
 import textwrap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seed_rl.bench.text import number
-from seed_rl.capacity import CORES, DEVICE, INFERENCE, SERVER, ActorNeeds, Capacity, Traffic, actor_needs, capacity
+from seed_rl.capacity import (
+    CORES,
+    DEVICE,
+    INFERENCE,
+    SERVER,
+    UPDATES,
+    ActorNeeds,
+    Capacity,
+    Traffic,
+    actor_needs,
+    capacity,
+)
 from seed_rl.capacity import traffic as traffic_of
-from seed_rl.experiment import Actors, Experiment
+from seed_rl.experiment import Actors, Devices, Experiment
 from seed_rl.launch.rates import Rates
 from seed_rl.transport.codec import StepCodec
+
+if TYPE_CHECKING:
+    from seed_rl.learner.replicas import Split
 
 ANSWER_ACT_STEPS = 2
 """An answer takes the act step that is running when observations come, and their own."""
@@ -21,7 +35,6 @@ SHARED = 2
 
 
 _WIDEST = 100
-_ANSWER = f"{ANSWER_ACT_STEPS} act steps, {SHARED} x as long beside updates"
 
 
 class Machine(NamedTuple):
@@ -36,6 +49,7 @@ class Machine(NamedTuple):
 class Plan(NamedTuple):
     """What is needed."""
 
+    devices: Split
     learner: Capacity
     latency_seconds: float
     """From a group's observations to its actions."""
@@ -54,16 +68,27 @@ def plan(experiment: Experiment, rates: Rates, machine: Machine) -> Plan:
     Raises:
       CannotBuild: it can't be seen here what the environments are like.
       CannotAct: the agent can't act in them.
+      BadDevices: the learner could not divide its work among its accelerators.
     """
     size = experiment.actors.envs_per_group
     group_seconds = size / rates.env_steps
-    learner = capacity(rates.costs, rates.cores, group_seconds, rates.device, rates.training, rates.on_cores)
-    latency = machine.rtt_seconds + ANSWER_ACT_STEPS * SHARED * rates.device.seconds_per_batch
+    devices = _devices(experiment, rates.accelerators)
+    acting, apart = len(devices.inference), _apart(devices)
+    learner = capacity(
+        rates.costs,
+        rates.cores,
+        group_seconds,
+        rates.device._replace(devices=acting),
+        rates.training._replace(seconds=rates.training.seconds / len(devices.training), apart=apart),
+        on_cores=not rates.accelerators,
+    )
+    latency = machine.rtt_seconds + ANSWER_ACT_STEPS * (1 if apart else SHARED) * rates.device.seconds_per_batch
     rate = learner.observations_per_second
-    actors = actor_needs(rate, rates.env_steps, size, latency, rates.device.batch)
+    actors = actor_needs(rate, rates.env_steps, size, latency, rates.device.batch, acting)
     codec = StepCodec(experiment.env_spec(), size)
-    kept, unrolls = _store_bytes(experiment, actors)
+    kept, unrolls = _store_bytes(experiment, actors, acting)
     return Plan(
+        devices,
         learner,
         latency,
         actors,
@@ -80,13 +105,30 @@ def sized(experiment: Experiment, actors: ActorNeeds) -> Experiment:
     return dataclasses.replace(experiment, actors=spread)
 
 
-def _store_bytes(experiment: Experiment, actors: ActorNeeds) -> tuple[int, int]:
-    """Of what is kept, and of what acting holds."""
+def _devices(experiment: Experiment, accelerators: int) -> Split:
+    """Who of them acts and who trains, as the learner divides them if it may have any number of groups."""
+    from seed_rl.learner.replicas import split
+
+    if not accelerators:
+        split(experiment, [f"CPU:{number}" for number in range(experiment.devices.logical_cpus)])
+        return split(dataclasses.replace(experiment, devices=Devices()), ["CPU:0"])
+    named = (*experiment.devices.inference, *experiment.devices.training, "GPU:0")
+    available = [f"{named[0].partition(':')[0]}:{number}" for number in range(accelerators)]
+    any_number = ActorNeeds(math.lcm(*range(1, accelerators + 1)), 1, 0)
+    return split(sized(experiment, any_number), available)
+
+
+def _apart(devices: Split) -> bool:
+    return not set(devices.inference) & set(devices.training)
+
+
+def _store_bytes(experiment: Experiment, actors: ActorNeeds, acting: int) -> tuple[int, int]:
+    """Of what is kept, and of what acting holds on each of the devices that act."""
     from seed_rl.learner.store_size import store_size
 
     larger = sized(experiment, actors)
-    size = store_size(larger, larger.build_agent(), larger.env_spec())
-    return size.capacity * size.nbytes_each, size.in_progress * size.nbytes_each
+    size = store_size(larger.part(acting), larger.build_agent(), larger.env_spec(), acting)
+    return acting * size.capacity * size.nbytes_each, size.in_progress * size.nbytes_each
 
 
 LIMITS = {
@@ -94,6 +136,7 @@ LIMITS = {
     INFERENCE: "the inference thread: batching, acting, answering",
     CORES: "the learner's cores: the wire, batching, answering",
     DEVICE: "act steps and updates, which take turns",
+    UPDATES: "the updates, on devices that don't act",
 }
 
 
@@ -118,7 +161,7 @@ def text(name: str, experiment: Experiment, rates: Rates, machine: Machine, resu
 
 def _rate_rows(rates: Rates) -> list[tuple[str, str]]:
     where = rates.sources
-    device = "all cores" if rates.on_cores else "the accelerator"
+    device = {0: "all cores", 1: "the accelerator"}.get(rates.accelerators, "one accelerator")
     costs = rates.costs
     return [
         (f"{number(rates.env_steps)} steps/s", f"environments of one core ({where['environment']})"),
@@ -128,7 +171,8 @@ def _rate_rows(rates: Rates) -> list[tuple[str, str]]:
         ),
         (
             f"{number(1000 * rates.training.seconds)} ms",
-            f"update, for {number(rates.training.steps)} new steps ({where['update']})",
+            f"update{' on one' if rates.accelerators > 1 else ''}, for {number(rates.training.steps)} new steps "
+            f"({where['update']})",
         ),
         (
             f"{number(1e6 * costs.server_per_message)} µs",
@@ -140,7 +184,10 @@ def _rate_rows(rates: Rates) -> list[tuple[str, str]]:
 
 def _learner_rows(experiment: Experiment, rates: Rates, result: Plan) -> list[tuple[str, str]]:
     rate, repeat = result.learner.observations_per_second, experiment.env.action_repeat
-    rows = [
+    acting, training = len(result.devices.inference), len(result.devices.training)
+    who = f"of {rates.accelerators} accelerators; each that acts has an inference thread of its own"
+    rows = [(f"{acting} act, {training} train", who)] if rates.accelerators > 1 else []
+    rows += [
         (f"{number(repeat * rate)} frames/s", f"{number(rate)} agent steps/s, {_counted(repeat, 'frame')} each"),
         ("limited by", LIMITS[result.learner.limit]),
     ]
@@ -153,12 +200,14 @@ def _learner_rows(experiment: Experiment, rates: Rates, result: Plan) -> list[tu
 
 def _actor_rows(experiment: Experiment, rates: Rates, machine: Machine, result: Plan) -> list[tuple[str, str]]:
     actors, size = result.actors, experiment.actors.envs_per_group
+    answer = f"{ANSWER_ACT_STEPS} act steps"
+    answer += "" if _apart(result.devices) else f", {SHARED} x as long beside updates"
     cores, machines = _counted(actors.cores, "core"), _counted(result.machines, "machine")
     return [
         (cores, f"that do nothing but step environments: {machines} of {machine.actor_cores} cores"),
         (
             f"{number(1000 * result.latency_seconds)} ms",
-            f"until actions come: {number(1000 * machine.rtt_seconds)} ms network, {_ANSWER}",
+            f"until actions come: {number(1000 * machine.rtt_seconds)} ms network, {answer}",
         ),
         (
             f"{_counted(actors.groups, 'group')} per core",
@@ -176,11 +225,12 @@ def _network_rows(result: Plan) -> list[tuple[str, str]]:
 
 
 def _memory_rows(experiment: Experiment, result: Plan) -> list[tuple[str, str]]:
+    where = "the learner's device" if len(result.devices.inference) == 1 else "each device that acts"
     kept = "the batch that is learned from"
     if experiment.replay is not None:
         kept = f"the replay of {experiment.replay.capacity:,} sequences"
     return [
-        (f"{number(result.unroll_bytes / 1e6)} MB", "unrolls in progress and queued, on the learner's device"),
+        (f"{number(result.unroll_bytes / 1e6)} MB", f"unrolls in progress and queued, on {where}"),
         (f"{number(result.kept_bytes / 1e6)} MB", kept),
     ]
 

@@ -28,13 +28,13 @@ class Given:
     act_ms: float | None = None
     act_batch: int | None = None
     update_ms: float | None = None
-    """With the batch and unrolls of the experiment."""
+    """With the batch and unrolls of the experiment, on one device."""
     server_us: float | None = None
     """Of the server's thread, per message."""
     host_us: float | None = None
     """Of the inference thread besides the act step, per observation: batching, answers."""
     learner_cores: int | None = None
-    accelerator: bool | None = None
+    accelerators: int | None = None
 
 
 class Rates(NamedTuple):
@@ -45,11 +45,12 @@ class Rates(NamedTuple):
     device: Accelerator
     """What runs the act step; the cores together where there is none."""
     training: Training
+    """On one such device."""
     costs: Costs
     cores: int
     """Of the learner's host."""
-    on_cores: bool
-    """Whether there is no accelerator."""
+    accelerators: int
+    """Of the learner; 0: the cores act and train."""
     sources: dict[str, str]
     """By `environment`, `act step`, `update`, `server`, `host`."""
 
@@ -70,12 +71,12 @@ def rates(experiment: Experiment, given: Given, measured: str) -> Rates:
     device, act, act_hardware = _act(experiment, given, files)
     training, update = _training(experiment, given, files)
     costs, server, host = _costs(experiment, given, files)
-    on_cores = not (bool(act_hardware.get("accelerators")) if given.accelerator is None else given.accelerator)
+    accelerators = len(act_hardware.get("accelerators", ())) if given.accelerators is None else given.accelerators
     cores = given.learner_cores or act_hardware.get("cores")
     if cores is None:
         raise NoRate("where --act_ms is given, --learner_cores must be too: no measurement says how many there are")
     sources = {"environment": environment, "act step": act, "update": update, "server": server, "host": host}
-    return Rates(env_steps, device, training, costs, cores, on_cores, sources)
+    return Rates(env_steps, device, training, costs, cores, accelerators, sources)
 
 
 class _Files:

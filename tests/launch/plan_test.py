@@ -1,13 +1,16 @@
 """`seed_rl plan`, against numbers worked out by hand."""
 
+import dataclasses
 import json
+import pathlib
+import re
 
 import pytest
 
 from seed_rl import experiment as experiments
-from seed_rl.capacity import DEVICE, Accelerator, Training
+from seed_rl.capacity import DEVICE, UPDATES, Accelerator, Training
 from seed_rl.launch.cli import main
-from seed_rl.launch.plan import Machine, plan
+from seed_rl.launch.plan import LIMITS, Machine, plan
 from seed_rl.launch.rates import Given, NoRate, rates
 
 ALL_GIVEN = Given(
@@ -18,7 +21,7 @@ ALL_GIVEN = Given(
     server_us=160,
     host_us=10,
     learner_cores=4,
-    accelerator=True,
+    accelerators=1,
 )
 ALL_FLAGS = [
     "--env_steps=1000",
@@ -57,10 +60,34 @@ def test_a_learner_with_an_accelerator(catch, tmp_path):
 
 
 def test_without_an_accelerator_the_wire_takes_from_the_same_cores(catch, tmp_path):
-    given = Given(**{**ALL_GIVEN.__dict__, "accelerator": False})
+    given = Given(**{**ALL_GIVEN.__dict__, "accelerators": 0})
     needs = plan(catch, rates(catch, given, str(tmp_path)), Machine(0.0, 16))
     # 10 µs per step of the server (160 per message of 16) and 10 of batching, by four cores.
     assert needs.learner.observations_per_second == pytest.approx(1 / (187.5e-6 + 20e-6 / 4))
+
+
+def test_of_several_accelerators_some_act_and_some_train(tmp_path):
+    experiment = experiments.load(["catch/vtrace"], ["Experiment.batch_size = 18"])
+    found = rates(experiment, dataclasses.replace(ALL_GIVEN, accelerators=8), str(tmp_path))
+    needs = plan(experiment, found, Machine(0.004, 4))
+    assert (len(needs.devices.inference), len(needs.devices.training)) == (2, 6)
+    # An update for 360 steps takes 40 ms / 6; nobody waits for one, and two threads batch and act: 72.5 µs per step.
+    assert needs.learner.limits[UPDATES] == pytest.approx(54_000)
+    assert needs.learner.observations_per_second == pytest.approx(min(4 / 20e-6, 2 / 72.5e-6))
+    assert needs.latency_seconds == pytest.approx(0.008)
+    assert needs.actors == (28, 2, 28 * 2 * 16)
+    unroll = 21 * (50 + 4 + 1 + 4 + 4 + 12)
+    assert needs.kept_bytes == 18 * unroll
+    # On each of the two: half of the environments, half of the queue, 32 of one more batch, and a spare one.
+    assert needs.unroll_bytes == (448 + 9 + 32 + 1) * unroll
+
+
+def test_devices_that_both_act_and_train_take_turns(tmp_path):
+    bindings = ["Devices.training = ('TPU:0', 'TPU:1')", "Devices.inference = ('TPU:0',)"]
+    experiment = experiments.load(["catch/vtrace"], bindings)
+    found = rates(experiment, dataclasses.replace(ALL_GIVEN, accelerators=2), str(tmp_path))
+    needs = plan(experiment, found, Machine(0.004, 4))
+    assert needs.learner.limits[DEVICE] == pytest.approx(1 / (62.5e-6 + 62.5e-6))
 
 
 def test_a_replay_is_memory_and_more_updates_per_step(tmp_path):
@@ -110,6 +137,32 @@ def measured(tmp_path):
     return str(tmp_path)
 
 
+def test_the_table_of_the_papers_experiments_is_what_the_calculator_says():
+    """The page's rounded numbers, from the measurements that are committed beside it."""
+    docs = pathlib.Path(__file__).parents[2] / "docs"
+    rows = re.findall(
+        r"^\| `(\S+)` \| (\d+) \| ([\d,]+) \| ([a-z ]+) \| (\d+) \| ([\d,]+)[^|]*\| ([\d.]+) \|$",
+        (docs / "scaling.md").read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) == 5
+    of_suites = {
+        "atari": {"update_ms": 21},
+        "football": {"update_ms": 14},
+        "dmlab": {"update_ms": 34, "env_steps": 970},
+    }
+    for name, group_size, frames, limit, cores, environments, gbit in rows:
+        experiment = experiments.load([name], [f"Actors.envs_per_group = {group_size}"])
+        own = of_suites[name.partition("/")[0]]
+        given = Given(**own, accelerators=1, learner_cores=32, act_ms=1, act_batch=256)
+        needs = plan(experiment, rates(experiment, given, str(docs / "results/performance")), Machine(0.001, 16))
+        rate = needs.learner.observations_per_second * experiment.env.action_repeat
+        assert float(f"{rate:.3g}") == float(frames.replace(",", ""))
+        assert limit in LIMITS[needs.learner.limit]
+        assert (needs.actors.cores, needs.actors.environments) == (int(cores), int(environments.replace(",", "")))
+        assert float(f"{needs.traffic.up * 8e-9:.2g}") == float(gbit)
+
+
 def test_rates_are_those_of_the_nearest_measurement(measured):
     experiment = experiments.load(
         ["atari/vtrace"],
@@ -121,7 +174,7 @@ def test_rates_are_those_of_the_nearest_measurement(measured):
     steps = experiment.batch_size * experiment.agent.unroll_length
     assert found.training == pytest.approx(Training(steps, 0.130 * steps / (32 * 20)))
     assert found.costs.group_size == 4, "the largest that isn't larger than 12"
-    assert (found.cores, found.on_cores) == (8, False)
+    assert (found.cores, found.accelerators) == (8, 1)
 
 
 def test_an_update_of_r2d2_takes_its_burn_in_into_account(measured):
@@ -146,13 +199,11 @@ def test_messages_smaller_than_all_that_were_measured_cost_as_much_as_those(meas
 
 def test_what_is_given_wins(measured):
     experiment = experiments.load(["atari/vtrace"])
-    found = rates(
-        experiment, Given(act_ms=1, act_batch=256, learner_cores=96, server_us=30, accelerator=False), measured
-    )
+    found = rates(experiment, Given(act_ms=1, act_batch=256, learner_cores=96, server_us=30, accelerators=0), measured)
     assert found.device == Accelerator(256, 0.001)
     assert found.costs.server_per_message == pytest.approx(30e-6)
     assert found.costs.group_size == experiment.actors.envs_per_group
-    assert (found.cores, found.on_cores) == (96, True)
+    assert (found.cores, found.accelerators) == (96, 0)
     assert (found.sources["act step"], found.sources["server"]) == ("given", "given")
 
 
@@ -172,8 +223,23 @@ def test_what_is_not_known_is_asked_for(measured, names, bindings, given, senten
         rates(experiments.load(names, bindings), Given(**given), measured)
 
 
+@pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [
+        ("--rtt_ms=nan", "--rtt_ms must be a finite number"),
+        ("--env_steps=inf", "--env_steps must be a finite number"),
+        ("--accelerators=-1", "flag --accelerators=-1"),
+        ("--gin_param=Devices.training=('GPU:0', 'GPU:1')", "no device 'GPU:1': there are GPU:0 (--accelerators"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(capsys, tmp_path, flag, sentence):
+    flags = [*ALL_FLAGS, "--accelerators=1", f"--measured={tmp_path}", flag]
+    assert main(["plan", "--gin_file=catch/vtrace", *flags]) == 2
+    assert sentence in capsys.readouterr().err
+
+
 def test_the_command_says_it_in_words(capsys, tmp_path):
-    flags = [*ALL_FLAGS, "--accelerator", "--rtt_ms=4", "--machine_cores=4", f"--measured={tmp_path}"]
+    flags = [*ALL_FLAGS, "--accelerators=1", "--rtt_ms=4", "--machine_cores=4", f"--measured={tmp_path}"]
     assert main(["plan", "--gin_file=catch/vtrace", *flags]) == 0
     out = capsys.readouterr().out
     for words in (

@@ -27,13 +27,18 @@ def plan(values: flags.FlagValues) -> int:
         server_us=values.server_us,
         host_us=values.host_us,
         learner_cores=values.learner_cores,
-        accelerator=values.accelerator,
+        accelerators=values.accelerators,
     )
     machine = planning.Machine(values.rtt_ms / 1000, values.machine_cores)
     try:
         found = rates(experiment, given, values.measured)
         load_tensorflow()
-        result = planning.plan(experiment, found, machine)
+        from seed_rl.learner.replicas import BadDevices
+
+        try:
+            result = planning.plan(experiment, found, machine)
+        except BadDevices as error:
+            raise UsageError(f"{error} (--accelerators says how many)") from error
     except (NoRate, CannotAct, CannotBuild) as error:
         raise UsageError(str(error)) from error
     print(planning.text(values.gin_file[-1], experiment, found, machine, result))
