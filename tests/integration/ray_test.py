@@ -1,16 +1,24 @@
 """Runs on a Ray cluster of several nodes that come and go, all of them on this machine."""
 
+import contextlib
+import logging
 import os
 import pathlib
 import re
 import secrets
 import signal
+import threading
 
 import psutil
 import pytest
+import ray
 from ray.cluster_utils import Cluster
 
 from seed_rl.api import read_metrics
+from seed_rl.launch.on_ray.cluster import connected, not_started
+from seed_rl.launch.on_ray.fleet import RayActors
+from seed_rl.launch.on_ray.keys import keys_of_run
+from seed_rl.transport.credentials import ServerSecurity
 
 SUITES = pathlib.Path(__file__).parents[1] / "launch"
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
@@ -25,11 +33,19 @@ ON_RAY = (
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """A head without CPUs, where learners run, and no node yet for actors."""
+def scratch(tmp_path_factory):
+    """Where processes on the nodes put what is temporary."""
+    return tmp_path_factory.mktemp("scratch")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, scratch):
+    """A head without CPUs, and a node with two, and with what learners ask for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{SUITES}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("nodes")))
+        patch.setenv("TMPDIR", str(scratch))
+        patch.setenv("RAY_TMPDIR", "/tmp")  # the paths of its sockets have to be short
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_health_check_period_ms", "1000")
@@ -37,6 +53,7 @@ def cluster(tmp_path_factory):
         patch.setenv("RAY_health_check_failure_threshold", "3")
         started = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **SMALL})
         try:
+            started.add_node(num_cpus=2, num_gpus=1, resources={"custom": 1}, **SMALL)
             yield started
         finally:
             started.shutdown()
@@ -51,7 +68,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
         found = wait_for(lambda: [row for row in rows(logdir)[since:] if row["environments"] == number], run)[0]
         wait_for(lambda: rows(logdir)[-1]["env_frames"] > found["env_frames"], run)
 
-    first, second = (cluster.add_node(num_cpus=2, **SMALL) for _ in range(2))
+    first = cluster.add_node(num_cpus=2, **SMALL)
     token = secrets.token_hex(32)
     (tmp_path / "token").write_text(token)
     run = runs.start(
@@ -60,19 +77,20 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
         f"--ray_address={cluster.address}",
         f"--logdir={logdir}",
         f"--token_file={tmp_path}/token",
+        "--ray_learner=here",
         "--num_actors=5",
         "--min_actors=2",
         "--total_frames=1000000000",
     )
     wait_for_environments(16)  # four of the five actors have room
-    third = cluster.add_node(num_cpus=2, **SMALL)
+    second = cluster.add_node(num_cpus=2, **SMALL)
     wait_for_environments(20)
     cluster.remove_node(first, allow_graceful=False)
     wait_for_environments(12)
-    wait_for_environments(16)  # one has found room on the third node
+    wait_for_environments(16)  # one has found room on the second node
     cluster.add_node(num_cpus=2, **SMALL)
     wait_for_environments(20)
-    assert len(players()) == 5
+    assert len(processes("ray::Player")) == 5
     assert not [p for p in psutil.process_iter(["cmdline"]) if token in " ".join(p.info["cmdline"] or [])]
     cluster.remove_node(second)
     wait_for_environments(16)
@@ -85,38 +103,47 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     assert not re.search("Traceback|raylet|@|retries", run.text()), run.text()
     logs = "".join((tmp_path / "catch" / "actors" / f"actor-{n}.log").read_text() for n in range(5))
     nodes = set(re.findall(r"\((\w{8})\) process \d+\] seed_rl.actor.loop: joined", logs))
-    assert nodes >= {node.node_id[:8] for node in (first, second, third)}
+    assert nodes >= {node.node_id[:8] for node in (first, second)}
     session = pathlib.Path(cluster.head_node.get_session_dir_path())
     told = [path for place in (session, tmp_path / "catch") for path in place.rglob("*.log") if path.is_file()]
     assert len(told) > 10
     assert not [path for path in told if token in path.read_text(errors="replace")]
-    wait_for(lambda: not players())
+    wait_for(lambda: not processes("ray::Player"))
     assert len([node for node in cluster.list_all_nodes() if node.all_processes]) == 3
 
 
-def test_the_learner_runs_where_a_resource_is_and_its_directory_is_here(cluster, runs, rows, wait_for, tmp_path):
-    cluster.add_node(num_cpus=2, num_gpus=1, **SMALL)
+def test_a_learner_where_a_resource_is_may_be_lost_and_its_directory_is_here(
+    cluster, scratch, runs, rows, wait_for, tmp_path
+):
     logdir = tmp_path / "catch"
     arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir={logdir}", "--num_actors=2")
-    run = runs.start(*arguments, "--total_frames=1000000000")
-    wait_for(lambda: rows(logdir) and rows(logdir)[-1]["env_frames"] > 2_000, run)
+    arguments += ("--gin_param=Logs.checkpoint_interval_s=0.2", "--total_frames=1000000000")
+    run = runs.start(*arguments)
+    wait_for(lambda: list(logdir.glob("checkpoints/*")), run)
+    for process in processes("ray::RayLearner"):
+        process.kill()
+    assert run.wait(30) == 1, run.text()
+    assert run.text().splitlines()[-1].startswith("seed_rl train: the learner's process or node is lost; ")
+    (left,) = scratch.glob("seed_rl-learner-*")
+    os.utime(left, (0, 0))
+
+    before = len(rows(logdir))
+    run = runs.start(*arguments)
+    wait_for(lambda: len(rows(logdir)) > before, run)
     run.process.send_signal(signal.SIGINT)
     assert run.wait(30) == 128 + signal.SIGINT, run.text()
-    reached = rows(logdir)[-1]["env_frames"]
-
-    run = runs.run(*arguments, f"--total_frames={reached + 2_000}")
-    assert run.returncode == 0, run.text()
     assert "continuing from" in run.text()
-    assert rows(logdir)[-1]["env_frames"] >= reached + 2_000
+    end = rows(logdir)[-1]
+    assert max(os.listdir(logdir / "checkpoints")) >= f"checkpoint-{int(end['learner_updates']):012d}", "one of the end"
+    assert not re.search("Traceback|raylet", run.text()), run.text()
     names = {path.name for path in logdir.iterdir()}
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "native.log", "actors", "checkpoints"} <= names
     assert len(os.listdir(logdir / "actors")) == 2
-    assert len(os.listdir(logdir / "checkpoints")) == 2
     assert "the learner runs on " in (logdir / "learner.log").read_text()
+    assert not list(scratch.glob("seed_rl-learner-*")), "neither its own nor the one that was left"
 
 
 def test_a_learner_elsewhere_uses_a_log_directory_in_a_store_and_nothing_is_written_here(cluster, runs, tmp_path):
-    cluster.add_node(num_cpus=1, resources={"custom": 1}, **SMALL)
     bucket, here = tmp_path / "bucket/run", tmp_path / "here"
     here.mkdir()
     arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir=file://{bucket}", "--num_actors=1")
@@ -130,7 +157,6 @@ def test_a_learner_elsewhere_uses_a_log_directory_in_a_store_and_nothing_is_writ
 
 
 def test_an_environment_that_fails_ends_the_run_with_its_words(cluster, runs, tmp_path):
-    cluster.add_node(num_cpus=1, **SMALL)
     gin_file = tmp_path / "failing.gin"
     gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
     logdir = tmp_path / "run"
@@ -144,17 +170,57 @@ def test_an_environment_that_fails_ends_the_run_with_its_words(cluster, runs, tm
 
 
 def test_what_goes_wrong_on_the_learners_node_is_told_here(cluster, runs, tmp_path):
-    run = runs.run(
-        "train",
-        *ON_RAY,
-        f"--ray_address={cluster.address}",
-        f"--logdir={tmp_path}/run",
-        "--server_address=203.0.113.1:1",
-    )
+    arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir={tmp_path}/run")
+    run = runs.run(*arguments, "--gin_param=Devices.training=('GPU:0', 'GPU:1')")
+    assert run.returncode == 1
+    assert run.text().startswith("seed_rl train: no node of the cluster has 2 of the resource 'GPU' that the learner")
+    run = runs.run(*arguments, "--server_address=203.0.113.1:1")
     assert run.returncode == 2
     assert run.text().splitlines()[-1].startswith("seed_rl train: cannot listen on 203.0.113.1:1: ")
     assert "Traceback" not in run.text()
 
 
-def players():
-    return [p for p in psutil.process_iter(["cmdline"]) if "ray::Player" in " ".join(p.info["cmdline"] or [])]
+def test_a_second_learner_waits_for_the_resource_and_may_be_told_not_to(cluster, runs, wait_for, tmp_path):
+    with connected(cluster.address):
+        first = ray.remote(list).options(num_cpus=0, num_gpus=1).remote()
+        ray.get(first.__ray_ready__.remote())
+        run = runs.start("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir={tmp_path}/run")
+        wait_for(lambda: "the learner waits for a node with 1 GPU free" in run.text(), run)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(30) == 128 + signal.SIGINT, run.text()
+
+
+def test_a_minimum_that_there_is_no_room_for_ends_the_run(cluster, caplog, tmp_path):
+    caplog.set_level(logging.INFO)
+    failed = threading.Event()
+    badge = keys_of_run(ServerSecurity(insecure=True)).badge
+    with connected(cluster.address):
+        actors = RayActors(2, 1, 64.0, badge, "seed_rl.testing.catch", str(tmp_path), failed.set, patience=2.0)
+        actors.start("127.0.0.1:1")
+        assert failed.wait(60)
+        actors.stop()
+    assert "0 of 2 actors run; the others wait for 64 CPUs each" in caplog.text
+    told = "0 actors run and --min_actors asks for 1: the cluster has had no room for them for 2 s (each takes 64 CPUs)"
+    assert str(actors.failed) == told
+
+
+def test_a_process_that_cannot_begin_says_why(cluster):
+    class Lacking:
+        def __init__(self):
+            raise ModuleNotFoundError("No module named 'game'")
+
+    with connected(cluster.address):
+        lacking = ray.remote(Lacking).options(num_cpus=0).remote()
+        with pytest.raises(ray.exceptions.RayActorError) as raised:
+            ray.get(lacking.__ray_ready__.remote())
+    assert not_started(raised.value).startswith("ModuleNotFoundError: No module named 'game' on ")
+
+
+def processes(name):
+    """Those of this cluster, whose nodes are children of this process."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if name in " ".join(process.cmdline()):
+                found.append(process)
+    return found

@@ -1,5 +1,7 @@
+import http.server
 import re
 import sys
+import threading
 
 import pytest
 
@@ -117,3 +119,16 @@ def test_a_cluster_that_cannot_be_reached_is_told_in_a_sentence(capsys):
     assert "ray://head:10001 is for Ray clients" in capsys.readouterr().err
     assert main([*ON_RAY, "--ray_address=127.0.0.1:1"]) == 1
     assert "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused" in capsys.readouterr().err
+    assert main([*ON_RAY, "--address=http://head:8265"]) == 1
+    assert "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS; got 'http://head:8265'" in (
+        capsys.readouterr().err
+    )
+
+
+def test_the_port_of_something_else_than_a_cluster_is_told_at_once(capsys):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as dashboard:
+        threading.Thread(target=dashboard.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{dashboard.server_port}"
+        assert main([*ON_RAY, f"--ray_address={address}"]) == 1
+        dashboard.shutdown()
+    assert f"what listens at {address} is not the head of a Ray cluster" in capsys.readouterr().err

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import ray
 import ray._private.worker as ray_worker
 
-from seed_rl.transport.address import parse_address
+from seed_rl.transport.address import AddressError, parse_address
 
 _log = logging.getLogger(__name__)
 
@@ -67,9 +69,9 @@ def _connect(address: str) -> None:
     try:
         ray.init(address=address or "auto", log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        if address:
+        if address or not isinstance(error, ConnectionError):  # such as one of another version of Ray
             told = " ".join(str(error).split())[:300]
-            raise NoCluster(f"no Ray cluster can be reached at {address}: {told}") from error
+            raise NoCluster(f"no Ray cluster can be reached at {address or 'auto'}: {told}") from error
         ray.init(
             address="local",
             log_to_driver=False,
@@ -80,20 +82,49 @@ def _connect(address: str) -> None:
 
 
 def _check(address: str) -> None:
-    """Ray itself tries for minutes.
+    """Ray itself tries for a quarter of an hour.
 
     Raises:
-      NoCluster: nobody listens there.
+      NoCluster: nobody listens there, or something else than the head of a cluster.
     """
     try:
         place = parse_address(address)
         socket.create_connection((place.host, place.port), _CONNECT_SECONDS).close()
+    except AddressError as error:
+        raise NoCluster(
+            f"a cluster is named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS; got {address!r}"
+        ) from error
     except OSError as error:
         raise NoCluster(f"no Ray cluster can be reached at {address}: {error.strerror or error}") from error
+    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true") and not _speaks_grpc(str(place)):
+        raise NoCluster(
+            f"what listens at {address} is not the head of a Ray cluster, whose port is 6379 unless `ray start --port` "
+            "says otherwise (8265 is the dashboard's, for `ray job submit`)"
+        )
+
+
+def _speaks_grpc(address: str) -> bool:
+    with grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)]) as channel:
+        check: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
+        try:
+            check(b"", timeout=_CONNECT_SECONDS)
+        except grpc.RpcError as error:
+            return error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    return True
 
 
 def _log_instead(message: dict[str, Any], **_: Any) -> None:
     _log.debug("%s says: %s", message.get("pid"), "\n".join(message["lines"]))
+
+
+def not_started(error: ray.exceptions.RayActorError) -> str:
+    """Why an actor's process could not begin, and on which node; "" if it had begun."""
+    first, *others = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "creation task" not in first or not others:
+        return ""
+    place = re.search(r"\bip=([^,)]+)", first)
+    where = f" on {place[1]}" if place else ""
+    return f"{others[-1]}{where}; every node needs the same seed_rl, and all that the experiment imports"
 
 
 def this_node() -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import threading
 import time
 from collections import defaultdict
@@ -14,7 +15,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from seed_rl.launch.local_actors import ActorFailed
-from seed_rl.launch.on_ray.cluster import living_nodes, this_node
+from seed_rl.launch.on_ray.cluster import living_nodes, not_started, this_node
 from seed_rl.launch.on_ray.keys import Badge
 from seed_rl.launch.on_ray.player import Began, Orders, Player, Scribe
 from seed_rl.transport.address import parse_address
@@ -23,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 300.0
+_SLOW_SECONDS = 20.0  # until it is said that actors wait: starting one takes a while too
 _FRAIL_SECONDS, _FRAIL_STARTS = 60.0, 4
 _ANY_ADDRESS = ("0.0.0.0", "::")
 FOREVER = {"max_restarts": -1, "max_task_retries": -1}
@@ -74,6 +76,8 @@ class RayActors:
         self._places: dict[int, str] = {}
         self._starts: dict[int, list[Began]] = defaultdict(list)
         self._nodes: dict[str, str] = {}
+        self._running = -1
+        self._changed_at = math.inf
 
     def start(self, address: str) -> None:
         """Asks Ray for the actors, for the learner at an address of this node."""
@@ -118,6 +122,7 @@ class RayActors:
                 for run in ended:
                     ray.get(run)  # raises what ended it
                 self._note(ray.get(self._scribe.take_began.remote()))
+                self._note_waiting()
                 if len(self._places) >= self._least:
                     enough_at = time.monotonic()
                 elif time.monotonic() - enough_at > self._patience:
@@ -129,7 +134,8 @@ class RayActors:
             number = next(iter(self._runs[run] for run in ended), None)
             self._give_up(f"actor {number} failed: {_sentence(error.cause)}")
         except ray.exceptions.RayError as error:
-            self._give_up(f"the actors are lost: {_sentence(error)}")
+            why = not_started(error) if isinstance(error, ray.exceptions.RayActorError) else ""
+            self._give_up(f"actors can't start: {why}" if why else f"the actors are lost: {_sentence(error)}")
 
     def _note(self, began: list[Began]) -> None:
         """Where actors run by now, as far as it has changed."""
@@ -149,6 +155,15 @@ class RayActors:
             self._starts[start.number].append(start)
             self._check(start)
         self._places = {number: node for number, node in self._places.items() if node in nodes}
+
+    def _note_waiting(self) -> None:
+        """Says once after each change, if it lasts, that there are actors without room."""
+        running = len(self._places)
+        if running != self._running:
+            self._running, self._changed_at = running, time.monotonic()
+        elif running < self._count and time.monotonic() - self._changed_at > min(_SLOW_SECONDS, self._patience / 2):
+            self._changed_at = math.inf
+            _log.info("%d of %d actors run; the others wait for %g CPUs each", running, self._count, self._num_cpus)
 
     def _check(self, last: Began) -> None:
         """Gives up an actor whose process keeps ending, which isn't the fault of its nodes."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import glob
 import logging
 import logging.handlers
+import os
 import queue
 import shutil
 import tempfile
@@ -15,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from seed_rl.experiment import Devices
 from seed_rl.files import Outage
-from seed_rl.launch.on_ray.cluster import NoCluster, this_node
+from seed_rl.launch.on_ray.cluster import NoCluster, not_started, this_node
 from seed_rl.launch.on_ray.mirror import Piece, Watched, apply
 from seed_rl.launch.on_ray.plan import Plan
 from seed_rl.launch.run_directory import run_directory
@@ -29,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2
 _MIRROR_SECONDS = 2.0
+_WAITING_SECONDS = 5.0  # until it is said that the learner has no place yet
+_NEW_SECONDS = 60.0
 _OWN_TO_EACH = ("learner.log", "lock")  # what the learner logs goes into the log of the process that is looked at
 
 
@@ -40,7 +46,7 @@ class RayLearner:
         Args:
           url: the log directory; "": one of its own, whose content comes and goes in pieces.
         """
-        self._directory = tempfile.mkdtemp(prefix="seed_rl-")
+        self._directory, self._lock = _own_directory()
         self._logdir = url or self._directory
         self._stop = threading.Event()
 
@@ -96,6 +102,31 @@ class RayLearner:
             failures.append(error)
 
 
+def _own_directory() -> tuple[str, int]:
+    """A directory of this node, and the descriptor that shows as long as this process lives that it is in use.
+
+    Ray ends a learner whose driver was killed without a word, so that directories of earlier ones may be left: they go.
+    """
+    prefix = os.path.join(tempfile.gettempdir(), "seed_rl-learner-")
+    for path in glob.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):  # in use, another user's, or just removed by another learner
+            if time.time() - os.stat(path).st_mtime > _NEW_SECONDS:  # else it may not be locked yet
+                os.close(_locked(path))
+                shutil.rmtree(path)
+    directory = tempfile.mkdtemp(prefix=prefix)
+    return directory, _locked(directory)
+
+
+def _locked(directory: str) -> int:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 class RemoteRun:
     """Like `Run`, with the learner where a resource is.
 
@@ -115,6 +146,7 @@ class RemoteRun:
         self._url = logdir if is_url(logdir) else ""
         self._plan = plan
         self._resource = resource
+        self._amount = _amount(resource, plan.experiment.devices)
         self._cleanup = contextlib.ExitStack()
         self._not_written = Outage("what the learner writes", "the rest goes on", _log)
 
@@ -125,8 +157,10 @@ class RemoteRun:
           ConfigError, CannotUse: as `Run` does.
           NoCluster: the cluster has no such resource.
         """
-        if not ray.cluster_resources().get(self._resource):
-            raise NoCluster(f"no node of the cluster has the resource {self._resource!r} that the learner is to have")
+        name, amount = self._resource, self._amount
+        if not any(node["Resources"].get(name, 0) >= amount for node in ray.nodes() if node["Alive"]):
+            wanted = f"{amount} of the resource" if amount > 1 else "the resource"
+            raise NoCluster(f"no node of the cluster has {wanted} {name!r} that the learner is to have")
         if not self._url:
             self._cleanup.enter_context(run_directory(self.logdir, self.experiment, self.logdir))
         return self
@@ -136,8 +170,11 @@ class RemoteRun:
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """As `Run.train`; with an object store it raises what `Run` does when it is entered and left as well."""
-        learner = ray.remote(RayLearner).options(max_concurrency=2, **_needs(self._resource)).remote(self._url)
+        needs = {"num_gpus": self._amount} if self._resource == "GPU" else {"resources": {self._resource: self._amount}}
+        learner = ray.remote(RayLearner).options(max_concurrency=2, num_cpus=0, **needs).remote(self._url)
         try:
+            if not self._placed(learner, stop):
+                return
             if not self._url:
                 for piece in Watched(self.logdir, _OWN_TO_EACH).changes():
                     ray.get(learner.take.remote(piece))
@@ -153,12 +190,27 @@ class RemoteRun:
                 raise NoCluster(f"the learner's node lacks what the experiment needs: {error.cause}") from error
             raise error.cause from None
         except ray.exceptions.RayActorError as error:
+            why = not_started(error)
+            if why:
+                raise NoCluster(f"the learner can't start: {why}") from error
             raise NoCluster(
                 f"the learner's process or node is lost; started again, the run continues from the last checkpoint in "
                 f"{self.logdir}"
             ) from error
         finally:
             ray.kill(learner)
+
+    def _placed(self, learner: Any, stop: Stop | None) -> bool:
+        """Waits for the learner's process; whether it is there, as the user may lose patience before."""
+        ready, began, told = learner.__ray_ready__.remote(), time.monotonic(), False
+        while not ray.wait([ready], timeout=_POLL_SECONDS)[0]:
+            if stop is not None and stop.is_set():
+                return False
+            if not told and time.monotonic() - began > _WAITING_SECONDS:
+                _log.warning("the learner waits for a node with %g %s free", self._amount, self._resource)
+                told = True
+        ray.get(ready)
+        return True
 
     def _rows(self, events: Any, learner: Any, stop: Stop | None) -> Iterator[dict[str, float]]:
         """Puts everything but rows where it belongs."""
@@ -182,7 +234,8 @@ class RemoteRun:
                 yield event
 
 
-def _needs(resource: str) -> dict[str, Any]:
-    if resource == "GPU":
-        return {"num_cpus": 0, "num_gpus": 1}
-    return {"num_cpus": 0, "resources": {resource: 0.001 if resource.startswith("node:") else 1}}
+def _amount(resource: str, devices: Devices) -> float:
+    """How much of a resource the learner takes: as many accelerators as its `Devices` name, otherwise one."""
+    if resource.startswith("node:"):  # each node has one of these, which says where it is
+        return 0.001
+    return max(1, len({name for name in (*devices.inference, *devices.training) if name.startswith(f"{resource}:")}))
