@@ -170,7 +170,7 @@ ROOMS = {
                 "seed_rl.bench.text",
                 "seed_rl.capacity",
                 "seed_rl.experiment",
-                "seed_rl.learner.replicas",
+                "seed_rl.learner.split",
                 "seed_rl.learner.store_size",
                 "seed_rl.transport.codec",
             )

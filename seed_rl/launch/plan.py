@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from seed_rl.bench.text import number
 from seed_rl.capacity import (
@@ -23,10 +23,8 @@ from seed_rl.capacity import (
 from seed_rl.capacity import traffic as traffic_of
 from seed_rl.experiment import Actors, Devices, Experiment
 from seed_rl.launch.rates import Rates
+from seed_rl.learner.split import Split, split
 from seed_rl.transport.codec import StepCodec
-
-if TYPE_CHECKING:
-    from seed_rl.learner.replicas import Split
 
 ANSWER_ACT_STEPS = 2
 """An answer takes the act step that is running when observations come, and their own."""
@@ -107,8 +105,6 @@ def sized(experiment: Experiment, actors: ActorNeeds) -> Experiment:
 
 def _devices(experiment: Experiment, accelerators: int) -> Split:
     """Who of them acts and who trains, as the learner divides them if it may have any number of groups."""
-    from seed_rl.learner.replicas import split
-
     if not accelerators:
         split(experiment, [f"CPU:{number}" for number in range(experiment.devices.logical_cpus)])
         return split(dataclasses.replace(experiment, devices=Devices()), ["CPU:0"])

@@ -9,6 +9,7 @@ from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.native_output import load_tensorflow
+from seed_rl.learner.split import BadDevices
 
 
 def plan(values: flags.FlagValues) -> int:
@@ -33,12 +34,9 @@ def plan(values: flags.FlagValues) -> int:
     try:
         found = rates(experiment, given, values.measured)
         load_tensorflow()
-        from seed_rl.learner.replicas import BadDevices
-
-        try:
-            result = planning.plan(experiment, found, machine)
-        except BadDevices as error:
-            raise UsageError(f"{error} (--accelerators says how many)") from error
+        result = planning.plan(experiment, found, machine)
+    except BadDevices as error:
+        raise UsageError(f"{error} (--accelerators says how many)") from error
     except (NoRate, CannotAct, CannotBuild) as error:
         raise UsageError(str(error)) from error
     print(planning.text(values.gin_file[-1], experiment, found, machine, result))
