@@ -11,6 +11,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers print is taken for what a child says
 
 
+# Half of the time that XLA takes for a program goes into making it faster than it needs to be here.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 gc.disable()  # until all is imported
 
 

@@ -25,7 +25,7 @@ def test_catch_is_trained_from_python(example, tmp_path, capsys):
 
 
 def test_a_custom_network_learns(example, tmp_path):
-    assert example("custom_network").main(str(tmp_path), total_frames=120_000) > 0.3, "at random it is about -0.6"
+    assert example("custom_network").main(str(tmp_path), total_frames=90_000) > 0.3, "at random it is about -0.6"
 
 
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):

@@ -9,23 +9,24 @@ import pytest
 from seed_rl import experiment
 
 CATCH = ("--gin_file=catch/vtrace",)
+SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=150000")
 LOG_OFTEN = ("--gin_param=Logs.metrics_interval_s=0.5",)
 SAVE_OFTEN = ("--gin_param=Logs.checkpoint_interval_s=1",)
 
 
 def test_catch_is_learned(runs, rows, tmp_path):
     logdir = str(tmp_path / "catch")
-    run = runs.run("train", *CATCH, f"--logdir={logdir}")
+    run = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}")
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
-    assert last["env_frames"] >= 300_000
+    assert last["env_frames"] >= 150_000
     assert last["episode_return"] > 0.8, "at random it is about -0.6"
     names = os.listdir(logdir)
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
     assert any("tfevents" in name for name in names)
     assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
 
-    again = runs.run("train", *CATCH, f"--logdir={logdir}")
+    again = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}")
     assert again.returncode == 0
     assert "is finished: " in again.text()
     assert rows(logdir)[-1] == last, "a finished run has nothing left to do"
@@ -33,10 +34,10 @@ def test_catch_is_learned(runs, rows, tmp_path):
 
 def test_pong_moves(runs, rows, tmp_path):
     logdir = str(tmp_path / "pong")
-    run = runs.run("train", "--gin_file=atari/vtrace_pong", f"--logdir={logdir}", "--total_frames=20000", *LOG_OFTEN)
+    run = runs.run("train", "--gin_file=atari/vtrace_pong", f"--logdir={logdir}", "--total_frames=8000", *LOG_OFTEN)
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
-    assert last["env_frames"] >= 20_000
+    assert last["env_frames"] >= 8_000
     loaded = experiment.load(["atari/vtrace_pong"])
     assert last["env_frames"] == 4 * last["agent_steps"]
     assert last["agent_steps"] == loaded.batch_size * loaded.agent.unroll_length * last["learner_updates"]

@@ -114,15 +114,15 @@ class RayActors:
             _log.warning("the cluster can't be asked to end the actors: %s", _sentence(error))
 
     def _watch(self) -> None:
-        enough_at = time.monotonic()
         ended: list[Any] = []
         try:
+            self._look()
+            enough_at = time.monotonic()  # the first look waits for the scribe's process
             while not self._stop.wait(_POLL_SECONDS):
                 ended, _ = ray.wait(list(self._runs), timeout=0)
                 for run in ended:
                     ray.get(run)  # raises what ended it
-                self._note(ray.get(self._scribe.take_began.remote()))
-                self._note_waiting()
+                self._look()
                 if len(self._places) >= self._least:
                     enough_at = time.monotonic()
                 elif time.monotonic() - enough_at > self._patience:
@@ -136,6 +136,10 @@ class RayActors:
         except ray.exceptions.RayError as error:
             why = not_started(error) if isinstance(error, ray.exceptions.RayActorError) else ""
             self._give_up(f"actors can't start: {why}" if why else f"the actors are lost: {_sentence(error)}")
+
+    def _look(self) -> None:
+        self._note(ray.get(self._scribe.take_began.remote()))
+        self._note_waiting()
 
     def _note(self, began: list[Began]) -> None:
         """Where actors run by now, as far as it has changed."""
