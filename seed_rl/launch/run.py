@@ -26,7 +26,8 @@ from seed_rl.saved_config import common_settings
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
-    from seed_rl.learner.learner import Learner, Stop
+    from seed_rl.learner.learner import Learner
+    from seed_rl.learner.stop import Stop
 
 _log = logging.getLogger(__name__)
 

@@ -10,14 +10,13 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent, ReplayAgent
 from seed_rl.buffers.placement import StoreSize, place_store, sequence_nbytes
 from seed_rl.buffers.prioritized_replay import PrioritizedReplay
-from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.inference.act_step import unroll_step_spec
 from seed_rl.inference.acting import Acting, acting_slots, central_inference
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.joined_source import JoinedSource
-from seed_rl.learner.replicas import Replicas
+from seed_rl.learner.replicas import Replicas, whole_reader
 from seed_rl.learner.sources import FifoSource, Finished, ReplaySource, Source
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Unroll
@@ -62,7 +61,7 @@ def assemble(
         own_seed = (seed + number) % 2**31
         sharers = len(devices) - number  # of the host's memory: the others have theirs
         one = _acting(part, agent, env_spec, own_seed, device, len(devices), sharers, on_episodes)
-        read = replicas.reader(one.store, number) if replicas else _reader(one.store)
+        read = replicas.reader(one.store, number) if replicas else whole_reader(one.store)
         acting.append(one)
         sources.append(_source(part, agent, own_seed, one, read))
     service = central_inference(experiment, env_spec, seed, acting)
@@ -107,7 +106,3 @@ def _source(
         seed=seed,
     )
     return ReplaySource(finished, batch_size=experiment.batch_size, replay=replay, agent=agent, config=config)
-
-
-def _reader(store: UnrollStore) -> Callable[[tf.Tensor], Sequence[Unroll]]:
-    return lambda slots: [store.read(slots)]

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Generator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from seed_rl.learner.replicas import Replicas, abort_collectives
 from seed_rl.learner.run_log import RunLog, RunState
 from seed_rl.learner.sinks import sinks_of
 from seed_rl.learner.sources import Batch
+from seed_rl.learner.stop import Stop
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.learner.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
@@ -33,13 +34,6 @@ from seed_rl.transport.server import ActorServer
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2  # how soon the loop notices that it is to stop while no batch arrives
-
-
-class Stop(Protocol):
-    """Says whether to end; a `threading.Event` will do."""
-
-    def is_set(self) -> bool:
-        """Whether to end soon."""
 
 
 class Learner:

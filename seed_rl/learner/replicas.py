@@ -114,7 +114,7 @@ class Replicas:
           A function of int32 [B] slots; gives an unroll [L, B / n, ...] for each of n devices.
         """
         if self.shared:
-            return lambda slots: [store.read(slots)]
+            return whole_reader(store)
         count = self.local_count // len(self.split.inference)
         devices = self.split.training[number * count : (number + 1) * count]
 
@@ -200,6 +200,11 @@ class Replicas:
                 f"another learner host is gone ({type(error).__name__}): start all {self.hosts.count} again, and they "
                 "continue from the last checkpoint"
             ) from error
+
+
+def whole_reader(store: UnrollStore) -> Callable[[tf.Tensor], list[Unroll]]:
+    """What reads a batch out of a store for a single device, the one that the store is on: see `Replicas.reader`."""
+    return lambda slots: [store.read(slots)]
 
 
 def abort_collectives() -> None:

@@ -14,12 +14,13 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.hosts.peer import Gone, Peer, receive_any
+from seed_rl.learner.stop import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
 
 _log = logging.getLogger(__name__)
@@ -27,13 +28,6 @@ _log = logging.getLogger(__name__)
 _MEET_SECONDS = 600.0
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
-
-
-class Stop(Protocol):
-    """Says whether to end; a `threading.Event` will do."""
-
-    def is_set(self) -> bool:
-        """Whether to end soon."""
 
 
 @contextlib.contextmanager
