@@ -3,7 +3,7 @@
 scripts/performance_page.py [--check]
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made from NAME.json, which
-`seed_rl bench` wrote; `<!-- plan: FLAGS -->` has what `seed_rl plan FLAGS` says with these files. The text around them
+`scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` has what `seed_rl plan FLAGS` says with them. The text around them
 is written by hand. With --check nothing is written: the exit code is 1 if a page is not what the files say.
 """
 
@@ -17,7 +17,7 @@ import shlex
 import sys
 from typing import Any
 
-from seed_rl.bench.command import benchmark
+from benchmarks.command import benchmark
 from seed_rl.launch.cli import main as seed_rl
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -58,7 +58,7 @@ def table_of(name: str, results: pathlib.Path) -> str:
     """The table and where it is from, as Markdown."""
     path = results / f"{name}.json"
     if not path.is_file():
-        raise PageError(f"the table {name} has no data: {path.name} is missing; `seed_rl bench` writes it")
+        raise PageError(f"the table {name} has no data: {path.name} is missing; `scripts/bench.sh` writes it")
     content = json.loads(path.read_text(encoding="utf-8"))
     table = benchmark(content["benchmark"]).table(content["result"])
     return f"\n```\n{table}\n```\n\n{origin(content)}\n"

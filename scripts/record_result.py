@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 
-from seed_rl.bench.report import processor
+from benchmarks.report import processor
 from seed_rl.launch.plot import plot_curves
 from seed_rl.learner import metrics
 

@@ -42,8 +42,8 @@ from seed_rl.launch.run_directory import CannotUse  # noqa: E402
 from seed_rl.learner.checkpoints import CheckpointError  # noqa: E402
 from seed_rl.learner.diverged import Diverged  # noqa: E402
 from seed_rl.learner.hosts import HostLost, Hosts  # noqa: E402
-from seed_rl.learner.metrics import read as read_metrics  # noqa: E402
 from seed_rl.object_store import CannotReach  # noqa: E402
+from seed_rl.reporting.metrics import read as read_metrics  # noqa: E402
 from seed_rl.specs import EnvSpec  # noqa: E402
 from seed_rl.types import EnvOutput, Unroll  # noqa: E402
 

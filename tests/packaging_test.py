@@ -137,12 +137,12 @@ def test_entry_points(wheel):
     assert "[seed_rl.envs]" in lines
     for suite in (
         "atari = seed_rl.envs.atari:",
-        "catch = seed_rl.testing.catch:",
-        "counting = seed_rl.testing.",
+        "catch = seed_rl.envs.catch:",
+        "counting = tests.support.",
         "dmlab = seed_rl.envs.dmlab:",
         "football = seed_rl.envs.football:",
         "gym = seed_rl.envs.gym:",
-        "memory = seed_rl.testing.",
+        "memory = tests.support.",
     ):
         assert [line for line in lines if line.startswith(suite)]
 

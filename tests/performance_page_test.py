@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from seed_rl.bench.command import BENCHMARKS
+from benchmarks.command import BENCHMARKS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "scripts" / "performance_page.py"
 REPORT = {
     "benchmark": "env",
-    "command": "seed_rl bench env",
+    "command": "scripts/bench.sh env",
     "version": "0.1",
     "commit": None,
     "libraries": {"numpy": "2.0"},

@@ -37,8 +37,6 @@ class Command(NamedTuple):
     """Define its flags, besides those of every command."""
     takes_places: bool = False
     """Whether arguments without -- are allowed."""
-    reads_its_own: bool = False
-    """Whether it gets all arguments as they are, those for help included."""
 
 
 COMMANDS = {
@@ -121,12 +119,6 @@ COMMANDS = {
         "inspection.doctor",
         (groups.doctor_flags,),
     ),
-    "bench": Command(
-        "Measures the parts and the whole; without a name it lists what there is.",
-        "seed_rl bench env transport --quick",
-        "inspection.bench",
-        reads_its_own=True,
-    ),
 }
 
 
@@ -151,8 +143,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(command: str, arguments: Sequence[str]) -> int:
-    if COMMANDS[command].reads_its_own:
-        return _function(command)(arguments)
     values = groups.all_of(*COMMANDS[command].flags)
     rest = values([f"seed_rl {command}", *arguments])[1:]
     if values.help:

@@ -261,7 +261,7 @@ def plan_flags(values: flags.FlagValues) -> None:
     """Of `plan`."""
     flags.DEFINE_multi_string("gin_file", [], "Gin file with the experiment. May be repeated.", flag_values=values)
     flags.DEFINE_multi_string("gin_param", [], "Gin binding that wins over the files.", flag_values=values)
-    flags.DEFINE_string("measured", "runs/bench", "Directory with the files of `seed_rl bench`.", flag_values=values)
+    flags.DEFINE_string("measured", "runs/bench", "Directory with the files of `scripts/bench.sh`.", flag_values=values)
     _float("rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0, flag_values=values)
     flags.DEFINE_integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1, flag_values=values)
     for name, text in (

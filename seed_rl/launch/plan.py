@@ -7,7 +7,7 @@ import math
 import textwrap
 from typing import NamedTuple
 
-from seed_rl.bench.text import number
+from benchmarks.text import number
 from seed_rl.capacity import (
     CORES,
     DEVICE,

@@ -17,8 +17,8 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from seed_rl.learner import metrics
 from seed_rl.object_store import files_in, local_file
+from seed_rl.reporting import metrics
 
 _log = logging.getLogger(__name__)
 

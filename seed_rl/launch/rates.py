@@ -1,4 +1,4 @@
-"""How fast the parts of an experiment are: from files of `seed_rl bench`, or as given on the command line."""
+"""How fast the parts of an experiment are: from files of `scripts/bench.sh`, or as given on the command line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from seed_rl.bench.env import SUITES
-from seed_rl.bench.networks import NETWORKS
+from benchmarks.env import SUITES
+from benchmarks.networks import NETWORKS
 from seed_rl.capacity import Accelerator, Costs, Training
 from seed_rl.experiment import Experiment, load
 
@@ -61,7 +61,7 @@ def rates(experiment: Experiment, given: Given, measured: str) -> Rates:
     Args:
       experiment: says which environments and which network.
       given: wins over what is measured.
-      measured: directory of the files of `seed_rl bench`.
+      measured: directory of the files of `scripts/bench.sh`.
 
     Raises:
       NoRate: something is neither given nor there.
@@ -91,8 +91,8 @@ class _Files:
                 return json.load(file)
         except (OSError, ValueError) as error:
             raise NoRate(
-                f"{path} can't be read ({error.strerror if isinstance(error, OSError) else error}): run `seed_rl bench "
-                f"{benchmark}`, name another directory with --measured, or give {flag}"
+                f"{path} can't be read ({error.strerror if isinstance(error, OSError) else error}): run "
+                f"`scripts/bench.sh {benchmark}`, name another directory with --measured, or give {flag}"
             ) from error
 
 

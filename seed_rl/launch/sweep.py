@@ -29,7 +29,7 @@ from seed_rl.files import complete_or_absent, reason
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.last_words import how_it_ended
 from seed_rl.launch.words import duration, short
-from seed_rl.learner import metrics
+from seed_rl.reporting import metrics
 
 RESULTS = "results.csv"
 """In the sweep's directory; `results.json` beside it holds the same."""

@@ -19,15 +19,15 @@ from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, na
 from seed_rl.learner.counters import Counters
 from seed_rl.learner.diverged import Diverged
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
-from seed_rl.learner.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 from seed_rl.learner.replay_copies import ReplayCopies
 from seed_rl.learner.replicas import Replicas, abort_collectives
-from seed_rl.learner.run_log import RunLog, RunState
-from seed_rl.learner.sinks import sinks_of
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.stop import Stop
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.learner.wandb_run import check_wandb
+from seed_rl.reporting.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.reporting.run_log import RunLog, RunState
+from seed_rl.reporting.sinks import sinks_of
+from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 

@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.actor.loop import Actor, Sizes
 from seed_rl.envs import registry
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
-from seed_rl.testing.counting import Counting, CountingVectorEnv
 from seed_rl.transport.client import Disconnected, Rejected
+from tests.support.counting import Counting, CountingVectorEnv
 
 
 @registry.register

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = ("agents", "envs", "seed_rl")
-EXEMPT = ("seed_rl/testing/", "seed_rl/transport/seed_rl_pb2")
+EXEMPT = ("tests/support/", "seed_rl/transport/seed_rl_pb2")
 """Functions that only tests run, and generated code."""
 
-NOT_IN_REFERENCE = ("seed_rl.bench.", "seed_rl.launch.")
+NOT_IN_REFERENCE = ("benchmarks.", "seed_rl.launch.")
 """The command line and what it measures: reached by commands, not by name."""
 
 Classes = dict[str, ast.ClassDef]

@@ -14,8 +14,8 @@ import pytest
 
 from seed_rl.envs.dmlab_cache import LevelCache, entry_name, is_pk3, open_cache
 from seed_rl.envs.registry import CannotBuild
-from seed_rl.testing import fake_deepmind_lab
-from seed_rl.testing.fake_deepmind_lab import Lab
+from tests.support import fake_deepmind_lab
+from tests.support.fake_deepmind_lab import Lab
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPILING = "contributed/dmlab30/explore_goal_locations_small"
@@ -25,7 +25,7 @@ KEY = "0123456789abcdef"
 PLAY = f"""
 import json, random, sys
 from seed_rl.envs.dmlab_cache import open_cache
-from seed_rl.testing import fake_deepmind_lab
+from tests.support import fake_deepmind_lab
 labs = [fake_deepmind_lab.Lab({COMPILING!r}, ["RGB_INTERLEAVED"], level_cache=open_cache(sys.argv[1])) for _ in "ab"]
 seeds = json.loads(sys.argv[2])
 random.Random(int(sys.argv[3])).shuffle(seeds)

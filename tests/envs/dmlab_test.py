@@ -9,12 +9,12 @@ import pytest
 
 from seed_rl.envs import registry
 from seed_rl.envs.base import spec_of
+from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.dmlab import CONTROLS, DEFAULT_ACTIONS, HELD_OUT_MIXER_SEED, DMLab, DMLabEnv
 from seed_rl.envs.dmlab_levels import DMLAB30, TEST_TWINS, path_of
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seed_rl.testing import fake_deepmind_lab
-from seed_rl.testing.conformance import check_suite
+from tests.support import fake_deepmind_lab
 
 IMPLEMENTATIONS = ["fake", *(["real"] if importlib.util.find_spec("deepmind_lab") else [])]
 

@@ -7,10 +7,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs import pool
+from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec
-from seed_rl.testing.conformance import check_suite
 
 envpool = pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from gfootball.env import observation_preprocessing, scenario_builder, wrappers
 
+from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.football import SCENARIOS, Football
 from seed_rl.envs.football.engine import FootballEnv
 from seed_rl.envs.football.maps import LAYERS, STACK, first_map, stack_map
@@ -11,7 +12,6 @@ from seed_rl.envs.football.pool import PackedMaps
 from seed_rl.envs.football.rewards import CheckpointRewards
 from seed_rl.envs.registry import register
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seed_rl.testing.conformance import check_suite
 from seed_rl.transport.codec import StepCodec
 from seed_rl.types import EnvOutput
 

@@ -11,11 +11,11 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs import registry
 from seed_rl.envs.autoreset import SameStep
+from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.flatten import FlatVectorEnv
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import CannotBuild
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvDescription, MultiDiscreteSpec
-from seed_rl.testing.conformance import check_suite
 
 COUNTED, ECHO = "registered_envs:Counted-v0", "registered_envs:Echo-v0"
 

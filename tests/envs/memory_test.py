@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from seed_rl.envs import registry
+from seed_rl.envs.conformance import check_suite
+from seed_rl.envs.memory import Memory
 from seed_rl.specs import EnvDescription
-from seed_rl.testing.conformance import check_suite
-from seed_rl.testing.memory import Memory
 
 
 @pytest.mark.parametrize("config", [Memory(), Memory(num_cues=2, delay=1), Memory(num_cues=7, delay=3)])

@@ -7,16 +7,16 @@ import pytest
 
 from seed_rl.envs.atari import Atari
 from seed_rl.envs.base import random_actions
+from seed_rl.envs.catch import Catch
 from seed_rl.envs.dmlab import DMLab
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.envs.football import Football
 from seed_rl.envs.football.maps import newest_in_colours
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.memory import Memory
 from seed_rl.envs.pictures import enlarged
-from seed_rl.testing import fake_deepmind_lab
-from seed_rl.testing.catch import Catch
-from seed_rl.testing.counting import Counting
-from seed_rl.testing.memory import Memory
+from tests.support import fake_deepmind_lab
+from tests.support.counting import Counting
 
 
 @pytest.fixture

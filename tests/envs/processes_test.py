@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.envs import processes
 from seed_rl.envs.processes import EnvironmentFailed, ProcessVectorEnv
 from seed_rl.envs.registry import CannotBuild
-from seed_rl.testing.failing_env import BE_KILLED, END_EPISODE, EXIT, GO_ON, RAISE, FailingEnv
+from tests.support.failing_env import BE_KILLED, END_EPISODE, EXIT, GO_ON, RAISE, FailingEnv
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from gymnasium import spaces
 from seed_rl.envs import registry
 from seed_rl.envs.atari import Atari
 from seed_rl.envs.base import spec_of
+from seed_rl.envs.catch import Catch
+from seed_rl.envs.conformance import check_suite
 from seed_rl.specs import EnvDescription
-from seed_rl.testing.catch import Catch
-from seed_rl.testing.conformance import check_suite
-from seed_rl.testing.counting import Counting
+from tests.support.counting import Counting
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from gymnasium.vector import AutoresetMode
 
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy
-from seed_rl.testing.counting import Counting
-from seed_rl.testing.counting_agent import CountingAgentConfig, action_of
+from tests.support.counting import Counting
+from tests.support.counting_agent import CountingAgentConfig, action_of
 
 
 class ShortOrLong(gymnasium.vector.VectorEnv):

@@ -5,10 +5,10 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
+from seed_rl.envs.catch import Catch
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.film import captioned, film
 from seed_rl.evaluation.policy import experiment_of, load_policy
-from seed_rl.testing.catch import Catch
 
 FPS = 5.0
 HELD = 5  # pictures in a second

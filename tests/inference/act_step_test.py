@@ -13,9 +13,9 @@ from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.inference import act_step
 from seed_rl.inference.acting import Acting
 from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
-from seed_rl.testing.counting import Counting
-from seed_rl.testing.counting_agent import CountingAgent, CountingAgentConfig, action_of
 from seed_rl.types import EnvOutput
+from tests.support.counting import Counting
+from tests.support.counting_agent import CountingAgent, CountingAgentConfig, action_of
 
 NUM_ENVS, MAX_BATCH, STRIDE = 8, 6, 4
 HOWS = ["cpu", "accelerator", "accelerator with the store on the host"]

@@ -12,10 +12,10 @@ from seed_rl.agents.base import ReplayAgent
 from seed_rl.experiment import Actors, Experiment, Inference, Replay
 from seed_rl.launch.local_actors import LocalActors
 from seed_rl.learner.assembly import assemble
-from seed_rl.testing.counting import Counting
-from seed_rl.testing.counting_agent import CountingAgent, CountingAgentConfig, action_of
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
+from tests.support.counting import Counting
+from tests.support.counting_agent import CountingAgent, CountingAgentConfig, action_of
 
 
 class ReplayedCountingAgent(CountingAgent, ReplayAgent):

@@ -40,7 +40,7 @@ def test_it_keeps_the_rules_and_is_learned(installed, runs, rows, tmp_path, monk
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH")])))
     program = """
 from corridor import Corridor
-from seed_rl.testing.conformance import check_suite
+from seed_rl.envs.conformance import check_suite
 check_suite(Corridor(), steps=200)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

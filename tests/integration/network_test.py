@@ -2,7 +2,7 @@
 
 import re
 
-from seed_rl.bench.slow_network import Line, SlowNetwork
+from benchmarks.slow_network import Line, SlowNetwork
 
 
 def test_catch_is_learned_through_a_network_that_delays_and_breaks(runs, rows, wait_for, tmp_path):

@@ -195,7 +195,7 @@ def test_a_minimum_that_there_is_no_room_for_ends_the_run(cluster, caplog, tmp_p
     failed = threading.Event()
     badge = keys_of_run(ServerSecurity(insecure=True)).badge
     with connected(cluster.address):
-        actors = RayActors(2, 1, 64.0, badge, "seed_rl.testing.catch", str(tmp_path), failed.set, patience=2.0)
+        actors = RayActors(2, 1, 64.0, badge, "seed_rl.envs.catch", str(tmp_path), failed.set, patience=2.0)
         actors.start("127.0.0.1:1")
         assert failed.wait(60)
         actors.stop()

@@ -126,7 +126,7 @@ def test_an_actor_that_cannot_run_ends_the_run_with_its_last_words(runs, tmp_pat
         """
 import dataclasses
 import gin
-from seed_rl.testing.catch import Catch
+from seed_rl.envs.catch import Catch
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ import dataclasses
 import gin
 
 from seed_rl.envs import registry
-from seed_rl.testing.catch import Catch, CatchVectorEnv
+from seed_rl.envs.catch import Catch, CatchVectorEnv
 
 
 class FailingVectorEnv(CatchVectorEnv):

@@ -101,7 +101,7 @@ def test_a_replay_is_memory_and_more_updates_per_step(tmp_path):
 
 @pytest.fixture
 def measured(tmp_path):
-    """A directory with files of `seed_rl bench`, as far as a plan reads them."""
+    """A directory with files of `scripts/bench.sh`, as far as a plan reads them."""
 
     def median(value):
         return {"median": value, "repeats": [value]}

@@ -20,8 +20,8 @@ from seed_rl.api import (
     load_policy,
     read_metrics,
 )
+from seed_rl.envs.catch import Catch
 from seed_rl.envs.registry import register
-from seed_rl.testing.catch import Catch
 
 
 @register

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, load, name_variables
-from seed_rl.testing.slow_disk import save_for_ever
+from tests.support.slow_disk import save_for_ever
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b/c": np.array(3, np.int64)}
 

@@ -17,7 +17,7 @@ from seed_rl.inference.act_step import unroll_step_spec
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seed_rl.testing.counting import Counting
+from tests.support.counting import Counting
 
 BATCH, UPDATES = 16, 2
 SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))

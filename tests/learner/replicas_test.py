@@ -14,7 +14,7 @@ from seed_rl.agents.vtrace import VTrace
 from seed_rl.experiment import Actors, Devices, Experiment, Replay
 from seed_rl.learner.replicas import assignment
 from seed_rl.learner.split import BadDevices, Split, split
-from seed_rl.testing.counting import Counting
+from tests.support.counting import Counting
 
 CPU = ("CPU:0",)
 GPUS = tuple(f"GPU:{number}" for number in range(8))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from absl import flags
 
 from seed_rl import experiment as experiments
@@ -43,13 +41,3 @@ def plot(values: flags.FlagValues, *places: str) -> int:
         raise UsageError(str(error)) from error
     print("\n".join(values.output))
     return 0
-
-
-def bench(arguments: Sequence[str]) -> int:
-    """Runs benchmarks."""
-    from seed_rl.bench.command import BadArguments, run
-
-    try:
-        return run(arguments)
-    except BadArguments as error:
-        raise UsageError(str(error)) from error

@@ -2,9 +2,9 @@
 
 import pytest
 
+from seed_rl.envs.catch import Catch
 from seed_rl.launch.on_ray.keys import Badge, keys_of_run
 from seed_rl.specs import ActorSettings
-from seed_rl.testing.catch import Catch
 from seed_rl.transport.client import LearnerClient, Rejected
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer

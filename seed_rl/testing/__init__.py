@@ -1,1 +1,0 @@
-"""Small real environments and agents, for tests and quick runs."""

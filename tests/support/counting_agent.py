@@ -1,0 +1,81 @@
+"""An agent whose recurrent state counts, the companion of the counting environment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import gin
+import keras
+import tensorflow as tf
+
+from seed_rl.agents.base import ActOutput, Agent, LossOutput
+from seed_rl.agents.config import AgentConfig
+from seed_rl.settings import check_at_least
+from seed_rl.specs import EnvSpec
+from seed_rl.types import EnvOutput, Unroll
+from tests.support.counting import CountingVectorEnv
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class CountingAgentConfig(AgentConfig):
+    """Unrolls of `unroll_length` + `overlap` steps."""
+
+    unroll_length: int = 4
+    overlap: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_at_least(self, 1, "overlap")
+
+    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CountingAgent:
+        return CountingAgent(self)
+
+
+class CountingAgent(Agent):
+    """Its state is the number of steps it has acted in the current episode, int32 [B].
+
+    Each action is a function of the observation alone (`action_of`); `behaviour` is the state after the step. The loss
+    is the sum of one weight, so that updates can be counted.
+    """
+
+    behaviour_spec = tf.TensorSpec([], tf.int32)
+
+    def __init__(self, config: CountingAgentConfig):
+        self.unroll_length = config.unroll_length
+        self.overlap = config.overlap
+        self._weight = keras.Variable(0.0, dtype="float32", name="weight")
+
+    @property
+    def variables(self) -> Sequence[Any]:
+        return [self._weight]
+
+    @property
+    def trainable_variables(self) -> Sequence[Any]:
+        return [self._weight]
+
+    def initial_state(self, batch_size: int) -> tf.Tensor:
+        return tf.zeros([batch_size], tf.int32)
+
+    def act(
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool = False,
+    ) -> ActOutput:
+        state = tf.where(env_output.done, 0, state) + 1
+        return ActOutput(action_of(env_output.observation), state, state)
+
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
+        return LossOutput(self._weight.value, {"loss/total": self._weight.value})
+
+
+def action_of(observation: Any) -> Any:
+    """The action [...] for counters int32 [..., 4], of tensors and arrays alike."""
+    counters = observation
+    return (7 * counters[..., 3] + 3 * counters[..., 1] + counters[..., 2]) % CountingVectorEnv.NUM_ACTIONS
