@@ -21,7 +21,7 @@ from benchmarks.env import env_rate
 from benchmarks.product import product
 from benchmarks.text import columns, number
 from benchmarks.timing import rate, ratio, spread
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.experiment import Experiment
 
 PARTS = ("env", "act", "train")
@@ -127,7 +127,7 @@ def load(train_arguments: list[str]) -> Experiment:
     for argument in train_arguments:
         flag, _, value = argument.partition("=")
         values[flag].append(value)
-    return experiments.load(values["--gin_file"], values["--gin_param"])
+    return config_files.load(values["--gin_file"], values["--gin_param"])
 
 
 class Parts:

@@ -40,7 +40,7 @@ from benchmarks.text import columns, number, sentence
 from benchmarks.timing import medians, spreads
 from benchmarks.traffic import Pace
 from benchmarks.trial import Generators, Recorded, Trial, recorded, trial
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.capacity import Accelerator, Costs, capacity
 from seed_rl.experiment import Experiment
 
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """A row for each number of actors and group size, and what a host would carry by the model."""
     counts, sizes = sorted(set(arguments.actors)), sorted(set(arguments.group_sizes))
-    experiment = experiments.load(flags.gin_files(arguments), arguments.gin_param)
+    experiment = config_files.load(flags.gin_files(arguments), arguments.gin_param)
     accelerator = Accelerator(arguments.accelerator_batch, arguments.accelerator_ms / 1000)
     groups = []
     with recorded(experiment, max(16, *sizes), _RECORDED_STEPS) as steps:

@@ -22,7 +22,7 @@ from benchmarks.text import columns, number
 from benchmarks.timing import medians, spreads
 from benchmarks.traffic import Pace
 from benchmarks.trial import Generators, Recorded, Trial, recorded, trial
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.experiment import Experiment
 
 _CALIBRATIONS = 3
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Percentiles by load of each model."""
-    experiment = experiments.load(flags.gin_files(arguments), arguments.gin_param)
+    experiment = config_files.load(flags.gin_files(arguments), arguments.gin_param)
     load = Generators(arguments.streams, arguments.group_size, arguments.generators, encode_each=True)
     with recorded(experiment, max(16, load.group_size), _RECORDED_STEPS) as steps:
         measured = {model: _measure_model(experiment, model, arguments, load, steps) for model in arguments.models}

@@ -28,7 +28,7 @@ from benchmarks.failures import BadArguments, MeasurementFailed
 from benchmarks.product import has_settled, product
 from benchmarks.text import columns, number
 from benchmarks.timing import medians, spreads
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.experiment import Experiment
 from seed_rl.launch.native_output import import_quietly
 
@@ -69,7 +69,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     if logdir and os.path.exists(logdir) and (not os.path.isdir(logdir) or os.listdir(logdir)):
         raise BadArguments(f"--logdir={logdir} is not an empty directory")
     gin_files = flags.gin_files(arguments)
-    experiment = experiments.load(gin_files, arguments.gin_param)
+    experiment = config_files.load(gin_files, arguments.gin_param)
     result = {"unrolls": by_unrolls(experiment, counts, arguments.repeats)}
     if minutes > 0:
         passed_on = [f"--gin_file={name}" for name in gin_files] + [f"--gin_param={b}" for b in arguments.gin_param]

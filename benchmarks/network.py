@@ -30,7 +30,7 @@ from benchmarks.product import has_settled, product
 from benchmarks.slow_network import Line, SlowNetwork
 from benchmarks.text import columns, number, sentence
 from benchmarks.timing import spread
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.launch.local_actors import LocalActors
 from seed_rl.transport.codec import StepCodec
 
@@ -102,7 +102,7 @@ def _bindings(arguments: argparse.Namespace, envs: int, groups: int) -> list[str
 def _shares(arguments: argparse.Namespace, envs: int, groups: int) -> dict[str, Any]:
     """Rates and shares of one layout: a learner, its actors and the network between them."""
     bindings = _bindings(arguments, envs, groups)
-    experiment = experiments.load(flags.gin_files(arguments), bindings)
+    experiment = config_files.load(flags.gin_files(arguments), bindings)
     bytes_each = StepCodec(experiment.env.spec(), envs // groups).step_bytes / (envs // groups)
     learner_arguments = [f"--gin_file={name}" for name in flags.gin_files(arguments)]
     learner_arguments += [f"--gin_param={binding}" for binding in bindings]

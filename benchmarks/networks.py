@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from benchmarks import flags
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.agents.config import DTYPES
 from seed_rl.experiment import Experiment
 
@@ -32,6 +32,6 @@ def chosen(arguments: argparse.Namespace) -> Iterator[tuple[str, str, Experiment
     for network in arguments.networks:
         gin_file, bindings = NETWORKS[network]
         for dtype in arguments.dtypes:
-            loaded = experiments.load([gin_file], bindings)
+            loaded = config_files.load([gin_file], bindings)
             agent = dataclasses.replace(loaded.agent, dtype=dtype)  # type: ignore[call-arg]  # all of these have one
             yield network, dtype, dataclasses.replace(loaded, agent=agent)

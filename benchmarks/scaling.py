@@ -32,7 +32,7 @@ from benchmarks.text import columns, number, sentence
 from benchmarks.timing import medians, spreads
 from benchmarks.traffic import Pace, Traffic, generator
 from benchmarks.trial import START_SECONDS, Recorded, recorded, shares
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.envs.base import EnvConfig
 from seed_rl.experiment import Actors, Experiment
 from seed_rl.launch.native_output import import_quietly
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """A row for each number of processes and of environments."""
     planned = plans(arguments)
-    experiment = experiments.load(flags.gin_files(arguments), arguments.gin_param)
+    experiment = config_files.load(flags.gin_files(arguments), arguments.gin_param)
     costs = call_in_child(environment_costs, experiment.env)
     unique = list(dict.fromkeys(plan for sweep in planned.values() for plan in sweep))
     sized = [_sized(experiment, plan.layout, arguments.max_batch_size) for plan in unique]

@@ -23,7 +23,7 @@ from benchmarks.failures import MeasurementFailed, last_words
 from benchmarks.load import send_load
 from benchmarks.text import columns, number
 from benchmarks.timing import ratio, spread
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.inference.acting import Acting, central_inference
 from seed_rl.launch.local_actors import LocalActors
@@ -50,7 +50,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Agent steps per second of the busy actors, `alone` and `with_idle` ones, and the `ratio`."""
     busy_envs = arguments.busy * arguments.group_size
     experiment = dataclasses.replace(
-        experiments.load(["atari/vtrace_pong"]),
+        config_files.load(["atari/vtrace_pong"]),
         actors=Actors(num_actors=busy_envs + arguments.idle, groups_per_actor=1, envs_per_group=1),
         inference=Inference(max_batch_size=busy_envs, max_wait_ms=arguments.max_wait_ms),
     )

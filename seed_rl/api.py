@@ -19,6 +19,8 @@ load_tensorflow()
 
 from seed_rl.agents.base import ActOutput, Agent, LossOutput, ReplayAgent  # noqa: E402
 from seed_rl.agents.config import AgentConfig, CannotAct  # noqa: E402
+from seed_rl.config_files import load as load_experiment  # noqa: E402
+from seed_rl.config_files import shipped_configs  # noqa: E402
 from seed_rl.envs.base import EnvConfig  # noqa: E402
 from seed_rl.envs.errors import CannotBuild  # noqa: E402
 from seed_rl.evaluation.episodes import Played, play  # noqa: E402
@@ -33,9 +35,7 @@ from seed_rl.experiment import (  # noqa: E402
     Logs,
     Optimizer,
     Replay,
-    shipped_configs,
 )
-from seed_rl.experiment import load as load_experiment  # noqa: E402
 from seed_rl.launch.local_actors import ActorFailed  # noqa: E402
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
 from seed_rl.launch.run_directory import CannotUse  # noqa: E402

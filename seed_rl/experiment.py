@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import logging
-import os
-import re
-from collections.abc import Callable, Sequence
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import gin
@@ -22,9 +17,6 @@ if TYPE_CHECKING:
     from seed_rl.specs import EnvSpec
 
 _log = logging.getLogger(__name__)
-
-
-gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
 
 class ConfigError(ValueError):
@@ -304,68 +296,6 @@ class Experiment:
         return dict(_flatten("", self))
 
 
-def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment:
-    """Reads gin files and bindings into an experiment.
-
-    Args:
-      gin_files: paths, or names of shipped files with or without the ending (`atari/vtrace_pong`).
-      gin_params: bindings such as `Optimizer.learning_rate = 1e-4`; they win over the files.
-
-    Raises:
-      ConfigError: a missing file, an unknown parameter, a value that can't be.
-    """
-    gin.clear_config()
-    try:
-        for name in gin_files:
-            _parse(gin.parse_config_file, find_config(name), "")
-        for binding in gin_params:
-            _parse(gin.parse_config, binding, f"{binding!r}: ")
-        _parse(lambda _: gin.finalize(), "", "")
-        return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
-    except (TypeError, ValueError) as error:
-        raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
-    finally:
-        gin.clear_config()  # what is made by hand later has the defaults
-
-
-def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
-    logging.disable(logging.ERROR)  # gin logs every place in which it does not find an included file
-    try:
-        parse(argument)
-    except Exception as error:  # gin raises all kinds, and modules that a file imports may raise any
-        raise ConfigError(prefix + _sentence(error)) from error
-    finally:
-        logging.disable(logging.NOTSET)
-
-
-def find_config(name: str) -> str:
-    """The path of a gin file, given as a path or as the name of a shipped one."""
-    if os.path.isfile(name):
-        return name
-    shipped = resources.files("seed_rl.configs")
-    for candidate in (name, f"{name}.gin"):
-        path = shipped.joinpath(candidate)
-        if path.is_file():
-            return str(path)
-    raise ConfigError(f"no gin file {name!r}: neither a path nor one of the shipped {', '.join(shipped_configs())}")
-
-
-def shipped_configs() -> list[str]:
-    """Names of the gin files that come with the package, without the ending."""
-    root = str(resources.files("seed_rl.configs"))
-    found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
-    return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))
-
-
-def summary(name: str) -> str:
-    """What a shipped gin file is: the first sentence of the comment that it begins with."""
-    with open(find_config(name), encoding="utf-8") as file:
-        lines = [
-            line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
-        ]
-    return re.split(r"(?<=\.)\s", " ".join(lines), maxsplit=1)[0]
-
-
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
     if dataclasses.is_dataclass(value):
         pairs: list[tuple[str, Any]] = [] if not prefix else [(f"{prefix}kind", type(value).__name__)]
@@ -375,13 +305,3 @@ def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
             pairs += _flatten(f"{name}." if dataclasses.is_dataclass(child) else name, child)
         return pairs
     return [(prefix, list(value) if isinstance(value, tuple) else value)]
-
-
-def _sentence(error: BaseException) -> str:
-    """The first, telling part of a gin or dataclass error, on one line."""
-    text = " ".join(str(error).split())
-    place = re.search(r'In file "([^"]+)", line (\d+)', text)
-    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
-    if "No values supplied by Gin or caller" in text:
-        return "the gin files must set Experiment.env and Experiment.agent"
-    return f"{text} ({place[1]}, line {place[2]})" if place else text

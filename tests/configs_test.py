@@ -2,13 +2,13 @@ import dataclasses
 
 import pytest
 
-from seed_rl import experiment, saved_config
+from seed_rl import config_files, experiment
 from seed_rl.agents.base import ReplayAgent
 
 
-@pytest.mark.parametrize("name", experiment.shipped_configs())
+@pytest.mark.parametrize("name", config_files.shipped_configs())
 def test_every_shipped_config_builds_its_agent(name):
-    loaded = experiment.load([name])
+    loaded = config_files.load([name])
     agent = loaded.build_agent()
     assert agent.length == agent.unroll_length + agent.overlap
     assert len(agent.trainable_variables) > 0
@@ -17,39 +17,39 @@ def test_every_shipped_config_builds_its_agent(name):
 
 def test_the_expected_configs_are_shipped():
     assert {"atari/vtrace", "atari/vtrace_pong", "atari/vtrace_deep", "catch/vtrace"} <= set(
-        experiment.shipped_configs()
+        config_files.shipped_configs()
     )
-    assert {"atari/r2d2", "atari/r2d2_pong", "catch/r2d2", "memory/r2d2"} <= set(experiment.shipped_configs())
-    assert {"dmlab/vtrace", "dmlab/rooms_watermaze", "dmlab/small"} <= set(experiment.shipped_configs())
+    assert {"atari/r2d2", "atari/r2d2_pong", "catch/r2d2", "memory/r2d2"} <= set(config_files.shipped_configs())
+    assert {"dmlab/vtrace", "dmlab/rooms_watermaze", "dmlab/small"} <= set(config_files.shipped_configs())
 
 
 def test_parameters_win_over_files_and_a_later_load_forgets_them():
-    changed = experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5", "Catch.rows = 7"])
+    changed = config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5", "Catch.rows = 7"])
     assert changed.optimizer.learning_rate == 0.5
     assert changed.env.rows == 7
-    assert experiment.load(["catch/vtrace"]).env.rows == 10
+    assert config_files.load(["catch/vtrace"]).env.rows == 10
 
 
 def test_a_gin_file_by_path(tmp_path):
     file = tmp_path / "mine.gin"
     file.write_text("include 'catch/vtrace.gin'\nExperiment.batch_size = 3\n")
-    assert experiment.load([str(file)]).batch_size == 3
+    assert config_files.load([str(file)]).batch_size == 3
 
 
-@pytest.mark.parametrize("name", experiment.shipped_configs())
+@pytest.mark.parametrize("name", config_files.shipped_configs())
 def test_what_is_saved_gives_the_same_experiment(name, tmp_path):
-    loaded = experiment.load([name], ["Experiment.seed = 7"])
+    loaded = config_files.load([name], ["Experiment.seed = 7"])
     changed = dataclasses.replace(loaded, batch_size=loaded.batch_size + 1)  # not known to gin
-    saved_config.save_config(changed, str(tmp_path))
-    assert experiment.load([str(tmp_path / "config.gin")]) == changed
-    assert saved_config.differences_from_saved(changed, str(tmp_path)) == []
+    config_files.save_config(changed, str(tmp_path))
+    assert config_files.load([str(tmp_path / "config.gin")]) == changed
+    assert config_files.differences_from_saved(changed, str(tmp_path)) == []
 
 
 def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
-    saved_config.save_config(experiment.load(["catch/vtrace"]), str(tmp_path))
-    assert saved_config.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path)) == []
-    other = experiment.load(["atari/vtrace_pong"], ["Experiment.seed = 9"])
-    found = saved_config.differences_from_saved(other, str(tmp_path))
+    config_files.save_config(config_files.load(["catch/vtrace"]), str(tmp_path))
+    assert config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path)) == []
+    other = config_files.load(["atari/vtrace_pong"], ["Experiment.seed = 9"])
+    found = config_files.differences_from_saved(other, str(tmp_path))
     assert "env.kind was 'Catch' and is now 'Atari'" in found
     assert "seed was 1 and is now 9" in found
 
@@ -58,23 +58,23 @@ def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
     "binding", ["Experiment.total_frames = 9", "Actors.num_actors = 3", "Inference.max_wait_ms = 1.0"]
 )
 def test_length_and_speed_may_change_when_a_run_is_resumed(binding, tmp_path):
-    before, after = experiment.load(["catch/vtrace"]), experiment.load(["catch/vtrace"], [binding])
+    before, after = config_files.load(["catch/vtrace"]), config_files.load(["catch/vtrace"], [binding])
     assert before.to_json() != after.to_json()
-    saved_config.save_config(before, str(tmp_path))
-    assert saved_config.differences_from_saved(after, str(tmp_path)) == []
+    config_files.save_config(before, str(tmp_path))
+    assert config_files.differences_from_saved(after, str(tmp_path)) == []
 
 
 def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
     linear = ["Optimizer.schedule = 'linear'"]
-    saved_config.save_config(experiment.load(["catch/vtrace"], linear), str(tmp_path))
-    longer = experiment.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 9"])
-    assert saved_config.differences_from_saved(longer, str(tmp_path)) == ["total_frames was 300000 and is now 9"]
+    config_files.save_config(config_files.load(["catch/vtrace"], linear), str(tmp_path))
+    longer = config_files.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 9"])
+    assert config_files.differences_from_saved(longer, str(tmp_path)) == ["total_frames was 300000 and is now 9"]
 
 
 def test_a_cut_off_saved_configuration_is_named(tmp_path):
     (tmp_path / "config.json").write_text('{"seed":')
     with pytest.raises(experiment.ConfigError, match=r"config.json can't be read"):
-        saved_config.differences_from_saved(experiment.load(["catch/vtrace"]), str(tmp_path))
+        config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_cut_off_saved_configuration_is_named(tmp_path):
 )
 def test_impossible_settings_are_named_on_one_line(binding, message):
     with pytest.raises(experiment.ConfigError, match=message) as error:
-        experiment.load(["catch/vtrace"], [binding])
+        config_files.load(["catch/vtrace"], [binding])
     assert "\n" not in str(error.value)
 
 
@@ -102,7 +102,7 @@ def test_a_mistake_in_a_file_has_its_place(tmp_path):
     file = tmp_path / "mine.gin"
     file.write_text("include 'catch/vtrace.gin'\n\nVTrace.discont = 1\n")
     with pytest.raises(experiment.ConfigError, match=r"named 'discont'. \(.*mine.gin, line 3\)"):
-        experiment.load([str(file)])
+        config_files.load([str(file)])
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_a_mistake_in_a_file_has_its_place(tmp_path):
 )
 def test_impossible_settings_of_a_replay_are_named(binding, message):
     with pytest.raises(experiment.ConfigError, match=message):
-        experiment.load(["catch/r2d2"], [binding])
+        config_files.load(["catch/r2d2"], [binding])
 
 
 @pytest.mark.parametrize("binding", ["Replay.placement = 'host'", "Replay.snapshot = True"])
 def test_where_a_replay_is_kept_may_change_when_a_run_is_resumed(binding, tmp_path):
-    before, after = experiment.load(["catch/r2d2"]), experiment.load(["catch/r2d2"], [binding])
-    saved_config.save_config(before, str(tmp_path))
-    assert saved_config.differences_from_saved(after, str(tmp_path)) == []
+    before, after = config_files.load(["catch/r2d2"]), config_files.load(["catch/r2d2"], [binding])
+    config_files.save_config(before, str(tmp_path))
+    assert config_files.differences_from_saved(after, str(tmp_path)) == []

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seed_rl import experiment
+from seed_rl import config_files
 
 # Everything the original release states of an experiment; what it leaves to defaults is not repeated here.
 FOOTBALL = {
@@ -135,7 +135,7 @@ TRAINING_ENVS = {"atari": 610, "dmlab": 400, "football": 200}
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_config_has_the_published_values(name):
-    loaded = experiment.load([name])
+    loaded = config_files.load([name])
     values = loaded.to_json()
     assert {key: values[key] for key in PUBLISHED[name]} == PUBLISHED[name]
     assert loaded.actors.num_training_envs == TRAINING_ENVS[name.split("/")[0]]

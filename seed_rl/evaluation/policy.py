@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner import checkpoints
@@ -31,7 +31,7 @@ def experiment_of(logdir: str) -> Experiment:
     path = os.path.join(logdir, "config.gin")
     try:
         with local_file(path) as file:
-            return experiments.load([file])
+            return config_files.load([file])
     except FileNotFoundError:
         raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {path}") from None
     except ConfigError as error:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from benchmarks.env import SUITES
 from benchmarks.networks import NETWORKS
 from seed_rl.capacity import Accelerator, Costs, Training
-from seed_rl.experiment import Experiment, load
+from seed_rl.config_files import load
+from seed_rl.experiment import Experiment
 
 GIVEN = "given"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from seed_rl.agents.config import CannotAct
+from seed_rl.config_files import common_settings
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.actor_threads import ActorThreads
@@ -22,7 +23,6 @@ from seed_rl.launch.working_directory import working_directory
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.hosts.link import Link
 from seed_rl.learner.hosts.meeting import together
-from seed_rl.saved_config import common_settings
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:

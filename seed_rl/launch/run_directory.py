@@ -8,9 +8,9 @@ import logging
 import os
 from collections.abc import Iterator
 
+from seed_rl.config_files import differences_from_saved
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.log_file import LogFile
-from seed_rl.saved_config import differences_from_saved
 
 
 class CannotUse(Exception):

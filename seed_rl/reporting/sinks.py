@@ -8,12 +8,12 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+from seed_rl.config_files import save_config, to_gin
 from seed_rl.experiment import Experiment
 from seed_rl.files import Outage, reason
 from seed_rl.reporting.event_file import EventFile
 from seed_rl.reporting.metrics import MetricsFile
 from seed_rl.reporting.wandb_run import WandbRun
-from seed_rl.saved_config import save_config, to_gin
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
-from seed_rl import experiment
+from seed_rl import config_files
 from seed_rl.launch.cli import main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -130,7 +130,7 @@ def test_run_local_starts_the_experiment_in_its_images(script, env, agent, gin_f
     assert [services[name]["image"] for name in ("learner", "actor")] == [f"seed_rl-{name}:latest" for name in targets]
     words = command(services["learner"])
     bindings = [word.removeprefix("--gin_param=") for word in words if word.startswith("--gin_param=")]
-    loaded = experiment.load([gin_file], [*bindings, "Actors.num_actors = 3"])
+    loaded = config_files.load([gin_file], [*bindings, "Actors.num_actors = 3"])
     assert f"--gin_file={gin_file}" in words
     assert loaded.actors.num_envs == 3 * 16
     assert loaded.seed == 7

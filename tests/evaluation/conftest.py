@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from seed_rl import experiment, saved_config
+from seed_rl import config_files
 from seed_rl.learner.learner import Learner
 from seed_rl.transport.credentials import ServerSecurity
 
@@ -66,9 +66,9 @@ def saved_run(tmp_path):
 
     def save(config, *bindings):
         logdir = str(tmp_path / f"run-{len(os.listdir(tmp_path))}")
-        loaded = experiment.load([config], bindings)
+        loaded = config_files.load([config], bindings)
         learner = Learner(loaded, logdir, f"unix:{logdir}/unused.sock", ServerSecurity())
-        saved_config.save_config(loaded, logdir)
+        config_files.save_config(loaded, logdir)
         rng = np.random.default_rng(0)
         for variable in learner._agent.variables:
             variable.assign(rng.normal(0, 0.3, variable.shape))

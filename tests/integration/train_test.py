@@ -6,7 +6,7 @@ import signal
 import psutil
 import pytest
 
-from seed_rl import experiment
+from seed_rl import config_files
 
 CATCH = ("--gin_file=catch/vtrace",)
 SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=150000")
@@ -38,7 +38,7 @@ def test_pong_moves(runs, rows, tmp_path):
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
     assert last["env_frames"] >= 8_000
-    loaded = experiment.load(["atari/vtrace_pong"])
+    loaded = config_files.load(["atari/vtrace_pong"])
     assert last["env_frames"] == 4 * last["agent_steps"]
     assert last["agent_steps"] == loaded.batch_size * loaded.agent.unroll_length * last["learner_updates"]
     assert last["discarded_unrolls"] == 0

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from seed_rl import experiment, saved_config
+from seed_rl import config_files
 from seed_rl.launch.cli import COMMANDS, main
 
 ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
@@ -82,7 +82,7 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys
 def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     logdir = str(tmp_path / "run")
-    saved_config.save_config(experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
+    config_files.save_config(config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
     assert main(["train", "--gin_file=catch/vtrace", f"--logdir={kind}{logdir}"]) == 2
     told = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
     assert told in capsys.readouterr().err

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.capacity import DEVICE, UPDATES, Accelerator, Training
 from seed_rl.launch.cli import main
 from seed_rl.launch.plan import LIMITS, Machine, plan
@@ -36,7 +36,7 @@ ALL_FLAGS = [
 
 @pytest.fixture
 def catch():
-    return experiments.load(["catch/vtrace"])  # batches of 16 unrolls of 20, groups of 16, 50 bytes, 3 actions
+    return config_files.load(["catch/vtrace"])  # batches of 16 unrolls of 20, groups of 16, 50 bytes, 3 actions
 
 
 def test_a_learner_with_an_accelerator(catch, tmp_path):
@@ -67,7 +67,7 @@ def test_without_an_accelerator_the_wire_takes_from_the_same_cores(catch, tmp_pa
 
 
 def test_of_several_accelerators_some_act_and_some_train(tmp_path):
-    experiment = experiments.load(["catch/vtrace"], ["Experiment.batch_size = 18"])
+    experiment = config_files.load(["catch/vtrace"], ["Experiment.batch_size = 18"])
     found = rates(experiment, dataclasses.replace(ALL_GIVEN, accelerators=8), str(tmp_path))
     needs = plan(experiment, found, Machine(0.004, 4))
     assert (len(needs.devices.inference), len(needs.devices.training)) == (2, 6)
@@ -84,14 +84,14 @@ def test_of_several_accelerators_some_act_and_some_train(tmp_path):
 
 def test_devices_that_both_act_and_train_take_turns(tmp_path):
     bindings = ["Devices.training = ('TPU:0', 'TPU:1')", "Devices.inference = ('TPU:0',)"]
-    experiment = experiments.load(["catch/vtrace"], bindings)
+    experiment = config_files.load(["catch/vtrace"], bindings)
     found = rates(experiment, dataclasses.replace(ALL_GIVEN, accelerators=2), str(tmp_path))
     needs = plan(experiment, found, Machine(0.004, 4))
     assert needs.learner.limits[DEVICE] == pytest.approx(1 / (62.5e-6 + 62.5e-6))
 
 
 def test_a_replay_is_memory_and_more_updates_per_step(tmp_path):
-    experiment = experiments.load(["catch/r2d2"], ["Replay.ratio = 2.0", "Replay.capacity = 5000"])
+    experiment = config_files.load(["catch/r2d2"], ["Replay.ratio = 2.0", "Replay.capacity = 5000"])
     found = rates(experiment, ALL_GIVEN, str(tmp_path))
     assert found.training.steps == experiment.batch_size * experiment.agent.unroll_length / 2
     needs = plan(experiment, found, Machine(0.0, 16))
@@ -152,7 +152,7 @@ def test_the_table_of_the_papers_experiments_is_what_the_calculator_says():
         "dmlab": {"update_ms": 34, "env_steps": 970},
     }
     for name, group_size, frames, limit, cores, environments, gbit in rows:
-        experiment = experiments.load([name], [f"Actors.envs_per_group = {group_size}"])
+        experiment = config_files.load([name], [f"Actors.envs_per_group = {group_size}"])
         own = of_suites[name.partition("/")[0]]
         given = Given(**own, accelerators=1, learner_cores=32, act_ms=1, act_batch=256)
         needs = plan(experiment, rates(experiment, given, str(docs / "results/performance")), Machine(0.001, 16))
@@ -164,7 +164,7 @@ def test_the_table_of_the_papers_experiments_is_what_the_calculator_says():
 
 
 def test_rates_are_those_of_the_nearest_measurement(measured):
-    experiment = experiments.load(
+    experiment = config_files.load(
         ["atari/vtrace"],
         ["Atari.game = 'breakout'", "Actors.envs_per_group = 12", "Inference.max_batch_size = 48"],
     )
@@ -178,7 +178,7 @@ def test_rates_are_those_of_the_nearest_measurement(measured):
 
 
 def test_an_update_of_r2d2_takes_its_burn_in_into_account(measured):
-    experiment = experiments.load(["atari/r2d2"])
+    experiment = config_files.load(["atari/r2d2"])
     found = rates(experiment, Given(), measured)
     assert found.sources["environment"] == "env.json: pong", "the game nearest to it"
     # 64 sequences of 40 + 80 steps, measured were 32 of 20 + 20; 64 / 0.75 of them are new.
@@ -191,14 +191,14 @@ def test_messages_smaller_than_all_that_were_measured_cost_as_much_as_those(meas
         groups = json.load(file)["result"]["groups"]
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"result": {"groups": [group for group in groups if group["group_size"] == 16]}}, file)
-    found = rates(experiments.load(["atari/vtrace"], ["Actors.envs_per_group = 8"]), Given(), measured)
+    found = rates(config_files.load(["atari/vtrace"], ["Actors.envs_per_group = 8"]), Given(), measured)
     assert (found.costs.group_size, found.costs.server_per_message) == (8, pytest.approx(16e-6))
     assert found.costs.transport_per_observation == pytest.approx(32e-6)
     assert found.costs.host_per_observation == pytest.approx(32e-6)
 
 
 def test_what_is_given_wins(measured):
-    experiment = experiments.load(["atari/vtrace"])
+    experiment = config_files.load(["atari/vtrace"])
     found = rates(experiment, Given(act_ms=1, act_batch=256, learner_cores=96, server_us=30, accelerators=0), measured)
     assert found.device == Accelerator(256, 0.001)
     assert found.costs.server_per_message == pytest.approx(30e-6)
@@ -220,7 +220,7 @@ def test_what_is_given_wins(measured):
 )
 def test_what_is_not_known_is_asked_for(measured, names, bindings, given, sentence):
     with pytest.raises(NoRate, match=sentence):
-        rates(experiments.load(names, bindings), Given(**given), measured)
+        rates(config_files.load(names, bindings), Given(**given), measured)
 
 
 @pytest.mark.parametrize(

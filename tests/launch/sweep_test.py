@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from seed_rl import experiment, saved_config
+from seed_rl import config_files
 from seed_rl.launch.sweep import BadGrid, Sweep, split, trials
 
 ARGUMENTS = (
@@ -62,8 +62,8 @@ def twice(tmp_path_factory):
     directory = tmp_path_factory.mktemp("sweep")
     wanted = trials(["Catch.columns=5,3"], [1])
     wanted.append(trials(["Experiment.total_frames=1_000_000_000"], [2])[0])
-    other = experiment.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5"])
-    saved_config.save_config(other, str(directory / wanted[1].name))  # a run of another configuration is there already
+    other = config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5"])
+    config_files.save_config(other, str(directory / wanted[1].name))  # a run of another configuration is there already
     third = directory / wanted[2].name / "metrics.jsonl"
     times = []
     for _ in range(2):

@@ -6,7 +6,7 @@ import resource
 import numpy as np
 import pytest
 
-from seed_rl import experiment
+from seed_rl import config_files
 from seed_rl.learner import assembly
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.learner import Learner
@@ -14,7 +14,7 @@ from seed_rl.transport.credentials import ServerSecurity
 
 
 def build(logdir, *bindings, config="catch/vtrace"):
-    loaded = experiment.load([config], bindings)
+    loaded = config_files.load([config], bindings)
     return Learner(loaded, str(logdir), f"unix:{logdir}/unused.sock", ServerSecurity())
 
 

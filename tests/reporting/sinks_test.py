@@ -8,7 +8,7 @@ import sys
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from seed_rl import experiment
+from seed_rl import config_files
 from seed_rl.learner import metrics
 from seed_rl.reporting.sinks import Sinks, sinks_of
 
@@ -106,7 +106,7 @@ def test_a_sink_that_never_opened_is_not_closed(boxes):
 
 def test_a_run_leaves_its_configuration_rows_and_events(tmp_path):
     logdir = tmp_path / "runs" / "catch"
-    sinks = sinks_of(experiment.load(["catch/vtrace"]), str(logdir), None)
+    sinks = sinks_of(config_files.load(["catch/vtrace"]), str(logdir), None)
     write(sinks, 10)
     sinks.close()
     names = sorted(os.listdir(logdir))
@@ -119,7 +119,7 @@ def test_a_run_leaves_its_configuration_rows_and_events(tmp_path):
 
 FULL_DISK = """
 import logging, resource, sys
-from seed_rl import experiment
+from seed_rl import config_files
 from seed_rl.reporting.sinks import sinks_of
 
 logdir, limit = sys.argv[1], int(sys.argv[2])
@@ -132,7 +132,7 @@ def write(*frames):
     for n in frames:
         sinks.write({"env_frames": n, "loss/total": 0.123456789, "time/cpu": 0.5}, wall_time=float(n))
 
-loaded = experiment.load(["catch/vtrace"])
+loaded = config_files.load(["catch/vtrace"])
 allow(limit)
 sinks = sinks_of(loaded, logdir, None)
 write(*range(200))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from absl import flags
 
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.object_store import CannotReach
 
 
 def configs(values: flags.FlagValues) -> int:
     """Lists the shipped experiments."""
-    names = experiments.shipped_configs()
+    names = config_files.shipped_configs()
     widest = max(map(len, names))
     for name in names:
-        print(f"{name:{widest}}  {experiments.summary(name)}")
+        print(f"{name:{widest}}  {config_files.summary(name)}")
     return 0
 
 

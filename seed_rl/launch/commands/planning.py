@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from absl import flags
 
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.launch.cli import UsageError
@@ -15,8 +15,8 @@ from seed_rl.learner.split import BadDevices
 def plan(values: flags.FlagValues) -> int:
     """Prints how many actors, and which network and memory, an experiment's learner needs."""
     if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
-    experiment = experiments.load(values.gin_file, values.gin_param)
+        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
+    experiment = config_files.load(values.gin_file, values.gin_param)
     from seed_rl.launch import plan as planning
     from seed_rl.launch.rates import Given, NoRate, rates
 

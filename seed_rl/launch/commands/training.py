@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from seed_rl import experiment as experiments
+from seed_rl import config_files
 from seed_rl.experiment import Experiment
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.launch.local_actors import ActorFailed
@@ -130,12 +130,12 @@ def sweep(values: flags.FlagValues) -> int:
     except ValueError as error:
         raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}") from error
     if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
+        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
     shared = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
     if values.total_frames is not None:
         shared.append(f"--total_frames={values.total_frames}")
     for trial in wanted:  # a mistake is told before the first run
-        experiments.load(values.gin_file, [*values.gin_param, *trial.bindings])
+        config_files.load(values.gin_file, [*values.gin_param, *trial.bindings])
     if is_url(values.logdir or ""):
         raise UsageError(
             f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes "
@@ -187,8 +187,8 @@ def _load_experiment(values: flags.FlagValues) -> Experiment:
         if values[flag].value is not None:
             overrides.append(f"{binding} = {values[flag].value}")
     if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(experiments.shipped_configs())} or a path")
-    return experiments.load(values.gin_file, overrides)
+        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
+    return config_files.load(values.gin_file, overrides)
 
 
 def _actor_arguments(values: flags.FlagValues) -> list[str]:

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seed_rl import experiment
+from seed_rl import config_files
+from seed_rl.config_files import common_settings
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.learner.hosts import link as link_module
 from seed_rl.learner.hosts.link import NO_OTHERS, Agreed
 from seed_rl.learner.hosts.meeting import meet, together
-from seed_rl.saved_config import common_settings
 from seed_rl.transport.address import AddressError
 
 NEVER = threading.Event()
@@ -89,7 +89,7 @@ def test_a_single_learner_agrees_with_itself():
 
 def test_every_host_names_the_settings_that_differ_with_both_values(linked, everywhere):
     settings = [
-        common_settings(experiment.load(["catch/vtrace"], bindings))
+        common_settings(config_files.load(["catch/vtrace"], bindings))
         for bindings in ([], ["Experiment.batch_size = 32", "VTrace.hidden = 8"])
     ]
     errors = everywhere(lambda link, own: link.compare(own), linked(2), settings)
@@ -102,7 +102,7 @@ def test_every_host_names_the_settings_that_differ_with_both_values(linked, ever
 
 def test_hosts_may_have_other_actors_logs_and_queues(linked, everywhere):
     other = ["Actors.num_actors = 3", "Logs.metrics_interval_s = 1", "Inference.max_wait_ms = 9"]
-    settings = [common_settings(experiment.load(["catch/vtrace"], bindings)) for bindings in ([], other)]
+    settings = [common_settings(config_files.load(["catch/vtrace"], bindings)) for bindings in ([], other)]
     assert everywhere(lambda link, own: link.compare(own), linked(2), settings) == [None, None]
     assert "the version of seed_rl" in settings[0]
 

@@ -1,20 +1,91 @@
-"""The configuration of a run: written into its log directory, loadable again, compared with what would continue it."""
+"""Config files: gin files found, read and summarised; the configuration of a run saved and compared."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import logging
 import os
+import re
+from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Any
+
+import gin
 
 from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import complete_or_absent
 
+gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
+
 _SAVED = "config.json"
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
 """Settings that a resumed run may have otherwise than when it was begun, and a learner host otherwise than the other
 hosts of its run: they change its speed and its logs."""
+
+
+def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment:
+    """Reads gin files and bindings into an experiment.
+
+    Args:
+      gin_files: paths, or names of shipped files with or without the ending (`atari/vtrace_pong`).
+      gin_params: bindings such as `Optimizer.learning_rate = 1e-4`; they win over the files.
+
+    Raises:
+      ConfigError: a missing file, an unknown parameter, a value that can't be.
+    """
+    gin.clear_config()
+    try:
+        for name in gin_files:
+            _parse(gin.parse_config_file, find_config(name), "")
+        for binding in gin_params:
+            _parse(gin.parse_config, binding, f"{binding!r}: ")
+        _parse(lambda _: gin.finalize(), "", "")
+        return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
+    except (TypeError, ValueError) as error:
+        raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
+    finally:
+        gin.clear_config()  # what is made by hand later has the defaults
+
+
+def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
+    logging.disable(logging.ERROR)  # gin logs every place in which it does not find an included file
+    try:
+        parse(argument)
+    except Exception as error:  # gin raises all kinds, and modules that a file imports may raise any
+        raise ConfigError(prefix + _sentence(error)) from error
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def find_config(name: str) -> str:
+    """The path of a gin file, given as a path or as the name of a shipped one."""
+    if os.path.isfile(name):
+        return name
+    shipped = resources.files("seed_rl.configs")
+    for candidate in (name, f"{name}.gin"):
+        path = shipped.joinpath(candidate)
+        if path.is_file():
+            return str(path)
+    raise ConfigError(f"no gin file {name!r}: neither a path nor one of the shipped {', '.join(shipped_configs())}")
+
+
+def shipped_configs() -> list[str]:
+    """Names of the gin files that come with the package, without the ending."""
+    root = str(resources.files("seed_rl.configs"))
+    found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
+    return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))
+
+
+def summary(name: str) -> str:
+    """What a shipped gin file is: the first sentence of the comment that it begins with."""
+    with open(find_config(name), encoding="utf-8") as file:
+        lines = [
+            line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
+        ]
+    return re.split(r"(?<=\.)\s", " ".join(lines), maxsplit=1)[0]
 
 
 def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
@@ -86,3 +157,13 @@ def to_gin(experiment: Experiment) -> str:
 
     describe(experiment)
     return "\n\n".join(["\n".join(sorted(imports)), *blocks]) + "\n"
+
+
+def _sentence(error: BaseException) -> str:
+    """The first, telling part of a gin or dataclass error, on one line."""
+    text = " ".join(str(error).split())
+    place = re.search(r'In file "([^"]+)", line (\d+)', text)
+    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
+    if "No values supplied by Gin or caller" in text:
+        return "the gin files must set Experiment.env and Experiment.agent"
+    return f"{text} ({place[1]}, line {place[2]})" if place else text
