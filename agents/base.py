@@ -1,6 +1,6 @@
-"""What the learner and central inference need of an agent.
+"""The contract between an agent and the rest of the library.
 
-The life of an agent, as its owner drives it:
+The life of an agent, as the learner drives it:
 
     agent = config.build(env_spec, num_training_envs, seed)
     state = agent.initial_state(batch)                        # per environment, kept on the device
@@ -8,29 +8,21 @@ The life of an agent, as its owner drives it:
     output = agent.loss(unroll, importance_weights)           # differentiated, at every learner update
     agent.after_update(learner_updates)                       # once the weights have changed
 
-An agent owns networks and a loss. It owns no loop, server, flag, optimizer or checkpoint.
+An agent owns networks and losses. It owns no loop, server, flag, optimizer or checkpoint.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
-from seed_rl.specs import EnvSpec
+from seed_rl.optimizers import Optimizer
+from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
-
-
-def blank_step(env_spec: EnvSpec) -> tuple[tf.Tensor, EnvOutput]:
-    """A previous action and an output [T = 1, B = 1, ...] of zeros, to create a network's weights with."""
-    action = env_spec.action.tensor
-    tensors = {name: tf.zeros([1, 1, *spec.shape], spec.dtype) for name, spec in env_spec.observation_tensors()}
-    observation: Any = tensors.get("", tensors)
-    return tf.zeros([1, 1, *action.shape], action.dtype), EnvOutput(
-        tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), observation
-    )
 
 
 class ActOutput(NamedTuple):
@@ -45,26 +37,42 @@ class ActOutput(NamedTuple):
 
 
 class LossOutput(NamedTuple):
-    """The loss of a batch of unrolls."""
+    """The losses of a batch of unrolls."""
 
-    loss: tf.Tensor
-    """float32 scalar, to be minimised."""
+    losses: Mapping[str, tf.Tensor]
+    """For each group of `Agent.groups` a float32 scalar, minimised with respect to the variables of that group alone."""
     metrics: Mapping[str, tf.Tensor]
-    """float32 scalars for the logs. Where several devices have parts of the batch the mean over them is logged, and the
-    maximum of those whose last name begins with `max_`."""
-    priorities: tf.Tensor | None = None
-    """float32 [B]: how much each sequence is still to be learned from; of a `ReplayAgent` only."""
+    """float32 scalars for the logs, averaged over training devices, minibatches and updates."""
+    maxima: Mapping[str, tf.Tensor] = {}
+    """float32 scalars for the logs, of which the maximum over training devices and minibatches is taken."""
+    priorities: tf.Tensor | tuple[()] = ()
+    """float32 [B]: by how much each sequence is still to be learned from; () if the agent has no use for a replay."""
+
+
+def _same(optimizer: Optimizer) -> Optimizer:
+    return optimizer
+
+
+class VariableGroup(NamedTuple):
+    """Variables that are trained together, by a loss and an optimizer of their own."""
+
+    variables: Sequence[Any]
+    """Keras variables."""
+    optimizer: Callable[[Optimizer], Optimizer] = _same
+    """The settings of the group's optimizer, given those of the experiment; by default the same."""
 
 
 class Agent(abc.ABC):
-    """A policy that acts on batches of environments and a loss that improves it from unrolls."""
+    """A policy that acts on batches of environments, and losses that improve it from unrolls."""
 
+    env_spec: EnvSpec
+    """Observations and actions of the environments."""
     unroll_length: int
-    """T: steps that an unroll adds to what the learner has seen."""
-    overlap: int
+    """T: steps that an unroll adds to the experience that is learned from."""
+    overlap: int = 1
     """Steps that an unroll repeats from the previous one of its environment, at least 1."""
-    behaviour_spec: Any
-    """Nest of `tf.TensorSpec` of what `act` wants stored with each step, without batch axis."""
+    behaviour_spec: Any = ()
+    """Nest of `tf.TensorSpec`, without batch axis, of `ActOutput.behaviour`."""
 
     @property
     @abc.abstractmethod
@@ -73,8 +81,8 @@ class Agent(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def trainable_variables(self) -> Sequence[Any]:
-        """The Keras variables that gradients are taken of."""
+    def groups(self) -> Mapping[str, VariableGroup]:
+        """The trained variables by the name of their loss; at least one group, no variable in two."""
 
     @abc.abstractmethod
     def initial_state(self, batch_size: int) -> Any:
@@ -96,20 +104,29 @@ class Agent(abc.ABC):
           prev_action: [B, ...].
           env_output: fields [B, ...]; the agent resets `state` where `done`.
           state: nest [B, ...].
-          env_ids: int32 [B], which environments these are; from `num_training_envs` on, the evaluation environments
-            and the padding of the batch.
+          env_ids: int32 [B]; ids from `num_training_envs` on are evaluation environments and padding.
           seed: int32 [2], different at each call; the only source of randomness.
-          greedy: take the action that is thought best, without exploring; to evaluate, not to learn from.
+          greedy: take the greedy action, without exploration; for evaluation.
         """
 
     @abc.abstractmethod
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
-        """The loss of time-major unrolls [L, B, ...], L = unroll_length + overlap.
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor) -> LossOutput:
+        """The losses of time-major unrolls [L, B, ...], L = unroll_length + overlap.
 
         Args:
-          unroll: what was experienced.
-          importance_weights: float32 [B], of sequences from a replay; None where unrolls come straight from acting.
+          unroll: the experience.
+          importance_weights: float32 [B], of sequences from a prioritized replay; ones otherwise.
         """
+
+    def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
+        """The priorities with which unrolls enter a replay: float32 [B]; ones unless an agent knows better.
+
+        Computed from the stored behaviour; the network does not run again.
+
+        Args:
+          unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` left out: ().
+        """
+        return tf.ones_like(unroll.env_output.reward[0])
 
     def after_update(self, learner_updates: int) -> None:  # noqa: B027 (most agents have nothing to do)
         """Called when update number `learner_updates` (from 1) has been applied."""
@@ -124,16 +141,91 @@ class Agent(abc.ABC):
         """L: steps stored per unroll."""
         return self.unroll_length + self.overlap
 
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """The variables of all groups."""
+        return [variable for group in self.groups.values() for variable in group.variables]
 
-class ReplayAgent(Agent):
-    """An agent whose unrolls go through a prioritized replay; its loss returns the priorities to write back."""
+    @property
+    def step_spec(self) -> Unroll:
+        """`tf.TensorSpec`s of the record of one step of one environment, without batch axes."""
+
+        def tensor(spec: ArraySpec) -> tf.TensorSpec:
+            return tf.TensorSpec(spec.shape, spec.dtype)
+
+        observation: Any = {name: tensor(spec) for name, spec in self.env_spec.observation_tensors()}
+        action = tensor(self.env_spec.action.tensor)
+        return Unroll(
+            initial_state=tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), self.initial_state(1)),
+            prev_action=action,
+            env_output=EnvOutput(
+                tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.bool), observation.get("", observation)
+            ),
+            action=action,
+            behaviour=self.behaviour_spec,
+        )
+
+
+class ModelAgent(Agent):
+    """Base of agents that act by one Keras model.
+
+    The model has `initial_state(batch_size)` and maps (prev_action [T, B, ...], `EnvOutput` [T, B, ...], state [B, ...])
+    to (a nest of outputs [T, B, ...], the state after the last step). A subclass says how to decide on an action and
+    how to learn.
+    """
+
+    def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):
+        """
+        Args:
+          model: creates its weights here, from a step of zeros.
+          env_spec: of the environments.
+          unroll_length: T.
+          overlap: see `Agent.overlap`.
+        """
+        self.env_spec = env_spec
+        self.unroll_length = unroll_length
+        self.overlap = overlap
+        self._model = create_weights(model, env_spec)
+
+    @property
+    def model(self) -> keras.Model:
+        return self._model
+
+    @property
+    def variables(self) -> Sequence[Any]:
+        return self._model.variables
+
+    @property
+    def groups(self) -> Mapping[str, VariableGroup]:
+        return {"model": VariableGroup(self._model.trainable_variables)}
+
+    def initial_state(self, batch_size: int) -> Any:
+        return self._model.initial_state(batch_size)
+
+    def act(
+        self,
+        prev_action: tf.Tensor,
+        env_output: EnvOutput,
+        state: Any,
+        env_ids: tf.Tensor,
+        seed: tf.Tensor,
+        greedy: bool = False,
+    ) -> ActOutput:
+        prev_action, env_output = tf.nest.map_structure(lambda t: t[None], (prev_action, env_output))  # T = 1
+        outputs, state = self._model(prev_action, env_output, state)
+        action, behaviour = self.decide(tf.nest.map_structure(lambda t: t[0], outputs), env_ids, seed, greedy)
+        return ActOutput(action, behaviour, state)
 
     @abc.abstractmethod
-    def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
-        """The priorities that unrolls enter the replay with: float32 [B].
+    def decide(self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:
+        """The action [B, ...] and the behaviour to be stored, given the model's outputs [B, ...]; see `act`."""
 
-        Computed from what was stored while acting; the network does not run again.
 
-        Args:
-          unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` left out: ().
-        """
+def create_weights(model: Any, env_spec: EnvSpec) -> Any:
+    """Runs a model with `ModelAgent`'s signature on one step of zeros (T = B = 1), and returns it."""
+    action = env_spec.action.tensor
+    tensors = {name: tf.zeros([1, 1, *spec.shape], spec.dtype) for name, spec in env_spec.observation_tensors()}
+    observation: Any = tensors.get("", tensors)
+    env_output = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), observation)
+    model(tf.zeros([1, 1, *action.shape], action.dtype), env_output, model.initial_state(1))
+    return model

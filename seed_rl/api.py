@@ -17,8 +17,8 @@ from seed_rl.launch.native_output import load_tensorflow
 
 load_tensorflow()
 
-from seed_rl.agents.base import ActOutput, Agent, LossOutput, ReplayAgent  # noqa: E402
-from seed_rl.agents.config import AgentConfig, CannotAct  # noqa: E402
+from seed_rl.agents.base import ActOutput, Agent, LossOutput, ModelAgent, VariableGroup  # noqa: E402
+from seed_rl.agents.config import AgentConfig  # noqa: E402
 from seed_rl.config_files import load as load_experiment  # noqa: E402
 from seed_rl.config_files import shipped_configs  # noqa: E402
 from seed_rl.envs.base import EnvConfig  # noqa: E402
@@ -33,18 +33,18 @@ from seed_rl.experiment import (  # noqa: E402
     Experiment,
     Inference,
     Logs,
-    Optimizer,
     Replay,
 )
 from seed_rl.launch.local_actors import ActorFailed  # noqa: E402
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
 from seed_rl.launch.run_directory import CannotUse  # noqa: E402
 from seed_rl.learner.checkpoints import CheckpointError  # noqa: E402
-from seed_rl.learner.diverged import Diverged  # noqa: E402
+from seed_rl.learner.ending import Diverged  # noqa: E402
 from seed_rl.learner.hosts import HostLost, Hosts  # noqa: E402
 from seed_rl.object_store import CannotReach  # noqa: E402
+from seed_rl.optimizers import Optimizer  # noqa: E402
 from seed_rl.reporting.metrics import read as read_metrics  # noqa: E402
-from seed_rl.specs import EnvSpec  # noqa: E402
+from seed_rl.specs import CannotAct, EnvSpec  # noqa: E402
 from seed_rl.types import EnvOutput, Unroll  # noqa: E402
 
 __all__ = [
@@ -73,14 +73,15 @@ __all__ = [
     "Inference",
     "Logs",
     "LossOutput",
+    "ModelAgent",
     "NoPolicy",
     "Optimizer",
     "Played",
     "Policy",
     "Replay",
-    "ReplayAgent",
     "Run",
     "Unroll",
+    "VariableGroup",
     "evaluate_run",
     "load_experiment",
     "load_policy",

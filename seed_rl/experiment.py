@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import gin
 
 from seed_rl.agents.config import AgentConfig
+from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.settings import check_at_least, check_one_of, check_range, check_types
+from seed_rl.optimizers import Optimizer
+from seed_rl.settings import Settings, check_at_least, check_one_of, check_range
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
@@ -20,61 +22,28 @@ _log = logging.getLogger(__name__)
 
 
 class ConfigError(ValueError):
-    """A configuration that can't be run; the message is one sentence for the person who wrote it."""
+    """An invalid configuration; the message is one sentence for its author."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class Optimizer:
-    """How gradients become updates."""
-
-    name: str = "adam"
-    """`adam` or `rmsprop`."""
-    learning_rate: float = 3e-4
-    """At the start of the run; see `schedule`."""
-    schedule: str = "constant"
-    """`constant`, or `linear`: decays to zero over the run's `total_frames`."""
-    beta_1: float = 0.9
-    """Adam only."""
-    beta_2: float = 0.999
-    """Adam only."""
-    decay: float = 0.99
-    """RMSProp only: of the moving average of squared gradients."""
-    momentum: float = 0.0
-    """RMSProp only."""
-    epsilon: float = 1e-7
-    """Added to the denominator: outside the root by Adam, inside by RMSProp (with 0.01 in IMPALA's Atari runs, whose
-    losses are sums over the batch; here they are means, and gradients so much smaller)."""
-    clip_norm: float = 0.0
-    """Gradients are scaled down to this global norm; 0: never."""
-
-    def __post_init__(self):
-        check_types(self)
-        check_one_of(self, ("adam", "rmsprop"), "name")
-        check_one_of(self, ("constant", "linear"), "schedule")
-        check_at_least(self, 0, "learning_rate", "epsilon", "clip_norm")
-        check_range(self, 0, 0.999999, "beta_1", "beta_2", "decay", "momentum")
-
-
-@gin.configurable
-@dataclasses.dataclass(frozen=True)
-class Inference:
-    """How observations are batched and how far acting may run ahead of learning."""
+class Inference(Settings):
+    """Batching of observations, and how far acting may run ahead of learning."""
 
     max_batch_size: int = 64
-    """Environments per act step at the most; a group of environments must fit."""
+    """Maximum number of environments per act step; a group of environments must fit."""
     max_wait_ms: float = 2.0
-    """How long an observation may wait for others that usually come back within this time, milliseconds."""
+    """How long an observation may wait for others that usually arrive within this time, milliseconds."""
     queue_batches: float = 1.0
-    """Capacity of the queue of finished unrolls, learner batches; with a replay ratio above 1, of the new unrolls that
-    an update takes."""
+    """Capacity of the queue of finished unrolls, in learner batches; with a replay ratio above 1, in multiples of the
+    new unrolls per update."""
     stagger_unrolls: bool = True
-    """Spread the starts of the environments' unrolls, so that finished ones arrive evenly."""
+    """Spread the beginnings of the environments' unrolls, so that finished ones arrive evenly."""
     lease_timeout_s: float = 60.0
-    """Environment ids of an actor that joined but never opened its streams are free after this, seconds."""
+    """The environment ids of an actor that joined but never opened its streams are freed after this, seconds."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         check_at_least(self, 1, "max_batch_size")
         check_at_least(self, 0, "max_wait_ms", "lease_timeout_s")
         check_range(self, 1, 1000, "queue_batches")
@@ -82,32 +51,32 @@ class Inference:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class Actors:
-    """The environments: how many, and how they are spread over actor processes."""
+class Actors(Settings):
+    """The number of environments, and how they are spread over actor processes."""
 
     num_actors: int = 1
-    """Actor processes: `train` starts so many, a learner keeps room for so many."""
+    """Actor processes: `train` starts this many, and a learner has room for this many."""
     groups_per_actor: int = 2
     """Environment groups per actor: one steps while another waits for its actions."""
     envs_per_group: int = 16
-    """They are stepped together by a thread, and their observations are one message."""
+    """Environments stepped together by one thread; their observations form one message."""
     num_eval_envs: int = 0
-    """The environments with the highest ids are for evaluation: nothing is learned from them, and their returns are
-    reported apart, as `eval/episode_return`."""
+    """The environments with the highest ids are for evaluation: they are not learned from, and their returns are
+    reported separately, as `eval/episode_return`."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         check_at_least(self, 1, "num_actors", "groups_per_actor", "envs_per_group")
         check_at_least(self, 0, "num_eval_envs")
         if self.num_eval_envs >= self.num_envs:
             raise ValueError(
-                f"Actors.num_eval_envs ({self.num_eval_envs}) must leave environments to learn from: there are "
-                f"{self.num_envs} in all"
+                f"Actors.num_eval_envs ({self.num_eval_envs}) must leave environments to learn from, of "
+                f"{self.num_envs} in total"
             )
 
     @property
     def num_envs(self) -> int:
-        """Environments in all; the learner keeps room for so many."""
+        """Environments in total."""
         return self.num_actors * self.groups_per_actor * self.envs_per_group
 
     @property
@@ -118,55 +87,58 @@ class Actors:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class Replay:
-    """The prioritized replay of an agent that learns from one. Defaults are those of the published Atari runs."""
+class Replay(Settings):
+    """The replay of an agent that learns from one, with the defaults of the published Atari runs."""
 
     capacity: int = 100_000
-    """Sequences (unrolls) kept; the oldest go first."""
+    """Sequences (unrolls) kept; the oldest are evicted first."""
     min_size: int = 5_000
-    """Sequences there must be before anything is sampled."""
+    """Sequences in the replay before the first update."""
     ratio: float = 0.75
-    """How often each sequence is sampled on average: each update inserts batch_size / ratio new ones. Kept exactly,
-    whether actors are faster or slower than the learner: one waits for the other."""
+    """How often each sequence is sampled on average: an update takes batch_size / ratio new ones. Exact, whether actors
+    are faster or slower than the learner: one waits for the other."""
+    sampler: str = "prioritized"
+    """`prioritized` or `uniform` (`buffers.samplers`)."""
     priority_exponent: float = 0.9
-    """alpha: sequences are sampled with probabilities proportional to priority^alpha."""
+    """alpha: the prioritized sampler draws sequences with probability proportional to priority^alpha."""
     importance_exponent: float = 0.6
-    """beta: their losses are weighted with (size * probability)^-beta, divided by the batch's maximum."""
+    """beta: it weights their losses with (size * probability)^-beta, divided by the batch's maximum."""
     placement: str = "auto"
-    """Where it is kept: `device` (of the learner), `host`, or `auto`: on the device if it fits."""
+    """The memory that holds it: `device` (the accelerator), `host`, or `auto`: the device if it fits there."""
     snapshot: bool = False
-    """Save the replay with each checkpoint, so that a resumed run continues with its data. Takes the size of what is
-    stored on disk, twice while it is written; without it a resumed run first fills an empty replay to `min_size`."""
+    """Save the replay with each checkpoint, so that a resumed run continues with its data. Takes the size of the replay
+    on disk, twice that while writing; without it a resumed run first fills an empty replay to `min_size`."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         check_at_least(self, 1, "capacity", "min_size")
         check_range(self, 0, 1, "priority_exponent", "importance_exponent")
         check_at_least(self, 1e-3, "ratio")
         check_one_of(self, ("auto", "device", "host"), "placement")
+        check_one_of(self, tuple(SAMPLERS), "sampler")
         if self.min_size > self.capacity:
             raise ValueError(f"Replay.min_size ({self.min_size}) must not exceed Replay.capacity ({self.capacity})")
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class Devices:
-    """Which devices the learner computes on, by TensorFlow's names (`GPU:0`, `TPU:3`, `CPU:0`).
+class Devices(Settings):
+    """The devices of a learner process, by TensorFlow's names (`GPU:0`, `TPU:3`, `CPU:0`).
 
     By default a single device does everything; of several accelerators the first ones act, and as many of the others
     train as divide the batch evenly (`learner.split`).
     """
 
     training: tuple = ()
-    """Those that train, each on an equal part of every batch."""
+    """Training devices, each with an equal part of every batch."""
     inference: tuple = ()
-    """Those that act, each for an equal part of the environments, and keep their unrolls. What one of them keeps goes
-    to an equal part of those that train."""
+    """Inference devices, each acting for an equal share of the environments and holding their unrolls, from which an
+    equal share of the training devices learns."""
     logical_cpus: int = 1
-    """Splits the host into so many devices (`CPU:0`, `CPU:1`, ...), to try several without having them."""
+    """Splits the host into this many devices (`CPU:0`, `CPU:1`, ...), to try several without having them."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         check_at_least(self, 1, "logical_cpus")
         for field in ("training", "inference"):
             names = getattr(self, field)
@@ -178,58 +150,67 @@ class Devices:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class Logs:
-    """What a run leaves behind in its log directory, and how often."""
+class Logs(Settings):
+    """The files that a run writes into its log directory, and how often."""
 
     metrics_interval_s: float = 10.0
     """Seconds between two rows of metrics."""
     checkpoint_interval_s: float = 300.0
-    """Seconds between two checkpoints; the end of a run writes one besides."""
+    """Seconds between two checkpoints; another one is written at the end of a run."""
     checkpoints_kept: int = 5
-    """The newest; older ones are removed."""
+    """The newest are kept; older ones are removed."""
     wandb_project: str = ""
-    """Project of Weights & Biases that the run reports to, besides its files (needs the extra `wandb`); empty: none."""
+    """A project of Weights & Biases to which the run also reports (needs the extra `wandb`); empty: none."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         check_at_least(self, 0.1, "metrics_interval_s", "checkpoint_interval_s")
         check_at_least(self, 1, "checkpoints_kept")
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class Experiment:
-    """All of it."""
+class Experiment(Settings):
+    """The complete configuration of a run."""
 
     env: EnvConfig
     """The environments, such as `@Atari()`."""
     agent: AgentConfig
     """The agent, such as `@VTrace()`."""
     optimizer: Optimizer = dataclasses.field(default_factory=lambda: Optimizer())  # called late, so that gin sees it
-    """How its gradients become updates."""
+    """How gradients become updates."""
     batch_size: int = 32
     """Unrolls per learner update."""
+    passes: int = 1
+    """Passes over a batch: an update is `passes` x `minibatches` optimizer steps. More than one reuses on-policy data;
+    the loss must tolerate it, as clipped ratios and V-trace do."""
+    minibatches: int = 1
+    """Equal parts of a batch, drawn anew for each pass, with an optimizer step each."""
     total_frames: int = 10_000_000
     """Environment frames after which the run ends, action repeats included."""
     actors: Actors = dataclasses.field(default_factory=lambda: Actors())  # called late, so that gin sees it
-    """How many environments, and where."""
+    """The environments and their distribution over actors."""
     inference: Inference = dataclasses.field(default_factory=lambda: Inference())  # called late, so that gin sees it
-    """How observations are batched."""
+    """Batching of observations."""
     devices: Devices = dataclasses.field(default_factory=lambda: Devices())  # called late, so that gin sees it
-    """What the learner computes on."""
+    """The devices of the learner."""
     logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
-    """What the run leaves behind."""
+    """Metrics and checkpoints."""
     replay: Replay | None = None
     """For agents that learn from one: `@Replay()`."""
     seed: int = 1
-    """Of weights, environments, actions and the replay's draws."""
+    """Seed of weights, environments, actions and the replay's draws."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         for name, kind, example in (("env", EnvConfig, "@Atari()"), ("agent", AgentConfig, "@VTrace()")):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"Experiment.{name} must be a config such as {example}, got {getattr(self, name)!r}")
-        check_at_least(self, 1, "batch_size", "total_frames")
+        check_at_least(self, 1, "batch_size", "total_frames", "passes", "minibatches")
+        if self.batch_size % self.minibatches:
+            raise ValueError(
+                f"Experiment.minibatches ({self.minibatches}) must divide Experiment.batch_size ({self.batch_size})"
+            )
         check_range(self, 0, 2**31 - 1, "seed")
         if self.replay is not None and not isinstance(self.replay, Replay):
             raise ValueError(f"Experiment.replay must be @Replay() or None, got {self.replay!r}")
@@ -250,26 +231,11 @@ class Experiment:
                 f"({self.inference.max_batch_size}): a group acts in one batch"
             )
 
-    @property
-    def unrolls_per_update(self) -> float:
-        """New unrolls that each update takes on average: those of a batch, or fewer if they are replayed."""
-        return self.batch_size / (1.0 if self.replay is None else self.replay.ratio)
-
-    def part(self, count: int) -> Experiment:
-        """What each of `count` devices that act does of it: its share of batches and replay; all else is unchanged."""
-        if count == 1:
-            return self
-        replay = self.replay
-        if replay is not None:
-            min_size = -(-replay.min_size // count)
-            replay = dataclasses.replace(replay, capacity=max(min_size, replay.capacity // count), min_size=min_size)
-        return dataclasses.replace(self, batch_size=self.batch_size // count, replay=replay)
-
     def env_spec(self) -> EnvSpec:
-        """What the environments take and give.
+        """Observations and actions of the environments.
 
         Raises:
-          CannotBuild: one would have to be built for that, and it can't be here.
+          CannotBuild: that takes building one, which fails here.
         """
         try:
             return self.env.spec()
@@ -278,7 +244,7 @@ class Experiment:
         except Exception as error:  # environments raise all kinds
             _log.debug("an environment of suite %r failed", self.env.suite, exc_info=error)
             raise CannotBuild(
-                f"an environment of suite {self.env.suite!r} can't be built to see what it is like: "
+                f"an environment of suite {self.env.suite!r} can't be built to read its spaces: "
                 f"{type(error).__name__}: {' '.join(str(error).split())} (--log_level=debug shows where)"
             ) from error
 
@@ -286,8 +252,8 @@ class Experiment:
         """The agent for these environments; imports TensorFlow.
 
         Raises:
-          CannotAct: not in such environments.
-          CannotBuild: it can't be seen here what they are like.
+          CannotAct: the agent does not support such environments.
+          CannotBuild: see `env_spec`.
         """
         return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
 

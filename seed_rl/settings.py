@@ -9,6 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Base of every group of settings: frozen, and of the declared types from construction on."""
+
+    def __post_init__(self):
+        check_types(self)
+
+
 def check_types(settings: Any) -> None:
     """Every field of a simple type (bool, int, float, str, tuple, None and unions of them) has a value of that type.
 

@@ -133,6 +133,10 @@ class EnvSpec:
         return sorted(self.observation.items())
 
 
+class CannotAct(ValueError):
+    """An agent or a network does not support environments of some spec; the message names both."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvDescription:
     """How an actor builds its environments: the name of a registered suite, and that suite's options."""

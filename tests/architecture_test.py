@@ -105,8 +105,8 @@ ROOMS = {
         (*TOOLS, "grpc", "tensorflow"),
     ),
     # Without TensorFlow: hosts meet before it is loaded.
-    "seed_rl.learner.hosts": Room(("seed_rl.experiment", "seed_rl.learner.stop", "seed_rl.transport.address")),
-    "seed_rl.learner.stop": Room(),
+    "seed_rl.learner.hosts": Room(("seed_rl.experiment", "seed_rl.learner.ending", "seed_rl.transport.address")),
+    "seed_rl.learner.ending": Room(),
     "seed_rl.learner": Room(
         (
             *DATA,
@@ -121,7 +121,7 @@ ROOMS = {
             "seed_rl.transport.credentials",
             "seed_rl.transport.server",
             "seed_rl.learner.hosts",
-            "seed_rl.learner.stop",
+            "seed_rl.learner.ending",
             *AGENT_INTERFACE,
         ),
         (*TOOLS, "keras", "tensorboard", "tensorflow", "wandb"),
@@ -186,7 +186,7 @@ ROOMS = {
             "seed_rl.envs.errors",
             "seed_rl.transport",
             "seed_rl.actor",
-            "seed_rl.learner.stop",
+            "seed_rl.learner.ending",
             "seed_rl.launch",
         ),
         ("absl", "cryptography", "grpc", "ray"),

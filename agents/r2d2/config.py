@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import gin
 
-from seed_rl.agents.config import TrunkConfig
+from seed_rl.agents.config import AgentConfig, TargetConfig
+from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class R2D2(TrunkConfig):
-    """Recurrent replay distributed DQN. Defaults are those of the published Atari runs."""
+class R2D2(TrunkConfig, TargetConfig, AgentConfig):
+    """Recurrent replay distributed DQN, with the defaults of the published Atari runs."""
 
     learns_from_replay: ClassVar[bool] = True
 
-    lstm_units: int = 512
+    core: str = "lstm"
+    core_units: int = 512
     previous_step_inputs: bool = True
     head_hidden: int = 512
     """Units of the hidden layer of each of the two heads."""
@@ -31,7 +33,7 @@ class R2D2(TrunkConfig):
     unroll_length: int = 80
     """T, agent steps per sequence that are learned from."""
     burn_in: int = 40
-    """Agent steps before them that only bring the recurrent state up to date, of both networks, without gradient."""
+    """Agent steps before those, over which both networks only bring their recurrent state up to date, without gradient."""
 
     # Targets
     discount: float = 0.997
@@ -43,7 +45,6 @@ class R2D2(TrunkConfig):
     max_abs_reward: float = 0.0
     """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     target_update_period: int = 2500
-    """Updates between two copies of the weights to the target network."""
     max_priority_weight: float = 0.9
     """eta: a sequence's priority is eta max|TD| + (1 - eta) mean|TD|."""
 
@@ -59,7 +60,7 @@ class R2D2(TrunkConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(self, 1, "n_steps", "target_update_period", "head_hidden")
+        check_at_least(self, 1, "n_steps", "head_hidden")
         check_at_least(self, 0, "burn_in", "max_abs_reward", "epsilon_low", "epsilon_high")
         check_range(self, 0, 1, "discount", "max_priority_weight", "epsilon_base", "eval_epsilon")
 

@@ -15,7 +15,7 @@ from seed_rl.types import EnvOutput
 
 
 class TDSettings(NamedTuple):
-    """What TD errors depend on besides experience: see `R2D2`."""
+    """Settings of the TD errors: see `R2D2`."""
 
     discount: float
     n_steps: int
@@ -26,11 +26,11 @@ class TDSettings(NamedTuple):
 def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, settings: TDSettings) -> tf.Tensor:
     """n-step TD errors float32 [T, B]; gradient flows through `q_of_action` only.
 
-    Q(x_t, a_t) goes with the reward, the end and the state of step t + 1: action a_t leads to them.
+    Q(x_t, a_t) is paired with reward, `done` and state of step t + 1, to which action a_t leads.
 
     Args:
       q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
-      bootstrap: float32 [T + 1, B]: the value of x_t that targets bootstrap from.
+      bootstrap: float32 [T + 1, B]: the value of x_t from which targets bootstrap.
       env_output: `reward` and `done` [T + 1, B].
       settings: of the targets.
     """
@@ -44,7 +44,7 @@ def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutpu
 
 
 class R2D2Loss(NamedTuple):
-    """The loss of B sequences and what it was made of."""
+    """The loss of B sequences and its ingredients."""
 
     total: tf.Tensor
     """float32 scalar."""
@@ -66,7 +66,7 @@ def r2d2_loss(
     """Double Q-learning with n-step targets, summed over time, weighted and averaged over sequences.
 
     Args:
-      online_q: float32 [T + 1, B, A], of the network that is learned.
+      online_q: float32 [T + 1, B, A], of the online network.
       target_q: float32 [T + 1, B, A], of the target network.
       action: int32 [T + 1, B].
       env_output: `reward` and `done` [T + 1, B].

@@ -20,7 +20,7 @@ class DuelingQNetwork(keras.Model):
     def __init__(self, trunk: Trunk, num_actions: int, head_hidden: int, kernel_initializer: str, dtype: str):
         """
         Args:
-          trunk: below the heads.
+          trunk: the network below the heads.
           num_actions: A.
           head_hidden: units of the hidden layer of each head.
           kernel_initializer: of the hidden layers.
@@ -34,8 +34,8 @@ class DuelingQNetwork(keras.Model):
                 head_hidden, activation="relu", kernel_initializer=kernel_initializer, dtype=dtype, name=name
             )
 
-        # Nearly zero at first: targets bootstrap from it, so that a random start would take many of the target
-        # network's periods to fade.
+        # Nearly zero at first: targets bootstrap from these values, and a random start would take many periods of the
+        # target network to fade.
         small = keras.initializers.VarianceScaling(1e-4)
         self._value_hidden = hidden("value_hidden")
         self._value = keras.layers.Dense(1, kernel_initializer=small, dtype="float32", name="value")
@@ -49,7 +49,7 @@ class DuelingQNetwork(keras.Model):
         return self._trunk.initial_state(batch_size)
 
     def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built when `call` first reaches it, and says what is wrong with its input."""
+        """Nothing to do: each layer is built, and checks its input, when `call` first reaches it."""
 
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
         """Runs T steps of B environments: see `Trunk.call`.

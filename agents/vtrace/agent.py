@@ -2,80 +2,68 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from seed_rl.agents.base import ActOutput, Agent, LossOutput, blank_step
-from seed_rl.agents.trunk import build_trunk
+from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
-from seed_rl.agents.vtrace.networks import ActorCritic
-from seed_rl.networks.trunk import TrunkState
+from seed_rl.agents.vtrace.networks import ActorCritic, NetworkOutput
+from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import EnvSpec
-from seed_rl.types import EnvOutput, Unroll
+from seed_rl.types import Unroll
 
 
-class VTraceAgent(Agent):
-    """Samples from its policy; learns off-policy by V-trace from unrolls that its (slightly older) self acted in."""
-
-    overlap = 1
+class VTraceAgent(ModelAgent):
+    """Samples from its policy; learns off-policy by V-trace from unrolls of its slightly older self."""
 
     def __init__(self, config: VTrace, env_spec: EnvSpec, seed: int):
         self._actions = distribution_of(env_spec.action)
         self._config = config
-        self.unroll_length = config.unroll_length
         self.behaviour_spec = tf.TensorSpec([self._actions.num_parameters], tf.float32)
         keras.utils.set_random_seed(seed)
-        self._network = ActorCritic(build_trunk(config, env_spec, clip_reward_input=True), self._actions.num_parameters)
+        network = ActorCritic(Trunk(config, env_spec), self._actions.num_parameters)
+        super().__init__(network, env_spec, config.unroll_length)
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
-            # Scaled by the speed, so that a step of the optimizer changes the cost by that factor more.
-            initial = math.log(config.entropy_cost) / config.entropy_cost_adjustment_speed
-            self._log_entropy_cost = keras.Variable(initial, dtype="float32", name="log_entropy_cost")
-        self._network(*blank_step(env_spec), self.initial_state(1))  # creates the weights
-
-    @property
-    def trainable_variables(self) -> Sequence[Any]:
-        extra = [] if self._log_entropy_cost is None else [self._log_entropy_cost]
-        return [*self._network.trainable_variables, *extra]
+            self._log_entropy_cost = keras.Variable(
+                math.log(config.entropy_cost), dtype="float32", name="log_entropy_cost"
+            )
 
     @property
     def variables(self) -> Sequence[Any]:
-        return self.trainable_variables
+        extra = [] if self._log_entropy_cost is None else [self._log_entropy_cost]
+        return [*self.model.variables, *extra]
 
     @property
-    def model(self) -> keras.Model:
-        return self._network
+    def groups(self) -> Mapping[str, VariableGroup]:
+        groups = dict(super().groups)
+        if self._log_entropy_cost is not None:
+            speed = self._config.entropy_cost_adjustment_speed
+            groups["entropy_cost"] = VariableGroup(
+                [self._log_entropy_cost],
+                lambda own: dataclasses.replace(own, learning_rate=speed * own.learning_rate),
+            )
+        return groups
 
-    def initial_state(self, batch_size: int) -> TrunkState:
-        return self._network.initial_state(batch_size)
+    def decide(
+        self, outputs: NetworkOutput, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        policy = outputs.policy
+        return self._actions.mode(policy) if greedy else self._actions.sample(policy, seed), policy
 
-    def act(
-        self,
-        prev_action: tf.Tensor,
-        env_output: EnvOutput,
-        state: Any,
-        env_ids: tf.Tensor,
-        seed: tf.Tensor,
-        greedy: bool = False,
-    ) -> ActOutput:
-        one_step = tf.nest.map_structure(lambda t: t[None], env_output)
-        output, state = self._network(prev_action[None], one_step, state)
-        parameters = output.policy[0]
-        action = self._actions.mode(parameters) if greedy else self._actions.sample(parameters, seed)
-        return ActOutput(action, parameters, state)
-
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor) -> LossOutput:
         config = self._config
-        output, _ = self._network(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        output, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
         entropy_cost: Any = config.entropy_cost
         if self._log_entropy_cost is not None:
-            entropy_cost = tf.exp(config.entropy_cost_adjustment_speed * self._log_entropy_cost.value)
+            entropy_cost = tf.exp(self._log_entropy_cost.value)
         total, metrics = vtrace_loss(
             actions=self._actions,
             target_policy=output.policy,
@@ -93,9 +81,9 @@ class VTraceAgent(Agent):
             baseline_cost=config.baseline_cost,
             kl_cost=config.kl_cost,
         )
+        losses = {"model": total}
         if self._log_entropy_cost is not None:
             # Descending this raises the cost while the entropy is below its target, and lowers it above.
-            total += entropy_cost * tf.stop_gradient(metrics["policy/entropy"] - config.target_entropy)
-            metrics["loss/total"] = total
+            losses["entropy_cost"] = entropy_cost * tf.stop_gradient(metrics["policy/entropy"] - config.target_entropy)
             metrics["policy/entropy_cost"] = entropy_cost
-        return LossOutput(total, metrics)
+        return LossOutput(losses, metrics)

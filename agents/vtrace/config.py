@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import gin
 
-from seed_rl.agents.config import TrunkConfig
+from seed_rl.agents.config import AgentConfig
+from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
 
@@ -17,11 +18,10 @@ if TYPE_CHECKING:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class VTrace(TrunkConfig):
-    """V-trace actor-critic. Defaults are the published ones where no experiment says otherwise.
+class VTrace(TrunkConfig, AgentConfig):
+    """V-trace actor-critic, with the published defaults."""
 
-    The published LSTM has 256 units.
-    """
+    clip_reward_input: bool = True
 
     # Loss
     discount: float = 0.99
@@ -29,11 +29,11 @@ class VTrace(TrunkConfig):
     lambda_: float = 1.0
     """Mixes the one-step target (0) and the full correction (1)."""
     clip_rho: float = 1.0
-    """rho_bar, bound of the importance weights in the targets."""
+    """rho_bar, upper bound of the importance weights in the targets."""
     clip_pg_rho: float = 1.0
-    """Bound of the importance weights in the policy gradient."""
+    """Upper bound of the importance weights in the policy gradient."""
     reward_scale: float = 1.0
-    """Rewards are multiplied with this in the loss, before they are clipped."""
+    """Factor of the rewards in the loss, applied before they are clipped."""
     max_abs_reward: float = 0.0
     """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     baseline_cost: float = 0.5
@@ -41,9 +41,9 @@ class VTrace(TrunkConfig):
     entropy_cost: float = 0.00025
     """Weight of the entropy bonus, or its initial value with `target_entropy`."""
     target_entropy: float | None = None
-    """Nats; adjusts the entropy cost as a Lagrange multiplier so that the mean entropy approaches this."""
+    """Nats; the entropy cost is then a Lagrange multiplier that drives the mean entropy towards this."""
     entropy_cost_adjustment_speed: float = 10.0
-    """Factor of the adjustment's learning rate; only with `target_entropy`."""
+    """Learning rate of the log of the entropy cost, as a multiple of the optimizer's; only with `target_entropy`."""
     kl_cost: float = 0.0
     """Weight of the mean of log mu - log pi."""
 

@@ -28,16 +28,16 @@ def vtrace_loss(
     baseline_cost: float,
     kl_cost: float,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """The total loss and its parts, of unrolls of T + 1 steps (time-major).
+    """The total loss and its terms, of time-major unrolls of T + 1 steps.
 
-    Step t of the policy outputs goes with the reward and the discount of step t + 1: action a_t leads to r_{t+1}. The
+    The policy at step t is paired with the reward and the discount of step t + 1: action a_t leads to r_{t+1}. The
     last step only bootstraps.
 
     Args:
       actions: distribution over actions, with P parameters.
-      target_policy: float32 [T + 1, B, P], parameters of the policy that is learned.
+      target_policy: float32 [T + 1, B, P], parameters of the learned policy.
       baseline: float32 [T + 1, B].
-      behaviour_policy: float32 [T + 1, B, P], of the policy that acted.
+      behaviour_policy: float32 [T + 1, B, P], parameters of the policy that acted.
       action: [T + 1, B, ...].
       env_output: `reward` and `done` [T + 1, B].
       entropy_cost: weight of the entropy bonus.

@@ -12,7 +12,7 @@ from seed_rl.types import EnvOutput
 
 
 class NetworkOutput(NamedTuple):
-    """Of every step of T steps and B environments."""
+    """Policy and value at each of T steps of B environments."""
 
     policy: tf.Tensor
     """float32 [T, B, P]: parameters of the distribution over actions, such as logits."""
@@ -26,12 +26,12 @@ class ActorCritic(keras.Model):
     def __init__(self, trunk: Trunk, num_parameters: int):
         """
         Args:
-          trunk: below the heads.
+          trunk: the network below the heads.
           num_parameters: P, of the distribution over actions.
         """
         super().__init__(name="actor_critic", autocast=False)  # each layer casts what it needs
         self._trunk = trunk
-        # Nearly uniform at first: no action is preferred before anything is known.
+        # Nearly uniform at first: no preference before any experience.
         uniform = keras.initializers.VarianceScaling(1e-4)
         self._policy = keras.layers.Dense(num_parameters, kernel_initializer=uniform, dtype="float32", name="policy")
         self._baseline = keras.layers.Dense(1, dtype="float32", name="baseline")
@@ -41,7 +41,7 @@ class ActorCritic(keras.Model):
         return self._trunk.initial_state(batch_size)
 
     def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built when `call` first reaches it, and says what is wrong with its input."""
+        """Nothing to do: each layer is built, and checks its input, when `call` first reaches it."""
 
     def call(
         self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState

@@ -1,4 +1,4 @@
-"""Who holds which slot of an `UnrollStore`: host-side bookkeeping of small integers."""
+"""Which slots of an `UnrollStore` are free, and which hold finished unrolls: bookkeeping of small integers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ class SlotPool:
 
     def __init__(self, num_slots: int):
         self.num_slots = num_slots
+        self.versions = np.zeros(num_slots, np.int64)
+        """int64 [num_slots]: learner updates at the time the unroll in each slot was begun."""
         self._free = list(range(num_slots - 1, -1, -1))
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._free)
 
-    def acquire(self, count: int) -> np.ndarray:
-        """Takes `count` free slots: int32 [count].
+    def acquire(self, count: int, version: int = 0) -> np.ndarray:
+        """Takes `count` free slots, int32 [count], for unrolls begun after `version` learner updates.
 
         Raises:
           RuntimeError: fewer are free. The store is sized so that this cannot happen while back-pressure is heeded.
@@ -28,7 +30,9 @@ class SlotPool:
         with self._lock:
             if count > len(self._free):
                 raise RuntimeError(f"{count} slots asked for, {len(self._free)} of {self.num_slots} are free")
-            return np.array([self._free.pop() for _ in range(count)], np.int32)
+            slots = np.array([self._free.pop() for _ in range(count)], np.int32)
+        self.versions[slots] = version
+        return slots
 
     def release(self, slots: np.ndarray) -> None:
         """Gives slots back."""
@@ -70,12 +74,12 @@ class UnrollQueue:
         """Removes the oldest unrolls.
 
         Args:
-          count: the most to take.
+          count: maximum number.
           timeout: seconds to wait for `at_least` of them.
-          at_least: the fewest to take; None: all `count`.
+          at_least: minimum number; None: `count`.
 
         Returns:
-          int32 [at_least .. count]; None when so many don't arrive in time or the queue is closed.
+          int32 [at_least .. count]; None when too few arrive in time or the queue is closed.
         """
         needed = count if at_least is None else at_least
         with self._changed:
@@ -88,7 +92,7 @@ class UnrollQueue:
             return slots
 
     def close(self) -> None:
-        """Wakes everyone who waits; the queue stays closed."""
+        """Wakes all waiting threads; the queue stays closed."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -9,40 +9,41 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.buffers.rows import Rows
+from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.devices import HOST, has_accelerator
 from seed_rl.types import Unroll
 
 
 class StepWrites(NamedTuple):
-    """Where the B steps of one inference batch go; `num_slots` (the spare slot) means nowhere.
+    """Destinations of the B steps of one inference batch, numpy arrays or tensors.
 
-    A step belongs to one unroll, or to D of them where consecutive unrolls overlap.
+    A step belongs to one unroll, or to D of them where consecutive unrolls overlap. `num_slots`, the spare slot, stands
+    for nowhere.
     """
 
-    slots: tf.Tensor
+    slots: Any
     """int32 [D, B]"""
-    positions: tf.Tensor
+    positions: Any
     """int32 [D, B]"""
-    opened: tf.Tensor
-    """int32 [B]: the slot that this step is the first one of; its initial state is the state given with the step."""
+    opened: Any
+    """int32 [B]: the slot whose unroll begins with this step; the initial state is the state before it."""
 
 
 class UnrollStore:
     """`num_slots` unrolls of `length` steps in device memory, each tensor stored once and updated in place.
 
-    Who holds a slot is decided elsewhere (`SlotPool`, and the queue or replay that finished unrolls go to): finishing
-    an unroll moves its slot's number, not its data. One more slot than asked for takes the writes that go nowhere.
+    The owner of a slot is decided elsewhere (`SlotPool`, the queue, a sampler): finishing an unroll moves the number of
+    its slot, not its data. A spare slot behind the others takes the writes that go nowhere.
     """
 
     def __init__(self, step_spec: Unroll, length: int, num_slots: int, device: str = ""):
         """Allocates the store.
 
         Args:
-          step_spec: `tf.TensorSpec`s of one step of one environment, without any batch or time axis;
-            `initial_state` is that of one environment.
+          step_spec: see `Agent.step_spec`.
           length: L, steps per unroll.
           num_slots: unrolls it holds.
-          device: where, as TensorFlow names it; the default device if empty.
+          device: TensorFlow's name of the device; the default device if empty.
         """
         self.length = length
         self.num_slots = num_slots
@@ -65,7 +66,7 @@ class UnrollStore:
         """Stores one step of each of B environments. To be traced inside the compiled act step.
 
         Args:
-          writes: destinations.
+          writes: destinations of the steps.
           step: fields [B, ...], without a time axis; `initial_state` is the state before this step.
         """
         depth = writes.slots.shape[0]
@@ -82,8 +83,8 @@ class UnrollStore:
             return unroll._replace(initial_state=self._states.gather(slots))
 
     @tf.function
-    def read_outcome(self, slots: tf.Tensor) -> Unroll:
-        """As `read`, without what is large: `initial_state` and `env_output.observation` are ()."""
+    def read_without_observations(self, slots: tf.Tensor) -> Unroll:
+        """As `read`, with the large fields left out: `initial_state` and `env_output.observation` are ()."""
 
         def small(step: Unroll) -> Unroll:
             return step._replace(env_output=step.env_output._replace(observation=()))
@@ -92,12 +93,12 @@ class UnrollStore:
             return tf.nest.map_structure(_time_major, self._steps.gather(slots, small))
 
     def get_rows(self, slots: np.ndarray) -> list[np.ndarray]:
-        """The unrolls in `slots` int32 [n] as they are stored: an array [n, ...] for each tensor, in a fixed order."""
+        """The unrolls in `slots` int32 [n] in their stored form: an array [n, ...] for each tensor, in a fixed order."""
         nest = (self._states.gather(slots), self._steps.gather(slots))
         return [tensor.numpy() for tensor in tf.nest.flatten(nest)]
 
     def set_rows(self, slots: np.ndarray, rows: Sequence[np.ndarray]) -> None:
-        """Puts back what `get_rows` gave.
+        """Writes the arrays of `get_rows` back.
 
         Raises:
           ValueError: an array has another shape or dtype, or there are more or fewer of them.
@@ -106,16 +107,14 @@ class UnrollStore:
         leading = [()] * len(self._states.variables) + [(self.length,)] * len(self._steps.variables)
         specs = tf.nest.flatten(nest)
         if len(rows) != len(specs):
-            raise ValueError(f"{len(rows)} tensors do not go where {len(specs)} belong")
+            raise ValueError(f"{len(specs)} tensors expected, got {len(rows)}")
         for spec, axes, array in zip(specs, leading, rows, strict=True):
             expected = [len(slots), *axes, *spec.shape]
             if list(array.shape) != expected or array.dtype != spec.dtype.as_numpy_dtype:
-                raise ValueError(
-                    f"{array.dtype}{list(array.shape)} does not go where {spec.dtype.name}{expected} belongs"
-                )
+                raise ValueError(f"{spec.dtype.name}{expected} expected, got {array.dtype}{list(array.shape)}")
         self._put(tf.constant(slots, tf.int64), tf.nest.pack_sequence_as(nest, rows))
 
-    # Compiled where there is an accelerator, which has a kernel of its own for not every dtype.
+    # Compiled on an accelerator, where TensorFlow lacks scatter kernels for some dtypes.
     def _put(self, slots: tf.Tensor, rows: Any) -> None:
         @tf.function(jit_compile=has_accelerator() and self.device != HOST)
         def put(slots: tf.Tensor, states: Any, steps: Any) -> None:
@@ -124,6 +123,18 @@ class UnrollStore:
 
         with tf.device(self.device):
             put(slots, *tf.nest.map_structure(tf.constant, rows))
+
+
+class Unrolls(NamedTuple):
+    """The unrolls of one inference device.
+
+    Acting takes slots out of the pool, fills them, and queues them when finished. The learner takes them out of the
+    queue, and returns them to the pool when done with them.
+    """
+
+    store: UnrollStore
+    pool: SlotPool
+    queue: UnrollQueue
 
 
 def _time_major(rows: tf.Tensor) -> tf.Tensor:

@@ -13,86 +13,45 @@ from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.devices import HOST, has_accelerator
 from seed_rl.inference.staging import Staging
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.sizes import Sizes
+from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
 _CONTROL_ROWS = 3  # env ids, restart flags, opened slots; then D rows of slots and D rows of positions
 
 
-def unroll_step_spec(agent: Agent, env_spec: EnvSpec) -> Unroll:
-    """`tf.TensorSpec`s of what is stored of one step of one environment, without batch axes."""
-
-    def tensor(spec: ArraySpec) -> tf.TensorSpec:
-        return tf.TensorSpec(spec.shape, spec.dtype)
-
-    observation, action = env_spec.observation, tensor(env_spec.action.tensor)
-    state = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), agent.initial_state(1))
-    return Unroll(
-        initial_state=state,
-        prev_action=action,
-        env_output=EnvOutput(
-            reward=tf.TensorSpec((), tf.float32),
-            done=tf.TensorSpec((), tf.bool),
-            observation=(
-                tensor(observation)
-                if isinstance(observation, ArraySpec)
-                else {name: tensor(spec) for name, spec in observation.items()}
-            ),
-        ),
-        action=action,
-        behaviour=agent.behaviour_spec,
-    )
-
-
 class ActStep:
-    """Acts for up to `max(batch_sizes)` environments at a time and appends their steps to the unroll store.
+    """Acts for up to `Sizes.max_batch` environments at a time and appends their steps to the unroll store.
 
     Per-environment state (recurrent state, previous action) is kept in device variables with one spare row. A batch
     is padded to the next of `batch_sizes`; padding reads and writes the spare row and the spare slot.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        env_spec: EnvSpec,
-        step_spec: Unroll,
-        store: UnrollStore,
-        *,
-        num_envs: int,
-        depth: int,
-        batch_sizes: Sequence[int],
-        seed: int,
-        device: str = "",
-    ):
+    def __init__(self, agent: Agent, store: UnrollStore, sizes: Sizes, seed: int, device: str = ""):
         """
         Args:
           agent: chooses the actions.
-          env_spec: of one environment.
-          step_spec: see `unroll_step_spec`.
-          store: where steps are kept.
-          num_envs: N; environment ids are 0 .. N - 1.
-          depth: D, unrolls that a step is written to at the most.
-          batch_sizes: static sizes to compile for.
+          store: of the steps.
+          sizes: numbers of environments and batch sizes to compile for.
           seed: of the sampled actions.
-          device: where it computes and where the agent's weights are, as TensorFlow names it; empty: the default.
+          device: TensorFlow's name of the device that computes and holds the agent's weights; empty: the default.
         """
-        self.batch_sizes = tuple(sorted(set(batch_sizes)))
+        self.batch_sizes = sizes.act_batches
         self._agent = agent
         self._store = store
-        self._num_envs = num_envs
+        self._num_envs = sizes.num_envs
         self._seed = seed
         self._calls = 0
-        self._depth = depth
-        self._step_spec = step_spec
-
+        self._depth = sizes.depth
         self._device = device
+        step_spec = agent.step_spec
         with tf.device(device):
-            self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [num_envs + 1])
-        # Without an accelerator the network runs as a plain graph between two compiled parts. With one, all is one
-        # program, unless the store is on the host: then the unrolls are written by a second one there.
+            self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [sizes.num_envs + 1])
+        # Without an accelerator the network runs as a plain graph between two compiled parts. With one, the whole step
+        # is one program, unless the store is on the host: then a second program there writes the unrolls.
         self._store_apart = has_accelerator() and store.device == HOST
         self._compiled = tf.function(self._act, jit_compile=has_accelerator() and not self._store_apart)
-        self._staging = {size: self._allocate(env_spec, size) for size in self.batch_sizes}
+        self._staging = {size: self._allocate(agent.env_spec, size) for size in self.batch_sizes}
 
     def __call__(
         self,
@@ -106,8 +65,8 @@ class ActStep:
         Args:
           env_ids: int32 [B].
           restarted: bool [B], environments whose run begins with this step.
-          writes: numpy arrays [D, B] and [B]; where the unroll store keeps the step.
-          outputs: what the environments said, in consecutive pieces with fields [B_i, ...], sum of B_i = B.
+          writes: numpy arrays; destinations in the unroll store.
+          outputs: consecutive pieces of the batch, with fields [B_i, ...], sum of B_i = B.
 
         Returns:
           The actions [B, ...], as the environments' spec says.
@@ -136,11 +95,11 @@ class ActStep:
             self._pad(control, 0)
             arguments = (control, staging.batch, np.zeros(2, np.int32))
             with tf.device(self._device):
-                self._compiled.get_concrete_function(*arguments)  # else TensorFlow warns of so many traces
+                self._compiled.get_concrete_function(*arguments)  # else TensorFlow warns of retracing
                 self._compiled(*arguments)
 
     def padding(self, batch: int) -> int:
-        """Rows that are added to a batch of this size."""
+        """Rows of padding that a batch of this size gets."""
         return self._padded(batch) - batch
 
     def _padded(self, batch: int) -> int:
@@ -177,12 +136,12 @@ class ActStep:
 
         step = on_device(control, env_output, seed)
         with tf.device(self._store.device):
-            # The observations as they came: they need not come back from the device.
+            # The observations of the host: they need not come back from the device.
             on_host(control, step._replace(env_output=step.env_output._replace(observation=env_output.observation)))
         return step.action
 
     def _decide(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tuple[Unroll, Any]:
-        """The step to be stored, with the state before it, and the state after it."""
+        """The step to be stored, which has the state before it, and the state after it."""
         env_ids, restarted = control[0], tf.cast(control[1], tf.bool)
         env_output = env_output._replace(done=env_output.done | restarted)
         prev_action, state = self._load(env_ids, restarted)
@@ -201,12 +160,12 @@ class ActStep:
 
     @tf.function(jit_compile=True)
     def _save(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
-        """All that is written of a step, as one program."""
+        """All writes of a step, as one program."""
         self._append(control, step)
         self._remember(control, step, state)
 
     def _append(self, control: tf.Tensor, step: Unroll) -> None:
-        """Appends the step to the unrolls that it belongs to."""
+        """Appends the step to its unrolls."""
         slots, positions = tf.split(control[_CONTROL_ROWS:], 2)
         self._store.write(StepWrites(slots, positions, opened=control[2]), step)
 

@@ -1,25 +1,11 @@
-"""Which step of which unroll each environment is at: numpy bookkeeping that feeds the compiled act step."""
+"""The position of each environment in its unrolls: numpy bookkeeping that feeds the compiled act step."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from seed_rl.buffers.slots import SlotPool
-
-
-class WritePlan(NamedTuple):
-    """Where the steps of one inference batch go; `spare` stands for nowhere."""
-
-    slots: np.ndarray
-    """int32 [D, B]"""
-    positions: np.ndarray
-    """int32 [D, B]"""
-    opened: np.ndarray
-    """int32 [B]: the slot that this step begins."""
-    finished: np.ndarray
-    """int32 [number of finished unrolls]: slots that are complete once the step is written."""
+from seed_rl.buffers.unroll_store import StepWrites
 
 
 class UnrollCursor:
@@ -32,12 +18,12 @@ class UnrollCursor:
     def __init__(self, recorded: np.ndarray, length: int, stride: int, pool: SlotPool, stagger: bool):
         """
         Args:
-          recorded: bool [N], environments whose experience is kept.
+          recorded: bool [N], environments whose experience is stored.
           length: L.
           stride: L - overlap.
-          pool: where slots come from and go back to.
+          pool: of free slots.
           stagger: let environments begin their first unroll at different steps, spread over a stride, so that
-            unrolls finish evenly in time. The up to `stride` - 1 steps before it are acted on, not recorded.
+            unrolls finish evenly in time. Up to `stride` - 1 steps before it are acted on, not recorded.
         """
         num_envs = len(recorded)
         self.length = length
@@ -45,31 +31,24 @@ class UnrollCursor:
         self.depth = -(-length // stride)
         self.spare = pool.num_slots
         self.version = 0
-        """Learner updates that the weights which act have seen; set by the learner."""
+        """Learner updates of the acting weights; set by the learner."""
         self.newest_version = 0
-        """Learner updates so far, which a copy of the weights may not have seen yet; set by the learner."""
-        self.slot_versions = np.zeros(pool.num_slots, np.int64)
-        """The version at which the unroll in each slot was begun."""
+        """Learner updates so far, of which the acting copy of the weights may lag behind; set by the learner."""
         self.unrecorded_steps = 0
         self.discarded_unrolls = 0
         self._pool = pool
-        self._recorded = recorded
+        self.recorded = recorded
         self._delay = (np.arange(num_envs) * stride // num_envs if stagger else np.zeros(num_envs)).astype(np.int64)
         self._step = np.zeros(num_envs, np.int64)
         self._open = np.full((num_envs, self.depth), self.spare, np.int32)
 
     @property
     def updates_behind(self) -> int:
-        """Learner updates that the weights which act lack."""
+        """Learner updates that the acting weights lack."""
         return self.newest_version - self.version
 
-    @staticmethod
-    def slots_in_progress(num_envs: int, length: int, stride: int) -> int:
-        """The most slots that N environments hold between two steps."""
-        return num_envs * -(-(length - 1) // stride)
-
     def restart(self, env_ids: np.ndarray) -> None:
-        """Begins a new run of these environments; what they had in progress is discarded and counted."""
+        """Begins a new run of these environments; their unrolls in progress are discarded and counted."""
         open_slots = self._open[env_ids].ravel()
         held = open_slots[open_slots != self.spare]
         self._pool.release(held)
@@ -81,20 +60,23 @@ class UnrollCursor:
         """Whether the next step of any of these environments completes an unroll."""
         step = self._step[env_ids]
         done = (step >= self.length - 1) & ((step - (self.length - 1)) % self.stride == 0)
-        return bool(np.any(done & self._recorded[env_ids]))
+        return bool(np.any(done & self.recorded[env_ids]))
 
-    def advance(self, env_ids: np.ndarray) -> WritePlan:
-        """Moves each of B different environments one step on and says where that step is to be written."""
+    def advance(self, env_ids: np.ndarray) -> tuple[StepWrites, np.ndarray]:
+        """Moves each of B different environments one step on.
+
+        Returns:
+          The destinations of that step, and int32 [any]: the slots whose unrolls it completes.
+        """
         step = self._step[env_ids]
-        live = self._recorded[env_ids] & (step >= 0)
-        self.unrecorded_steps += int(np.count_nonzero(self._recorded[env_ids] & (step < 0)))
+        live = self.recorded[env_ids] & (step >= 0)
+        self.unrecorded_steps += int(np.count_nonzero(self.recorded[env_ids] & (step < 0)))
         newest = step // self.stride
 
         opening = live & (step % self.stride == 0)
         opened = np.full(len(env_ids), self.spare, np.int32)
-        opened[opening] = self._pool.acquire(int(np.count_nonzero(opening)))
+        opened[opening] = self._pool.acquire(int(np.count_nonzero(opening)), self.version)
         self._open[env_ids[opening], newest[opening] % self.depth] = opened[opening]
-        self.slot_versions[opened[opening]] = self.version
 
         unrolls = newest - np.arange(self.depth)[:, None]
         positions = step - unrolls * self.stride
@@ -107,4 +89,4 @@ class UnrollCursor:
         rows, columns = np.broadcast_to(env_ids, last.shape)[last], (unrolls % self.depth)[last]
         self._open[rows, columns] = self.spare
         self._step[env_ids] = step + 1
-        return WritePlan(slots.astype(np.int32), positions, opened, finished.astype(np.int32))
+        return StepWrites(slots.astype(np.int32), positions, opened), finished.astype(np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ class Episodes(NamedTuple):
     """Episodes that ended: arrays [number of episodes]."""
 
     env_ids: np.ndarray
-    """Integers: which environments they were played in."""
+    """int32: their environments."""
     returns: np.ndarray
     """float64: sum of unclipped rewards."""
     lengths: np.ndarray
@@ -19,19 +20,20 @@ class Episodes(NamedTuple):
 
 
 class EpisodeTracker:
-    """Adds up the rewards of N environments."""
+    """Adds up the rewards of N environments and collects the episodes that end. One thread steps, another one takes."""
 
     def __init__(self, num_envs: int):
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, np.int64)
+        self._ended: collections.deque[Episodes] = collections.deque()
 
     def restart(self, env_ids: np.ndarray) -> None:
         """Forgets the unfinished episodes of these environments: a new run begins."""
         self._returns[env_ids] = 0
         self._lengths[env_ids] = 0
 
-    def step(self, env_ids: np.ndarray, reward: np.ndarray, done: np.ndarray) -> Episodes | None:
-        """Takes one transition of each of B different environments.
+    def step(self, env_ids: np.ndarray, reward: np.ndarray, done: np.ndarray) -> None:
+        """Adds one transition of each of B different environments.
 
         Args:
           env_ids: int32 [B].
@@ -40,9 +42,11 @@ class EpisodeTracker:
         """
         self._returns[env_ids] += reward
         self._lengths[env_ids] += 1
-        if not done.any():
-            return None
-        ended = env_ids[done]
-        episodes = Episodes(ended, self._returns[ended], self._lengths[ended])
-        self.restart(ended)
-        return episodes
+        if done.any():
+            ended = env_ids[done]
+            self._ended.append(Episodes(ended, self._returns[ended], self._lengths[ended]))
+            self.restart(ended)
+
+    def take(self) -> list[Episodes]:
+        """The episodes that have ended since the last call."""
+        return [self._ended.popleft() for _ in range(len(self._ended))]

@@ -1,4 +1,4 @@
-"""Central inference as the actors' server sees it: joins, streams, and requests for the threads that act."""
+"""Central inference as the actors' server sees it: joins, streams, and requests for the inference threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import grpc
 
+from seed_rl.experiment import Experiment
 from seed_rl.inference.batcher import Batcher, Request
+from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import AlreadyStreaming, Membership, NoRoom, UnknownSession
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
@@ -21,8 +23,8 @@ _log = logging.getLogger(__name__)
 class CentralInference:
     """Implements `transport.server.Service`.
 
-    Calls from the server arrive on its thread and only queue work; a thread for each device that acts does it. If one
-    fails, `failure` holds the exception, and every later request fails with a sentence.
+    Calls from the server arrive on its thread and only queue work for the thread of each inference device. If one
+    fails, `raise_failure` raises, and every later request fails with a sentence.
     """
 
     def __init__(
@@ -40,6 +42,26 @@ class CentralInference:
         self._membership = membership
         self._threads = threads
 
+    @classmethod
+    def of(
+        cls, experiment: Experiment, env_spec: EnvSpec, seed: int, threads: Sequence[ActingThread]
+    ) -> CentralInference:
+        """Central inference for an experiment.
+
+        Args:
+          experiment: settings of environments, actors and leases.
+          env_spec: of the environments.
+          seed: of the environments; another one for each start of a run.
+          threads: one for each inference device.
+        """
+        actors = experiment.actors
+        return cls(
+            ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
+            env_spec,
+            Membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, num_devices=len(threads)),
+            threads,
+        )
+
     def start(self) -> None:
         """Begins to act."""
         for thread in self._threads:
@@ -50,15 +72,23 @@ class CentralInference:
         for thread in self._threads:
             thread.stop()
 
-    @property
-    def stats(self) -> InferenceStats:
-        """What all threads have done."""
-        return InferenceStats.of([thread.stats for thread in self._threads])
+    def take_episodes(self) -> list[Episodes]:
+        """The episodes that have ended since the last call."""
+        return [episodes for thread in self._threads for episodes in thread.episodes.take()]
 
     @property
-    def failure(self) -> BaseException | None:
-        """What ended a thread."""
-        return next((thread.failure for thread in self._threads if thread.failure is not None), None)
+    def stats(self) -> InferenceStats:
+        """Totals over all devices."""
+        return InferenceStats.of([thread.stats for thread in self._threads])
+
+    def raise_failure(self) -> None:
+        """
+        Raises:
+          RuntimeError: one of the threads has failed.
+        """
+        failure = next((thread.failure for thread in self._threads if thread.failure is not None), None)
+        if failure is not None:
+            raise RuntimeError(f"inference failed: {failure}") from failure
 
     @property
     def actors(self) -> int:
@@ -71,7 +101,7 @@ class CentralInference:
         return self._membership.leased
 
     def describe(self) -> ActorSettings:
-        """What an actor needs to build its environments."""
+        """The settings from which an actor builds its environments."""
         return self._settings
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:

@@ -1,4 +1,4 @@
-"""The thread that acts for all environments of one device: takes requests in batches and answers them."""
+"""The thread of an inference device: takes requests in batches and answers them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from seed_rl.buffers.slots import UnrollQueue
-from seed_rl.buffers.unroll_store import StepWrites
 from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.cursor import UnrollCursor
-from seed_rl.inference.episodes import Episodes, EpisodeTracker
+from seed_rl.inference.episodes import EpisodeTracker
 
 _log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass
 class InferenceStats:
-    """What inference has done since it started; read without locks by the learner's logs."""
+    """Totals of inference since it started; read without locks by the learner's logs."""
 
     agent_steps: int = 0
     batches: int = 0
     padded_steps: int = 0
-    """Rows of padding that were computed for nothing."""
+    """Rows of padding, computed in vain."""
     updates_behind: int = 0
-    """Sum over batches of the learner updates that the weights they were acted with lacked."""
+    """Sum over batches of the learner updates that the acting weights lacked."""
     waiting_seconds: float = 0.0
     """Time spent waiting for observations."""
     blocked_seconds: float = 0.0
@@ -38,11 +37,11 @@ class InferenceStats:
     groups_waiting_seconds: float = 0.0
     """Sum over environment groups of the time that they waited for actions."""
     groups_stepping_seconds: float = 0.0
-    """Sum over environment groups of the time that they took from actions to observations, the wire included."""
+    """Sum over environment groups of the time from actions to observations, the wire included."""
 
     @staticmethod
     def of(several: Sequence[InferenceStats]) -> InferenceStats:
-        """A copy that stands for all of them: sums, and a thread's seconds as the mean over the threads."""
+        """Totals over several devices: sums, but the mean over devices of the time of their threads."""
         total = {
             field.name: sum(getattr(stats, field.name) for stats in several)
             for field in dataclasses.fields(InferenceStats)
@@ -58,33 +57,21 @@ class ActingThread:
     If it fails, `failure` holds the exception, and the queue of unrolls is closed, which wakes the learner.
     """
 
-    def __init__(
-        self,
-        *,
-        num_envs: int,
-        act_step: ActStep,
-        cursor: UnrollCursor,
-        queue: UnrollQueue,
-        batcher: Batcher,
-        on_episodes: Callable[[Episodes], None],
-    ):
+    def __init__(self, act_step: ActStep, cursor: UnrollCursor, queue: UnrollQueue, batcher: Batcher):
         """
         Args:
-          num_envs: N; environment ids are 0 .. N - 1.
           act_step: chooses the actions.
-          cursor: says where steps are kept.
+          cursor: the environments' positions in their unrolls.
           queue: takes the slots of finished unrolls.
           batcher: hands out requests.
-          on_episodes: called with episodes that ended.
         """
         self.stats = InferenceStats()
         self.failure: BaseException | None = None
         self.batcher = batcher
+        self.episodes = EpisodeTracker(len(cursor.recorded))
         self._act_step = act_step
         self._cursor = cursor
         self._queue = queue
-        self._episodes = EpisodeTracker(num_envs)
-        self._on_episodes = on_episodes
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
 
     def start(self) -> None:
@@ -123,15 +110,14 @@ class ActingThread:
             self.stats.blocked_seconds += time.monotonic() - started
 
         started = time.monotonic()
-        plan = self._cursor.advance(env_ids)
-        writes = StepWrites(plan.slots, plan.positions, plan.opened)
+        writes, finished = self._cursor.advance(env_ids)
         self.stats.updates_behind += self._cursor.updates_behind
         actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
         self.stats.acting_seconds += time.monotonic() - started
         self.batcher.answered(requests)
         _reply(requests, actions)
-        if len(plan.finished):
-            self._queue.put(plan.finished)
+        if len(finished):
+            self._queue.put(finished)
 
         self.stats.groups_waiting_seconds = self.batcher.waiting_seconds
         self.stats.groups_stepping_seconds = self.batcher.stepping_seconds
@@ -143,16 +129,14 @@ class ActingThread:
 
     def _track_episodes(self, env_ids: np.ndarray, restarted: np.ndarray, requests: Sequence[Request]) -> None:
         if restarted.any():
-            self._episodes.restart(env_ids[restarted])
+            self.episodes.restart(env_ids[restarted])
         going = [request for request in requests if not request.first]
         if going:
-            episodes = self._episodes.step(
+            self.episodes.step(
                 env_ids[~restarted],
                 np.concatenate([request.output.reward for request in going]),
                 np.concatenate([request.output.done for request in going]),
             )
-            if episodes is not None:
-                self._on_episodes(episodes)
 
 
 def _reply(requests: Sequence[Request], actions: np.ndarray) -> None:

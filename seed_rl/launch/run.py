@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from seed_rl.agents.config import CannotAct
 from seed_rl.config_files import common_settings
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
@@ -23,11 +22,12 @@ from seed_rl.launch.working_directory import working_directory
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.hosts.link import Link
 from seed_rl.learner.hosts.meeting import together
+from seed_rl.specs import CannotAct
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
+    from seed_rl.learner.ending import Stop
     from seed_rl.learner.learner import Learner
-    from seed_rl.learner.stop import Stop
 
 _log = logging.getLogger(__name__)
 
@@ -195,9 +195,9 @@ class Run:
     def _build(self, link: Link) -> Learner:
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
-        from seed_rl.buffers.placement import DoesNotFit
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner
+        from seed_rl.learner.placement import DoesNotFit
         from seed_rl.learner.split import BadDevices
 
         address = self._address

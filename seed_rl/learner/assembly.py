@@ -1,108 +1,72 @@
-"""Puts acting and what learns from it together around stores of unrolls, one for each device that acts."""
+"""Central inference and the source of batches, put together around a store of unrolls for each inference device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
-import tensorflow as tf
-
-from seed_rl.agents.base import Agent, ReplayAgent
-from seed_rl.buffers.placement import StoreSize, place_store, sequence_nbytes
-from seed_rl.buffers.prioritized_replay import PrioritizedReplay
+from seed_rl.agents.base import Agent
+from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.experiment import Experiment
-from seed_rl.inference.act_step import unroll_step_spec
-from seed_rl.inference.acting import Acting, acting_slots, central_inference
-from seed_rl.inference.episodes import Episodes
+from seed_rl.inference.acting import Acting
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.joined_source import JoinedSource
+from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas, whole_reader
-from seed_rl.learner.sources import FifoSource, Finished, ReplaySource, Source
-from seed_rl.specs import EnvSpec
-from seed_rl.types import Unroll
+from seed_rl.learner.sources import FifoSource, JoinedSource, Reader, ReplaySource, Source
+from seed_rl.sizes import Sizes
+
+_log = logging.getLogger(__name__)
 
 
 class Assembly(NamedTuple):
-    """What a learner process has besides its agent and the updates."""
+    """The parts of a learner process on both sides of the stores."""
 
     service: CentralInference
-    """Goes to an `ActorServer`."""
+    """For an `ActorServer`."""
     acting: tuple[Acting, ...]
-    """For each device that acts."""
+    """One for each inference device."""
     source: Source
     """Of batches."""
+    refresh: Callable[[], None]
+    """Copies the weights to the inference devices."""
 
 
-def assemble(
-    experiment: Experiment,
-    agents: Sequence[Agent],
-    env_spec: EnvSpec,
-    seed: int,
-    on_episodes: Callable[[Episodes], None] = lambda episodes: None,
-    replicas: Replicas | None = None,
-) -> Assembly:
-    """Acting and the source of what is learned from it.
+def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas | None = None) -> Assembly:
+    """Central inference and the source of the batches that come of it.
 
     Args:
-      experiment: sizes and waits; with a replay or without.
-      agents: choose the actions, one for each device that acts.
-      env_spec: of the environments they act in.
-      seed: of all that is drawn; another one for each start of a run.
-      on_episodes: called on the inference threads with episodes that ended.
-      replicas: where it acts, and where batches go; None: all on one device.
+      experiment: settings; with a replay or without.
+      agent: the agent that learns.
+      seed: of everything random; another one for each start of a run.
+      replicas: the devices; None: a single one.
 
     Raises:
-      DoesNotFit: the replay needs more memory than there is.
+      DoesNotFit: the replay needs more memory than is free.
     """
-    devices = replicas.acting_devices if replicas else ("",)
-    part = experiment.part(len(devices))
+    devices = replicas.inference_devices if replicas else ("",)
+    agents, refresh = replicas.acting_agents(agent, experiment.build_agent) if replicas else ([agent], lambda: None)
+    sizes = Sizes.of(experiment, agent, len(devices), replicas.hosts.count if replicas else 1)
     acting, sources = [], []
-    for number, (agent, device) in enumerate(zip(agents, devices, strict=True)):
+    for number, (own_agent, device) in enumerate(zip(agents, devices, strict=True)):
         own_seed = (seed + number) % 2**31
-        sharers = len(devices) - number  # of the host's memory: the others have theirs
-        one = _acting(part, agent, env_spec, own_seed, device, len(devices), sharers, on_episodes)
-        read = replicas.reader(one.store, number) if replicas else whole_reader(one.store)
+        store_device = device
+        if experiment.replay is not None:
+            sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
+            store_device = place_store(sizes, experiment.replay.placement, device, sharers)
+        one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device))
+        store = one.unrolls.store
+        _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
+        read = replicas.reader(store, number) if replicas else whole_reader(store)
         acting.append(one)
-        sources.append(_source(part, agent, own_seed, one, read))
-    service = central_inference(experiment, env_spec, seed, acting)
-    return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources))
+        sources.append(_source(experiment, own_agent, sizes, own_seed, one, read))
+    service = CentralInference.of(experiment, agent.env_spec, seed, [one.thread for one in acting])
+    return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
 
 
-def _acting(
-    experiment: Experiment,
-    agent: Agent,
-    env_spec: EnvSpec,
-    seed: int,
-    device: str,
-    num_devices: int,
-    sharers: int,
-    on_episodes: Callable[[Episodes], None],
-) -> Acting:
-    """Acting on one device, with room for what is learned from."""
-    config = experiment.replay
-    learner_slots, store_device = experiment.batch_size, device
-    if config is not None:
-        learner_slots = config.capacity + ReplaySource.INSERT_AT_MOST
-        besides = acting_slots(experiment, agent, num_devices) + ReplaySource.INSERT_AT_MOST + 1
-        nbytes = sequence_nbytes(unroll_step_spec(agent, env_spec), agent.length)
-        store_device = place_store(StoreSize(config.capacity, besides, nbytes), config.placement, device, sharers)
-    return Acting(experiment, agent, env_spec, seed, learner_slots, device, store_device, on_episodes, num_devices)
-
-
-def _source(
-    experiment: Experiment, agent: Agent, seed: int, acting: Acting, read: Callable[[tf.Tensor], Sequence[Unroll]]
-) -> Source:
-    """The source of batches from what acts on one device."""
-    finished = Finished(acting.store, read, acting.pool, acting.queue, acting.cursor.slot_versions)
-    config = experiment.replay
-    if config is None:
-        return FifoSource(finished, experiment.batch_size)
-    assert isinstance(agent, ReplayAgent), "Experiment checks that only such agents get a replay"
-    replay = PrioritizedReplay(
-        config.capacity,
-        acting.pool.num_slots,
-        priority_exponent=config.priority_exponent,
-        importance_exponent=config.importance_exponent,
-        seed=seed,
-    )
-    return ReplaySource(finished, batch_size=experiment.batch_size, replay=replay, agent=agent, config=config)
+def _source(experiment: Experiment, agent: Agent, sizes: Sizes, seed: int, acting: Acting, read: Reader) -> Source:
+    replay = experiment.replay
+    if replay is None:
+        return FifoSource(acting.unrolls, read, sizes.batch_size)
+    sampler = SAMPLERS[replay.sampler].from_settings(replay, sizes.replay_capacity, sizes.num_slots, seed)
+    return ReplaySource(acting.unrolls, read, sizes, sampler, agent, replay)

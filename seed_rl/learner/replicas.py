@@ -1,8 +1,8 @@
-"""The devices that train and those that act; weights, batches and results on their way between them.
+"""Training devices and inference devices: weights, batches and results on their way between them.
 
-Each device that trains has a copy of the weights (a replica) and gets an equal part of every batch; gradients are
-averaged, so that an update is the same on one device and on many. Acting is on devices of its own then, each with a
-copy of the weights that is refreshed after every update: a compiled step can't read what another device holds.
+Each training device has a copy of the weights (a replica) and gets an equal part of every batch; gradients are averaged,
+so that an update is the same on one device and on many. With several devices, inference devices have copies of the
+weights that are refreshed after every update: a compiled step can't read variables of another device.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Devices, Experiment
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts
+from seed_rl.learner.hosts.link import Link
+from seed_rl.learner.progress import Counters
 from seed_rl.learner.split import BadDevices, Split, split
 from seed_rl.types import Unroll
 
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 _ACCELERATORS = ("TPU", "GPU")
 _BY_DEFAULT = ("GPU:0", "CPU:0")
 _COMMUNICATION = tf.distribute.experimental.CommunicationOptions(
-    timeout_seconds=600.0  # hosts begin together, but one may compile for longer than others before it
+    timeout_seconds=600.0  # hosts begin together, but one may compile for longer than others
 )
 
 
@@ -41,7 +43,7 @@ class Replicas:
     def __init__(self, experiment: Experiment, hosts: Hosts = ALONE):
         """
         Args:
-          experiment: says which devices are asked for, and what must be divided among them.
+          experiment: names the devices, and sets the sizes to be divided among them.
           hosts: that train together; waits for the others.
 
         Raises:
@@ -59,14 +61,12 @@ class Replicas:
             self.strategy = _strategy(self.split.training)
             self._log_split(available)
         self.count = self.strategy.num_replicas_in_sync
-        """Devices that train, of all hosts."""
+        """Training devices of all hosts."""
         if batch_size % self.count:
             raise BadDevices(
-                f"Experiment.batch_size ({batch_size}) must be a multiple of the number of devices that train on all "
+                f"Experiment.batch_size ({batch_size}) must be a multiple of the number of training devices on all "
                 f"{hosts.count} hosts ({self.count})"
             )
-        self.batch_size = batch_size // hosts.count
-        """Unrolls of each update that come from this host's actors."""
         self.shared = self.count == 1 and self.split.training == self.split.inference
         """Whether one device does everything."""
 
@@ -83,35 +83,35 @@ class Replicas:
         )
 
     @property
-    def acting_devices(self) -> tuple[str, ...]:
-        """Where acting is; "" for the device that TensorFlow takes by itself."""
+    def inference_devices(self) -> tuple[str, ...]:
+        """The inference devices; "" for TensorFlow's default."""
         return ("",) if self.shared and self.split.inference[0] in _BY_DEFAULT else self.split.inference
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the host that writes checkpoints."""
+        """Whether this host writes the checkpoints."""
         return self.hosts.index == 0
 
     @property
     def local_count(self) -> int:
-        """Devices of this host that train."""
+        """Training devices of this host."""
         return self.count // self.hosts.count
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Variables that are made inside are on every device that trains."""
+        """Variables made inside are on every training device."""
         if self.count > 1:
             return self.strategy.scope()
-        return tf.device(self.acting_devices[0] if self.shared else self.split.training[0])
+        return tf.device(self.inference_devices[0] if self.shared else self.split.training[0])
 
     def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
-        """What reads a batch out of the store of an acting device, the equal parts of it onto the devices it is for.
+        """A function that copies batches from the store of an inference device to the training devices it feeds.
 
         Args:
-          store: has the unrolls.
-          number: of the device among those that act.
+          store: of the inference device.
+          number: its index among the inference devices.
 
         Returns:
-          A function of int32 [B] slots; gives an unroll [L, B / n, ...] for each of n devices.
+          A function of int32 [B] slots, with an unroll [L, B / n, ...] for each of n training devices.
         """
         if self.shared:
             return whole_reader(store)
@@ -130,7 +130,7 @@ class Replicas:
         return read
 
     def joined(self, parts: Sequence[Unroll]) -> Unroll:
-        """What the update takes, from the part of each device of this host that trains."""
+        """The argument of the update, from the parts of this host's training devices."""
         if self.count == 1:
             return parts[0]
         first = self.hosts.index * self.local_count
@@ -139,11 +139,11 @@ class Replicas:
         )
 
     def acting_agents(self, agent: Agent, build: Callable[[], Agent]) -> tuple[list[Agent], Callable[[], None]]:
-        """The agents that act, and what brings the weights of the one that learns to them.
+        """The acting agents, one per inference device, and a function that copies the learning agent's weights to them.
 
         Args:
-          agent: learns.
-          build: makes another one like it.
+          agent: the learning agent.
+          build: builds another one like it.
         """
         if self.shared:
             return [agent], lambda: None
@@ -161,19 +161,21 @@ class Replicas:
         refresh()
         return copies, refresh
 
-    def from_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """What the first host has, on all of them; arrays of equal shapes and dtypes everywhere."""
+    def share_from_first(self, variables: Sequence[Any], counters: Counters, link: Link) -> None:
+        """Gives all hosts the variables and counters of the first one, which has the checkpoint."""
         if self.hosts.count == 1:
-            return list(arrays)
-        return self._sum([array if self.is_first else np.zeros_like(array) for array in arrays])
-
-    def _sum(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Sums over the hosts."""
-        with self.losing_hosts():
-            return [total.numpy() for total in self._add([tf.constant(array) for array in arrays])]
+            return
+        arrays = [counters.to_array(), *(np.asarray(variable.numpy()) for variable in variables)]
+        mine = [tf.constant(array if self.is_first else np.zeros_like(array)) for array in arrays]
+        with self.host_loss_as_error():
+            first, *values = (total.numpy() for total in self._sums_over_hosts(mine))
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        counters.set_array(first)
+        link.wait()  # a host that ends when all are here leaves none waiting for its values
 
     @tf.function
-    def _add(self, arrays: list[tf.Tensor]) -> list[tf.Tensor]:
+    def _sums_over_hosts(self, arrays: list[tf.Tensor]) -> list[tf.Tensor]:
         def on_replica(arrays: list[tf.Tensor]) -> list[tf.Tensor]:
             is_first = _local_replica(self.local_count) == 0  # one of each host's
             context = tf.distribute.get_replica_context()
@@ -184,18 +186,18 @@ class Replicas:
         return [self.strategy.experimental_local_results(total)[0] for total in sums]
 
     @contextlib.contextmanager
-    def losing_hosts(self) -> Iterator[None]:
-        """Says in a sentence that another host is gone, if what is computed inside fails for that.
+    def host_loss_as_error(self) -> Iterator[None]:
+        """Turns the failure of a collective computation into a sentence.
 
         Raises:
-          HostLost: it is.
+          HostLost: another host is gone.
         """
         try:
             yield
         except tf.errors.OpError as error:
             if self.hosts.count == 1:
                 raise
-            _log.debug("what all hosts compute has failed", exc_info=True)
+            _log.debug("a collective computation has failed", exc_info=True)
             raise HostLost(
                 f"another learner host is gone ({type(error).__name__}): start all {self.hosts.count} again, and they "
                 "continue from the last checkpoint"
@@ -203,19 +205,19 @@ class Replicas:
 
 
 def whole_reader(store: UnrollStore) -> Callable[[tf.Tensor], list[Unroll]]:
-    """What reads a batch out of a store for a single device, the one that the store is on: see `Replicas.reader`."""
+    """`Replicas.reader` for a single device, which also holds the store."""
     return lambda slots: [store.read(slots)]
 
 
 def abort_collectives() -> None:
-    """Makes what waits for other hosts fail at once, and all that would: one of them is gone. From any thread."""
-    from tensorflow.python.eager import context  # what TensorFlow's own check of its peers calls
+    """Lets collective computations, present and future, fail at once: a host is gone. From any thread."""
+    from tensorflow.python.eager import context  # as TensorFlow's own check of its peers does
 
     context.context().abort_collective_ops(tf.errors.UNAVAILABLE, "another learner host is gone")
 
 
 def _local_replica(count: int) -> Any:
-    """The place of the replica that asks among the `count` of its host."""
+    """The index of the present replica among the `count` of its host."""
     return 0 if count == 1 else tf.distribute.get_replica_context().replica_id_in_sync_group % count
 
 
@@ -245,7 +247,7 @@ def _across(hosts: Hosts, devices: Devices) -> tuple[tf.distribute.Strategy, Spl
 
 @contextlib.contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """TensorFlow takes SIGTERM for a preemption that it alone is to hear of; here it asks the run to end."""
+    """Restores the handler of SIGTERM, which TensorFlow takes for a preemption notice; here it ends the run."""
     yield
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
@@ -282,13 +284,13 @@ def _strategy(training: Sequence[str]) -> tf.distribute.Strategy:
 
 @functools.cache
 def _tpu() -> tuple[Any, tf.tpu.experimental.Topology]:
-    """This host's TPU, made ready: before that its cores can't be used. Once, as a second time would empty them."""
+    """This host's TPU, initialised: before that its cores can't be used. Once, as a second time would clear them."""
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
     return resolver, tf.tpu.experimental.initialize_tpu_system(resolver)
 
 
 def assignment(topology: tf.tpu.experimental.Topology, cores: Sequence[str]) -> tf.tpu.experimental.DeviceAssignment:
-    """Replica r on core r of some cores of a host's TPU, such as `TPU:2`; the others are free for something else."""
+    """Replica r on core r of the given cores of a host's TPU, such as `TPU:2`; the others stay free."""
     by_ordinal = {
         topology.tpu_device_ordinal_at_coordinates(coordinates): coordinates
         for coordinates in topology.device_coordinates[0]

@@ -1,4 +1,4 @@
-"""Where the learner's batches come from: finished unrolls in the order they came, or a prioritized replay of them."""
+"""Batches for the learner: finished unrolls in the order they came, or samples from a replay of them."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from typing import IO, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.agents.base import ReplayAgent
-from seed_rl.buffers.prioritized_replay import PrioritizedReplay
-from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from seed_rl.agents.base import Agent
+from seed_rl.buffers.samplers import Sampler
 from seed_rl.buffers.snapshot import BadSnapshot, read_arrays, read_unrolls, write_snapshot
-from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
-from seed_rl.learner.diverged import Diverged
+from seed_rl.learner.ending import Diverged
+from seed_rl.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.types import Unroll
+
+Reader = Callable[[tf.Tensor], Sequence[Unroll]]
+"""Copies the unrolls in slots int32 [B] out of a store: an equal part for each device that learns from them."""
 
 
 class Batch(NamedTuple):
     """Unrolls for one update."""
 
     parts: Sequence[Unroll]
-    """Fields [L, B / n, ...], an equal part for each of n devices that train."""
+    """Fields [L, B / n, ...], an equal part for each of n training devices."""
     versions: np.ndarray
     """int64 [B]: learner updates at the time each unroll was begun."""
-    importance_weights: np.ndarray | None = None
-    """float32 [B], None where unrolls are not replayed."""
+    importance_weights: np.ndarray
+    """float32 [B]; ones without a prioritized replay."""
 
 
 class Snapshot(Protocol):
-    """What a source holds, to be saved with checkpoints."""
+    """The content of a source, to be saved with checkpoints."""
 
     def save(self, file: IO[bytes]) -> None:
         """Writes it."""
 
     def restore(self, file: IO[bytes]) -> None:
-        """Takes over, before the first batch, what `save` wrote.
+        """Takes over, before the first batch, the content that `save` wrote.
 
         Raises:
           BadSnapshot: the file is not one of this kind of source.
@@ -48,10 +51,8 @@ class Snapshot(Protocol):
 class Source(abc.ABC):
     """Takes finished unrolls from acting and makes batches of them. Used by the learner's thread only."""
 
-    @property
-    @abc.abstractmethod
-    def taken(self) -> int:
-        """Finished unrolls taken from acting so far."""
+    taken: int
+    """Finished unrolls taken from acting so far."""
 
     @abc.abstractmethod
     def next(self, timeout: float) -> Batch | None:
@@ -59,129 +60,94 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def write_back(self, priorities: np.ndarray) -> None:
-        """Takes the priorities float32 [B] that the update with the last batch gave (none where unused)."""
+        """Takes the priorities float32 [B] of the last batch after its update; empty if the agent gives none."""
 
     def gauges(self) -> dict[str, float]:
-        """Numbers about the source for the logs."""
+        """Metrics of the source."""
         return {}
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What is to be saved of it."""
+        """The content to be saved with checkpoints."""
         return None
-
-
-class Finished(NamedTuple):
-    """Finished unrolls of one device that acts, as a source sees them."""
-
-    store: UnrollStore
-    """Where the unrolls are."""
-    read: Callable[[tf.Tensor], Sequence[Unroll]]
-    """Copies batches out of it, given their slots: an equal part for each device that learns from them."""
-    pool: SlotPool
-    """Where their slots go."""
-    queue: UnrollQueue
-    """Where finished ones come from."""
-    slot_versions: np.ndarray
-    """int64 [number of slots], kept by whoever begins unrolls: learner updates at that time."""
 
 
 class FifoSource(Source):
     """Batches of unrolls, each used once."""
 
-    def __init__(self, finished: Finished, batch_size: int):
+    def __init__(self, unrolls: Unrolls, read: Reader, batch_size: int):
         """
         Args:
-          finished: where they come from.
+          unrolls: of the inference device.
+          read: copies them out of their store.
           batch_size: B.
         """
-        self._finished = finished
+        self.taken = 0
+        self._unrolls = unrolls
+        self._read = read
         self._batch_size = batch_size
-        self._taken = 0
-
-    @property
-    def taken(self) -> int:
-        """See `Source.taken`."""
-        return self._taken
 
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. The slots are free when this returns: inference fills them while the learner works."""
-        slots = self._finished.queue.take(self._batch_size, timeout)
+        """See `Source.next`. The slots are free when this returns: acting fills them while the learner works."""
+        slots = self._unrolls.queue.take(self._batch_size, timeout)
         if slots is None:
             return None
-        self._taken += len(slots)
-        batch = Batch(self._finished.read(tf.constant(slots)), self._finished.slot_versions[slots])
-        self._finished.pool.release(slots)
+        self.taken += len(slots)
+        ones = np.ones(len(slots), np.float32)
+        batch = Batch(self._read(tf.constant(slots)), self._unrolls.pool.versions[slots], ones)
+        self._unrolls.pool.release(slots)
         return batch
 
     def write_back(self, priorities: np.ndarray) -> None:
-        """Nothing: what has been learned from is gone."""
+        """Nothing to do: the unrolls are gone."""
 
 
 class ReplaySource(Source):
-    """Batches drawn from a prioritized replay, which takes a fixed number of new unrolls per batch.
+    """Batches sampled from a replay, which takes a fixed number of new unrolls per batch.
 
     Batch u (from 0) is drawn once min_size + floor(u * batch_size / ratio) unrolls have been taken, and no more than
-    that are taken before it: the ratio holds exactly whoever is faster. The learner waits for slow actors here, and
-    fast actors wait for room in the queue.
+    that are taken before it: the ratio is exact, whether acting or learning is faster. The learner waits for slow
+    actors here, and fast actors wait for room in the queue.
     """
 
-    INSERT_AT_MOST = 32
-    """Unrolls inserted at a time, and so the slots that may be neither in the queue nor in the replay."""
-
-    def __init__(
-        self,
-        finished: Finished,
-        *,
-        batch_size: int,
-        replay: PrioritizedReplay,
-        agent: ReplayAgent,
-        config: Replay,
-    ):
+    def __init__(self, unrolls: Unrolls, read: Reader, sizes: Sizes, sampler: Sampler, agent: Agent, config: Replay):
         """
         Args:
-          finished: where unrolls come from.
-          batch_size: B.
-          replay: over the store's slots.
-          agent: gives the priorities that unrolls start with.
-          config: of the replay.
+          unrolls: of the inference device.
+          read: copies them out of their store.
+          sizes: batch size and minimum size of the replay.
+          sampler: over the store's slots.
+          agent: gives the initial priorities.
+          config: ratio and snapshots.
         """
-        self._finished = finished
-        self._batch_size = batch_size
-        self._replay = replay
+        self.taken = 0
+        self._unrolls = unrolls
+        self._read = read
+        self._sizes = sizes
+        self._sampler = sampler
         self._agent = agent
         self._config = config
-        self._taken = 0
         self._drawn = 0
         """Batches drawn so far."""
         self._last_slots = np.zeros(0, np.int32)
 
-    @property
-    def taken(self) -> int:
-        """See `Source.taken`."""
-        return self._taken
-
-    def __len__(self) -> int:
-        """Unrolls in the replay."""
-        return len(self._replay)
-
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. What arrived meanwhile stays in the replay when there is no batch yet."""
+        """See `Source.next`. Without a batch, the unrolls that arrived meanwhile stay in the replay."""
         deadline = time.monotonic() + timeout
-        while (missing := self._due() - self._taken) > 0:
+        while (missing := self._due() - self.taken) > 0:
             remaining = max(0.0, deadline - time.monotonic())
-            at_most = min(missing, self.INSERT_AT_MOST, self._config.capacity)
-            slots = self._finished.queue.take(at_most, remaining, at_least=1)
+            at_most = min(missing, INSERT_AT_MOST, self._sampler.capacity)
+            slots = self._unrolls.queue.take(at_most, remaining, at_least=1)
             if slots is None:
                 return None
             self.insert(slots)
-            if time.monotonic() >= deadline and self._due() > self._taken:
+            if time.monotonic() >= deadline and self._due() > self.taken:
                 return None
         return self.draw()
 
     def _due(self) -> int:
         """Unrolls to be taken before the next batch is drawn."""
-        return self._config.min_size + int(self._drawn * self._batch_size / self._config.ratio)
+        return self._sizes.replay_min_size + int(self._drawn * self._sizes.batch_size / self._config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
         """Moves finished unrolls, int32 [n], into the replay and the oldest out of it.
@@ -189,33 +155,34 @@ class ReplaySource(Source):
         Raises:
           Diverged: the acting network's values are not finite.
         """
-        for begin in range(0, len(slots), self.INSERT_AT_MOST):
-            self._insert(slots[begin : begin + self.INSERT_AT_MOST])
+        for begin in range(0, len(slots), INSERT_AT_MOST):
+            self._insert(slots[begin : begin + INSERT_AT_MOST])
 
     def _insert(self, slots: np.ndarray) -> None:
-        padded = np.full(self.INSERT_AT_MOST, self._finished.store.num_slots, np.int32)
+        padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
         padded[: len(slots)] = slots
         priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(slots)]
         if not np.isfinite(priorities).all():
-            raise Diverged("the values that the network acts by are not finite any more")
-        self._finished.pool.release(self._replay.insert(slots, priorities))
-        self._taken += len(slots)
+            raise Diverged("the Q-values of the acting network are no longer finite")
+        self._unrolls.pool.release(self._sampler.insert(slots, priorities))
+        self.taken += len(slots)
 
     @tf.function
     def _initial_priorities(self, slots: tf.Tensor) -> tf.Tensor:
-        return self._agent.initial_priorities(self._finished.store.read_outcome(slots))
+        return self._agent.initial_priorities(self._unrolls.store.read_without_observations(slots))
 
     def draw(self) -> Batch:
-        """A batch from what is inside now."""
-        sample = self._replay.sample(self._batch_size)
+        """A batch from the present content."""
+        sample = self._sampler.sample(self._sizes.batch_size)
         self._drawn += 1
         self._last_slots = sample.slots
-        parts = self._finished.read(tf.constant(sample.slots))
-        return Batch(parts, self._finished.slot_versions[sample.slots], sample.weights)
+        parts = self._read(tf.constant(sample.slots))
+        return Batch(parts, self._unrolls.pool.versions[sample.slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
         """Gives the sequences of the last batch, all of which are still inside, their new priorities."""
-        self._replay.update(self._last_slots, priorities)
+        if len(priorities):
+            self._sampler.update(self._last_slots, priorities)
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -223,30 +190,76 @@ class ReplaySource(Source):
         return self if self._config.snapshot else None
 
     def save(self, file: IO[bytes]) -> None:
-        """Writes the sequences, their priorities and the count of what was taken and drawn."""
-        state = self._replay.get_state()
-        counts = np.array([self._taken, self._drawn], np.int64)
-        extra = {"versions": self._finished.slot_versions[state["slots"]], "counts": counts}
-        write_snapshot(file, self._finished.store, state["slots"], {**state, **extra})
+        """Writes the sequences, their priorities and the numbers of unrolls taken and batches drawn."""
+        state = self._sampler.get_state()
+        counts = np.array([self.taken, self._drawn], np.int64)
+        extra = {"versions": self._unrolls.pool.versions[state["slots"]], "counts": counts}
+        write_snapshot(file, self._unrolls.store, state["slots"], {**state, **extra})
 
     def restore(self, file: IO[bytes]) -> None:
         """See `Snapshot.restore`. The ratio is kept as if the run had not been interrupted."""
         arrays = read_arrays(file)
         try:
             counts, versions = arrays.pop("counts"), arrays.pop("versions")
-            slots = self._finished.pool.acquire(len(arrays["slots"]))
-            self._replay.set_state({**arrays, "slots": slots})
+            slots = self._unrolls.pool.acquire(len(arrays["slots"]))
+            self._sampler.set_state({**arrays, "slots": slots})
         except (KeyError, RuntimeError, ValueError) as error:
             raise BadSnapshot(f"it is not of such a replay: {error}") from error
         file.seek(0)
-        read_unrolls(file, self._finished.store, slots)
-        self._finished.slot_versions[slots] = versions
-        self._taken, self._drawn = counts.tolist()
+        read_unrolls(file, self._unrolls.store, slots)
+        self._unrolls.pool.versions[slots] = versions
+        self.taken, self._drawn = counts.tolist()
 
     def gauges(self) -> dict[str, float]:
-        """How full the replay is, and how often each unroll has been replayed since it was filled."""
-        inserted = self._taken - self._config.min_size
-        row = {"replay/size": float(len(self._replay))}
+        """The size of the replay, and the average number of times an unroll has been sampled since it was filled."""
+        inserted = self.taken - self._sizes.replay_min_size
+        row = {"replay/size": float(len(self._sampler))}
         if self._drawn and inserted > 0:
-            row["replay/ratio"] = self._drawn * self._batch_size / inserted
+            row["replay/ratio"] = self._drawn * self._sizes.batch_size / inserted
         return row
+
+
+class JoinedSource(Source):
+    """The sources of several inference devices as one: an equal part of each batch comes from each of them.
+
+    Their content is not saved with checkpoints.
+    """
+
+    def __init__(self, sources: Sequence[Source]):
+        """
+        Args:
+          sources: one at least, in the order of the training devices that their batches go to.
+        """
+        self.taken = 0
+        self._sources = sources
+        self._batches: list[Batch | None] = [None] * len(sources)
+
+    def next(self, timeout: float) -> Batch | None:
+        """See `Source.next`. Batches of some devices wait here for those of the others."""
+        deadline = time.monotonic() + timeout
+        for index, source in enumerate(self._sources):
+            if self._batches[index] is None:
+                self._batches[index] = source.next(max(0.0, deadline - time.monotonic()))
+        self.taken = sum(source.taken for source in self._sources)
+        batches = [batch for batch in self._batches if batch is not None]
+        if len(batches) < len(self._sources):
+            return None
+        self._batches = [None] * len(self._sources)
+        return Batch(
+            [part for batch in batches for part in batch.parts],
+            np.concatenate([batch.versions for batch in batches]),
+            np.concatenate([batch.importance_weights for batch in batches]),
+        )
+
+    def write_back(self, priorities: np.ndarray) -> None:
+        """See `Source.write_back`."""
+        for source, own in zip(self._sources, np.split(priorities, len(self._sources)), strict=True):
+            source.write_back(own)
+
+    def gauges(self) -> dict[str, float]:
+        """The sum of sizes, the mean of all others."""
+        rows = [source.gauges() for source in self._sources]
+        names = set.intersection(*map(set, rows))
+        return {
+            name: float((np.sum if name == "replay/size" else np.mean)([row[name] for row in rows])) for name in names
+        }

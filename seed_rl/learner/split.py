@@ -1,4 +1,4 @@
-"""Which devices train and which act."""
+"""The split of a host's devices into training and inference devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seed_rl.experiment import Experiment
 
 
 class BadDevices(ValueError):
-    """Devices that are not there, or don't fit the batch; one sentence."""
+    """Devices that don't exist, or don't fit the batch; one sentence."""
 
 
 class Split(NamedTuple):
@@ -17,22 +17,22 @@ class Split(NamedTuple):
 
     training: tuple[str, ...]
     inference: tuple[str, ...]
-    """Where acting is, and where unrolls are kept: those of the first go to the first of those that train."""
+    """They also hold the unrolls; the first one feeds the first training devices."""
 
 
 def split(experiment: Experiment, available: Sequence[str]) -> Split:
-    """Who does what.
+    """Assigns devices to training and inference.
 
     By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
-    the environment groups allow: half as many act as train, as acting takes from a third of the time of training from
-    the same steps to all of it (docs/performance.md).
+    the environment groups allow: half as many act as train, since acting takes between a third of the time of training
+    on the same steps and all of it (docs/performance.md).
 
     Args:
-      experiment: says which devices are asked for, and what is divided among them.
-      available: accelerators, or what there is without one; not empty.
+      experiment: names the devices, and sets the sizes to be divided among them.
+      available: accelerators, or the host's CPUs without one; not empty.
 
     Raises:
-      BadDevices: a device isn't there, or the batch or the environments can't be divided evenly.
+      BadDevices: a device doesn't exist, or the batch or the environments can't be divided evenly.
     """
     training, inference = experiment.devices.training, experiment.devices.inference
     for name in (*training, *inference):
@@ -56,7 +56,7 @@ def split(experiment: Experiment, available: Sequence[str]) -> Split:
 
 
 def _fastest(experiment: Experiment, available: Sequence[str]) -> Split:
-    """Of all splits, if a device acts for twice the steps that it trains from; those that train come last."""
+    """The fastest split, if a device acts twice as fast as it trains; training devices come last."""
     names, counts = tuple(available), range(1, len(available))
     splits = [
         Split(names[acting : acting + training], names[:acting])
@@ -72,19 +72,24 @@ def _fastest(experiment: Experiment, available: Sequence[str]) -> Split:
 
 
 def _misfit(chosen: Split, experiment: Experiment) -> str:
-    """What is wrong with a split, in a sentence; empty if nothing is."""
+    """The reason why a split is impossible, in a sentence; empty if it is possible."""
     training, inference = chosen
-    that_train, that_act = (
-        f"the number of devices that {what} ({len(names)}: {', '.join(names)})"
-        for what, names in (("train", training), ("act", inference))
+    num_training, num_inference = (
+        f"the number of {role} devices ({len(names)}: {', '.join(names)})"
+        for role, names in (("training", training), ("inference", inference))
     )
     if experiment.batch_size % len(training):
-        return f"Experiment.batch_size ({experiment.batch_size}) must be a multiple of {that_train}"
+        return f"Experiment.batch_size ({experiment.batch_size}) must be a multiple of {num_training}"
+    if experiment.batch_size // len(training) % experiment.minibatches:
+        return (
+            f"Experiment.minibatches ({experiment.minibatches}) must divide Experiment.batch_size "
+            f"({experiment.batch_size}) over {num_training}"
+        )
     if len(training) % len(inference):
-        return f"{that_train} must be a multiple of {that_act}"
+        return f"{num_training} must be a multiple of {num_inference}"
     num_groups = experiment.actors.num_actors * experiment.actors.groups_per_actor
     if num_groups % len(inference):
-        return f"num_actors x groups_per_actor of Actors ({num_groups}) must be a multiple of {that_act}"
+        return f"num_actors x groups_per_actor of Actors ({num_groups}) must be a multiple of {num_inference}"
     if len(inference) > 1 and experiment.replay is not None and experiment.replay.snapshot:
-        return f"Replay.snapshot saves the replay of one device that acts; {that_act} must be 1"
+        return f"Replay.snapshot saves the replay of one inference device; {num_inference} must be 1"
     return ""

@@ -1,44 +1,32 @@
-"""One update of an agent's weights."""
+"""One learner update: one or several optimizer steps from a batch of unrolls."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.devices import has_accelerator
-from seed_rl.experiment import Optimizer
-from seed_rl.rl import schedules
+from seed_rl.learner.ending import Diverged
+from seed_rl.optimizers import Optimizer
 from seed_rl.types import Unroll
-
-SCHEDULES = {"constant": schedules.constant, "linear": schedules.linear_decay}
 
 
 class Update(NamedTuple):
-    """What an update of the weights brought."""
+    """The outcome of an update."""
 
     metrics: dict[str, float]
-    """The loss's metrics, `gradient_norm` (before clipping) and `learning_rate`."""
+    """The agent's metrics, `gradient_norm` (before clipping) and `learning_rate`; of a second and further group of
+    variables these two are prefixed with its name. Means over optimizer steps, maxima where the agent says so."""
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
 
 
-def build_optimizer(config: Optimizer) -> keras.optimizers.Optimizer:
-    """The Keras optimizer of a config; its learning rate is set at every update."""
-    if config.name == "adam":
-        return keras.optimizers.Adam(
-            config.learning_rate, beta_1=config.beta_1, beta_2=config.beta_2, epsilon=config.epsilon
-        )
-    return keras.optimizers.RMSprop(
-        config.learning_rate, rho=config.decay, momentum=config.momentum, epsilon=config.epsilon
-    )
-
-
 class TrainStep:
-    """Differentiates an agent's loss and applies the gradients, as one compiled function.
+    """Differentiates the losses of an agent and applies the gradients, as one compiled function.
 
     Under a strategy of several replicas each has its part of the batch; gradients and metrics are averaged over them
     before the gradients are clipped, so that an update is the same for any number of replicas.
@@ -47,117 +35,168 @@ class TrainStep:
     def __init__(
         self,
         agent: Agent,
-        config: Optimizer,
+        optimizer: Optimizer,
         strategy: tf.distribute.Strategy | None = None,
         local_replicas: int = 1,
+        passes: int = 1,
+        minibatches: int = 1,
     ):
         """
         Args:
-          agent: what is updated; made in the strategy's scope.
-          config: of the optimizer.
+          agent: the agent to update; made in the strategy's scope.
+          optimizer: settings, which each of the agent's groups of variables may change.
           strategy: of the replicas; None: a single device.
           local_replicas: those of this process.
+          passes: over each batch.
+          minibatches: optimizer steps per pass, each from an equal part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
-        with self._strategy.scope():
-            self.optimizer = build_optimizer(config)
-            self.optimizer.build(list(agent.trainable_variables))
         self._agent = agent
-        self._config = config
+        self._groups = agent.groups
+        self._settings = {name: group.optimizer(optimizer) for name, group in self._groups.items()}
+        with self._strategy.scope():
+            self._optimizers = {name: settings.build() for name, settings in self._settings.items()}
+            for name, group in self._groups.items():
+                self._optimizers[name].build(list(group.variables))
         self._replicas = self._strategy.num_replicas_in_sync
         self._local_replicas = local_replicas
-        self._names: list[str] = []
+        self._passes = passes
+        self._minibatches = minibatches
+        self._shuffling = np.random.default_rng(0)
+        self._mean_names: list[str] = []
+        self._max_names: list[str] = []
         if self._replicas == 1:
-            self._compiled = tf.function(self._update, jit_compile=has_accelerator())
+            self._compiled = tf.function(self._step, jit_compile=has_accelerator())
         else:
-            self._compiled = tf.function(self._update_replicas)
+            self._compiled = tf.function(self._step_on_replicas)
 
-    def __call__(self, unroll: Unroll, progress: float, importance_weights: np.ndarray | None = None) -> Update:
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The state of the optimizers, for checkpoints: Keras variables by a name that is the same in every process."""
+        return {
+            f"{group}/{index:03d}/{variable.name}": variable
+            for group, optimizer in self._optimizers.items()
+            for index, variable in enumerate(optimizer.variables)
+        }
+
+    def __call__(self, unroll: Unroll, progress: float, importance_weights: np.ndarray) -> Update:
         """Updates the weights from a batch of unrolls.
 
         Args:
           unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica of this process.
-          progress: the share of the run that is behind, in [0, 1].
-          importance_weights: float32 [B] of this process's sequences from a replay, else None.
+          progress: the share of the run's frames before this batch, in [0, 1].
+          importance_weights: float32 [B] of this process's sequences.
+
+        Raises:
+          Diverged: a gradient is not finite.
         """
-        weights = None if importance_weights is None else tf.constant(importance_weights, tf.float32)
-        values = self._compiled(unroll, weights, tf.constant(progress, tf.float32)).numpy()
-        count = len(self._names)
-        return Update(dict(zip(self._names, values[:count].tolist(), strict=True)), values[count:])
+        weights = tf.constant(importance_weights, tf.float32)
+        rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
+        columns = self._columns(len(importance_weights) // self._local_replicas)
+        steps = [self._compiled(unroll, weights, rates, tf.constant(part)) for part in columns]
+        values = np.stack([step.numpy() for step in steps])
+        ends = np.cumsum([len(self._mean_names), len(self._max_names)])
+        means, maxima, priorities = np.split(values, ends, axis=1)
+        scalars = [*means.mean(axis=0).tolist(), *maxima.max(axis=0, initial=-np.inf).tolist()]
+        metrics = dict(zip([*self._mean_names, *self._max_names], scalars, strict=True))
+        if not all(np.isfinite(value) for name, value in metrics.items() if name.endswith("gradient_norm")):
+            raise Diverged("the gradient is no longer finite")
+        return Update(metrics, self._in_order(columns, priorities))
 
-    def _update(self, unroll: Unroll, importance_weights: tf.Tensor | None, progress: tf.Tensor) -> tf.Tensor:
-        gradients, metrics, priorities = self._differentiate(unroll, importance_weights)
-        learning_rate = self._learning_rate(progress)
-        norm = self._apply(gradients, learning_rate)
-        return tf.concat([self._values(metrics, norm, learning_rate), *priorities], axis=0)
+    def _columns(self, batch_size: int) -> list[np.ndarray]:
+        """The sequences of each optimizer step, int32 [B / minibatches], among those of a replica."""
+        if self._passes == self._minibatches == 1:
+            return [np.arange(batch_size, dtype=np.int32)]
+        orders = [self._shuffling.permutation(batch_size).astype(np.int32) for _ in range(self._passes)]
+        return [part for order in orders for part in np.split(order, self._minibatches)]
 
-    def _update_replicas(self, unroll: Unroll, importance_weights: tf.Tensor | None, progress: tf.Tensor) -> tf.Tensor:
+    def _in_order(self, columns: Sequence[np.ndarray], priorities: np.ndarray) -> np.ndarray:
+        """The priorities that the last pass gave, [steps, any], in the order of the batch."""
+        if not priorities.size:
+            return priorities.ravel()
+        last = slice(-self._minibatches, None)
+        parts = [step.reshape(self._local_replicas, -1) for step in priorities[last]]
+        return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns[last]))].ravel()
+
+    def _step(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+        """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
+        gradients, means, maxima, priorities = self._differentiate(unroll, weights, columns)
+        norms = self._apply(gradients, rates)
+        return tf.concat([means, norms, rates, maxima, priorities], axis=0)
+
+    def _step_on_replicas(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
         replicas, local = self._replicas, self._local_replicas
-        # What TPUStrategy runs is compiled as a whole.
+        # TPUStrategy compiles everything it runs.
         compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled)
-        learning_rate = self._learning_rate(progress)
 
-        def on_replica(unroll: Unroll) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        def on_replica(unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
-            weights = importance_weights
-            if weights is not None:
-                weights = tf.reshape(weights, [local, -1])[context.replica_id_in_sync_group % local]
-            gradients, metrics, priorities = differentiate(unroll, weights)
+            own_weights = tf.reshape(weights, [local, -1])[context.replica_id_in_sync_group % local]
+            gradients, means, maxima, priorities = differentiate(unroll, own_weights, columns)
             gradients = context.all_reduce("mean", gradients)
-            metrics = self._over_replicas(context.all_gather(tf.stack(metrics)[None], axis=0), len(metrics))
-            gradients, norm = self._clip(gradients)
-            # The optimizer adds up what the replicas bring.
-            self.optimizer.apply([g / replicas for g in gradients], list(self._agent.trainable_variables))
-            return self._values(metrics, norm, learning_rate), priorities
+            means = tf.reduce_mean(context.all_gather(means[None], axis=0), axis=0)
+            if self._max_names:
+                maxima = tf.reduce_max(context.all_gather(maxima[None], axis=0), axis=0)
+            norms = []
+            for name, own in gradients.items():
+                own, norm = self._clip(name, own)
+                # The optimizer sums over replicas.
+                self._optimizers[name].apply([g / replicas for g in own], list(self._groups[name].variables))
+                norms.append(norm)
+            return tf.concat([means, tf.stack(norms), rates, maxima], axis=0), priorities
 
-        self.optimizer.learning_rate.assign(learning_rate)
-        values, priorities = self._strategy.run(on_replica, (unroll,))
-        parts = [self._strategy.experimental_local_results(part) for part in priorities]
-        return tf.concat(
-            [self._strategy.experimental_local_results(values)[0], *(p for ps in parts for p in ps)], axis=0
+        self._set_learning_rates(rates)
+        values, priorities = (
+            self._strategy.experimental_local_results(each) for each in self._strategy.run(on_replica, (unroll,))
         )
+        return tf.concat([values[0], *priorities], axis=0)
 
     def _differentiate(
-        self, unroll: Unroll, importance_weights: tf.Tensor | None
-    ) -> tuple[list[tf.Tensor], list[tf.Tensor], list[tf.Tensor]]:
-        """The gradients, the metrics of `_names`, and the priorities, if the agent gives any."""
-        weights: list[Any] = [weight.value for weight in self._agent.trainable_variables]
-        with tf.GradientTape() as tape:
-            output = self._agent.loss(unroll, importance_weights)
-        gradients = tape.gradient(output.loss, weights)
-        self._names = [*output.metrics, "gradient_norm", "learning_rate"]
-        metrics = [tf.cast(value, tf.float32) for value in output.metrics.values()]
-        return gradients, metrics, [] if output.priorities is None else [output.priorities]
+        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor
+    ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The gradients of each group, the mean and the maximum metrics, and the priorities, from some sequences."""
+        if self._minibatches > 1:
+            state = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=0), unroll.initial_state)
+            steps = unroll._replace(initial_state=())
+            unroll = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=1), steps)._replace(initial_state=state)
+            weights = tf.gather(weights, columns)
+        variables = {name: [variable.value for variable in group.variables] for name, group in self._groups.items()}
+        with tf.GradientTape(persistent=len(variables) > 1) as tape:
+            output = self._agent.loss(unroll, weights)
+        gradients = {
+            name: tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            for name, own in variables.items()
+        }
+        prefixes = ["", *(f"{name}/" for name in list(variables)[1:])]
+        extra = [f"{prefix}{name}" for name in ("gradient_norm", "learning_rate") for prefix in prefixes]
+        self._mean_names, self._max_names = [*output.metrics, *extra], list(output.maxima)
+        priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
+        return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities
 
-    def _over_replicas(self, metrics: tf.Tensor, count: int) -> list[tf.Tensor]:
-        """The metrics of all, from those of each: float32 [replicas, count]."""
-        columns = tf.unstack(tf.reshape(metrics, [self._replicas, count]), axis=1)
-        is_maximum = [name.rpartition("/")[2].startswith("max_") for name in self._names]
-        return [
-            tf.reduce_max(column) if maximum else tf.reduce_mean(column)
-            for column, maximum in zip(columns, is_maximum, strict=False)
-        ]
+    @tf.function(jit_compile=True)  # also on CPUs: one pass over the weights instead of a dozen
+    def _apply(self, gradients: Mapping[str, list[tf.Tensor]], rates: tf.Tensor) -> tf.Tensor:
+        """Clips and applies the gradients; returns the norm of each group before clipping."""
+        self._set_learning_rates(rates)
+        norms = []
+        for name, own in gradients.items():
+            own, norm = self._clip(name, own)
+            self._optimizers[name].apply(own, list(self._groups[name].variables))
+            norms.append(norm)
+        return tf.stack(norms)
 
-    def _learning_rate(self, progress: tf.Tensor) -> tf.Tensor:
-        return self._config.learning_rate * SCHEDULES[self._config.schedule](progress)
+    def _set_learning_rates(self, rates: tf.Tensor) -> None:
+        for optimizer, rate in zip(self._optimizers.values(), tf.unstack(rates), strict=True):
+            optimizer.learning_rate.assign(rate)
 
-    @staticmethod
-    def _values(metrics: list[tf.Tensor], norm: tf.Tensor, learning_rate: tf.Tensor) -> tf.Tensor:
-        """One tensor, so that the host reads once."""
-        return tf.stack([*metrics, norm, tf.cast(learning_rate, tf.float32)])
-
-    @tf.function(jit_compile=True)  # also on CPUs: it makes one pass over the weights of the dozen that the ops would
-    def _apply(self, gradients: list[tf.Tensor], learning_rate: tf.Tensor) -> tf.Tensor:
-        """Clips and applies the gradients; returns their norm before that."""
-        gradients, norm = self._clip(gradients)
-        self.optimizer.learning_rate.assign(learning_rate)
-        self.optimizer.apply(gradients, list(self._agent.trainable_variables))
-        return norm
-
-    def _clip(self, gradients: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """The gradients, clipped if they are to be, and their norm before that."""
+    def _clip(self, name: str, gradients: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The gradients of a group, clipped if its settings say so, and their norm before that."""
         norm = tf.linalg.global_norm(gradients)
-        if self._config.clip_norm:
-            gradients, _ = tf.clip_by_global_norm(gradients, self._config.clip_norm, use_norm=norm)
+        limit = self._settings[name].clip_norm
+        if limit:
+            gradients, _ = tf.clip_by_global_norm(gradients, limit, use_norm=norm)
         return gradients, norm
+
+
+def _stacked(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    return tf.stack([tf.cast(value, tf.float32) for value in metrics.values()]) if metrics else tf.zeros([0])

@@ -1,29 +1,86 @@
-"""Convolutional torsos: from frames to a vector of features for each.
+"""Torsos: from the observation of one step to a vector of features.
 
-Shapes: N frames (all steps of all sequences together), H x W pixels, C channels (those of a frame stack included).
-Frames are uint8, or floats of the same scale 0..255, which the torso divides by 255. Weights are float32; `dtype` is a
-Keras policy: the computation and the features are float32 for `float32` and bfloat16 for `mixed_bfloat16`.
+Shapes: N observations (all steps of all sequences together); images of H x W pixels and C channels, those of a frame
+stack included. Images are uint8, or floats of the same scale 0..255, which the torso divides by 255. Weights are
+float32; `dtype` is a Keras policy: computation and features are float32 for `float32` and bfloat16 for
+`mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel.
 """
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
-from seed_rl.networks.chain import Chain
 from seed_rl.rl import checks
+
+
+class Chain(keras.layers.Layer):
+    """Applies `layers` in order.
+
+    Unlike `keras.Sequential` it is built as soon as its input shape is known, and a subclass may check that shape or
+    extend `call`. Every layer needs a name of its own: the paths of the variables contain it.
+    """
+
+    def __init__(self, layers: Sequence[Any], dtype: str, name: str):
+        super().__init__(dtype=dtype, name=name)
+        self.chain = list(layers)
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Builds each layer for the output of the one before; the first for `input_shape`."""
+        for layer in self.chain:
+            layer.build(input_shape)
+            input_shape = layer.compute_output_shape(input_shape)
+
+    def call(self, x: Any) -> Any:
+        """The output of the last layer."""
+        for layer in self.chain:
+            x = layer(x)
+        return x
+
+    def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
+        """The shape of the last layer's output."""
+        for layer in self.chain:
+            input_shape = layer.compute_output_shape(input_shape)
+        return input_shape
+
+
+class MLPTorso(Chain):
+    """Flattens and applies dense layers with ReLU after each, [N, ...] to [N, hidden]."""
+
+    def __init__(
+        self,
+        hidden: int = 256,
+        num_layers: int = 1,
+        scale: float = 1.0,
+        kernel_initializer: str = "glorot_uniform",
+        dtype: str = "float32",
+        name: str = "mlp_torso",
+    ):
+        """
+        Args:
+          hidden: units of each layer.
+          num_layers: dense layers.
+          scale: factor of the inputs; 1/255 for pixels.
+          kernel_initializer, dtype, name: see the top of this file.
+        """
+        shared = {"activation": "relu", "kernel_initializer": kernel_initializer, "dtype": dtype}
+        dense = [keras.layers.Dense(hidden, name=f"dense_{index}", **shared) for index in range(num_layers)]
+        super().__init__([keras.layers.Flatten(name="flatten", dtype=dtype), *dense], dtype, name)
+        self._scale = scale
+
+    def call(self, x: Any) -> Any:
+        """The features [N, hidden] of `x` [N, ...] of any dtype."""
+        return super().call(keras.ops.cast(x, self.compute_dtype) * self._scale)
 
 
 class ShallowTorso(Chain):
     """The network of Mnih et al. (Nature, 2015): three convolutions and a dense layer, ReLU after each.
 
-    32 filters 8x8 with stride 4, 64 filters 4x4 with stride 2, 64 filters 3x3 with stride 1, nothing padded.
-    `kernel_initializer` is the name of the Keras initializer of every kernel.
+    32 filters 8x8 with stride 4, 64 filters 4x4 with stride 2, 64 filters 3x3 with stride 1, all without padding.
     """
 
     MIN_FRAME_SIZE = 36
-    """The least height and width of which the three convolutions leave a pixel."""
+    """The smallest height and width of which the three convolutions leave a pixel."""
 
     def __init__(
         self,
@@ -62,7 +119,7 @@ class DeepTorso(Chain):
     """The residual network of IMPALA (arXiv:1802.01561, figure 3, right).
 
     One stage per entry of `channels`, with `residual_blocks` blocks, each of which halves height and width (rounding
-    up), then ReLU, a dense layer and ReLU. `kernel_initializer` is the name of the Keras initializer of every kernel.
+    up), then ReLU, a dense layer and ReLU.
     """
 
     def __init__(
@@ -87,7 +144,7 @@ class DeepTorso(Chain):
         super().__init__(layers, dtype, name)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Raises ValueError for frames that are not [N, H, W, C]; every size will do."""
+        """Raises ValueError for frames that are not [N, H, W, C]; any size will do."""
         _frame_shape(input_shape)
         super().build(input_shape)
 
@@ -95,22 +152,6 @@ class DeepTorso(Chain):
         """The features [N, hidden] of `frames` [N, H, W, C]."""
         checks.check_rank("frames", frames, 4)
         return super().call(keras.ops.cast(frames, self.compute_dtype))
-
-
-def own_torso(path: str) -> Callable[..., keras.layers.Layer]:
-    """A torso from another module, `module:Class`.
-
-    It is called with `units` (features that the config asks for), `kernel_initializer`, `dtype` and `name`, and gives a
-    Keras layer that takes frames uint8 [N, H, W, C] and returns features [N, F] in its compute dtype.
-
-    Raises:
-      ValueError: there is no such module, or nothing of this name in it.
-    """
-    module, _, name = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"the torso {path} can't be used: {error}") from error
 
 
 class FrameConv(keras.layers.Conv2D):

@@ -1,115 +1,99 @@
-"""What agents have below their heads: frame stacks, a torso for each observation tensor, and an optional LSTM.
+"""The network below an agent's heads: frame stacks, a torso for each observation tensor, an optional recurrent core.
 
-Shapes: T steps, B environments, frames of H x W pixels and C channels, F features.
+Shapes: T steps, B environments, images of H x W pixels and C channels, F features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import importlib
+from typing import Any, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
 
-from seed_rl.networks.core_inputs import previous_step_features
+from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
-from seed_rl.networks.mlp import MLPTorso
 from seed_rl.networks.recurrent import ResetLSTM
-from seed_rl.networks.torsos import DeepTorso, ShallowTorso, own_torso
+from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
 
-# Moves bytes only, which XLA fuses also where the layers around it are not compiled: three times faster on a CPU.
+# Moves bytes only, which XLA fuses even where the layers around it are not compiled: three times faster on a CPU.
 _stack_frames = tf.function(stack_frames, jit_compile=True)
 
 
-def is_frame(spec: ArraySpec) -> bool:
-    """Whether a tensor is a picture, uint8 [H, W, C]: such are stacked over time and seen by convolutions."""
-    return spec.dtype == "uint8" and len(spec.shape) == 3
+class Torso(Protocol):
+    """A Keras layer named by `TrunkConfig.torso = 'module:Class'`.
+
+    Its class is called with `units` (features asked for, `TrunkConfig.hidden`), `kernel_initializer`, `dtype` and
+    `name`.
+    """
+
+    def __call__(self, frames: Any) -> Any:
+        """Features [N, F], in the layer's compute dtype, of images uint8 [N, H, W, C]."""
 
 
-def is_planes(spec: ArraySpec) -> bool:
-    """Whether a tensor holds 16 binary planes as the bits of uint16 [H, W]."""
-    return spec.dtype == "uint16" and len(spec.shape) == 2
+class Core(Protocol):
+    """A Keras layer named by `TrunkConfig.core = 'module:Class'`.
+
+    Its class is called with `units`, `dtype` and `name`.
+    """
+
+    def initial_state(self, batch_size: int) -> Any:
+        """The state at the start of an episode: nest of tensors [batch_size, ...]."""
+
+    def __call__(self, inputs: Any, done: Any, state: Any) -> tuple[Any, Any]:
+        """Outputs [T, B, units] of inputs [T, B, F], and the state after the last step.
+
+        The state is to be reset before every step with `done`, bool [T, B].
+        """
 
 
 class TrunkState(NamedTuple):
-    """What a trunk remembers of an environment from step to step."""
+    """The memory of a trunk, for each environment, from step to step."""
 
     frames: Any
-    """A tuple with uint8 [B, H, W, C * (stack - 1)] for each observation tensor that is stacked: the frames before the
-    current one."""
+    """A tuple with uint8 [B, H, W, C * (stack - 1)] for each stacked observation tensor: the frames before the current
+    one."""
     core: Any
-    """`LSTMState` [B, units], or () for a feed-forward trunk."""
+    """Nest [B, ...] of the recurrent core, such as `LSTMState`; () for a feed-forward trunk."""
 
 
 class Trunk(keras.layers.Layer):
     """From T steps of B environments to features [T, B, F] in the compute dtype.
 
-    Each observation tensor goes through a torso of its own, by what it is: pictures (stacked over time) and bit planes
-    through convolutions, all else flattened through dense layers. Their features stand side by side.
+    Each observation tensor goes through a torso of its own: images (stacked over time) and bit planes through
+    convolutions, all others flattened through dense layers. Their features are concatenated, with those of the previous
+    step if the settings ask for them, and go through the recurrent core if there is one.
     """
 
-    def __init__(
-        self,
-        env_spec: EnvSpec,
-        *,
-        torso: str,
-        hidden: int,
-        mlp_layers: int,
-        channels: Sequence[int],
-        residual_blocks: int,
-        lstm_units: int,
-        previous_step_inputs: bool,
-        clip_reward_input: bool,
-        frame_stack: int,
-        kernel_initializer: str,
-        dtype: str,
-        name: str = "trunk",
-    ):
+    def __init__(self, config: TrunkConfig, env_spec: EnvSpec, name: str = "trunk"):
         """
         Args:
+          config: architecture and sizes.
           env_spec: of the environments.
-          torso, hidden, mlp_layers, channels, residual_blocks: see `TrunkConfig`.
-          lstm_units, previous_step_inputs, frame_stack, kernel_initializer, dtype: see `TrunkConfig`.
-          clip_reward_input: whether the last reward is clipped to [-1, 1] before it is fed to the core.
           name: of the layer.
+
+        Raises:
+          CannotAct: the torso does not fit the observations, or a custom torso or core can't be imported.
         """
-        super().__init__(name=name, dtype=dtype, autocast=False)  # each layer casts what it needs
+        super().__init__(name=name, dtype=config.dtype, autocast=False)  # each layer casts its own input
+        self._config = config
         self._tensors = env_spec.observation_tensors()
-        self._frame_stack = frame_stack
-        self._previous_step_inputs = previous_step_inputs
-        self._clip_reward_input = clip_reward_input
         self._actions = distribution_of(env_spec.action)
-
-        def build(index: int, spec: ArraySpec) -> Any:
-            shared: dict[str, Any] = {
-                "kernel_initializer": kernel_initializer,
-                "dtype": dtype,
-                "name": f"torso_{index}",
-            }
-            kind = torso_of(spec, torso)
-            if kind == "shallow":
-                return ShallowTorso(hidden or 512, **shared)
-            if kind == "deep":
-                return DeepTorso(channels, hidden or 256, residual_blocks, **shared)
-            if kind != "mlp":
-                return own_torso(kind)(units=hidden or 256, **shared)
-            scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
-            return MLPTorso(hidden or 256, mlp_layers, scale, **shared)
-
-        self._torsos = [build(index, spec) for index, (_, spec) in enumerate(self._tensors)]
-        self._lstm = ResetLSTM(lstm_units, dtype=dtype, name="lstm") if lstm_units else None
+        _check_torso(config, env_spec)
+        self._torsos = [_build_torso(config, spec, f"torso_{n}") for n, (_, spec) in enumerate(self._tensors)]
+        self._core = _build_core(config)
 
     def initial_state(self, batch_size: int) -> TrunkState:
         """The state before the first step of an episode."""
         stacked = [spec for _, spec in self._tensors if self._is_stacked(spec)]
-        frames = tuple(initial_frames(batch_size, spec.shape, self._frame_stack) for spec in stacked)
-        return TrunkState(frames, self._lstm.initial_state(batch_size) if self._lstm else ())
+        frames = tuple(initial_frames(batch_size, spec.shape, self._config.frame_stack) for spec in stacked)
+        return TrunkState(frames, () if self._core is None else self._core.initial_state(batch_size))
 
     def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built when `call` first reaches it, and says what is wrong with its input."""
+        """Nothing to do: each layer is built, and checks its input, when `call` first reaches it."""
 
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
         """Runs T steps of B environments.
@@ -133,23 +117,42 @@ class Trunk(keras.layers.Layer):
             steps, batch = tensor.shape[0], tensor.shape[1]
             features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
             parts.append(tf.reshape(features, [steps, batch, features.shape[-1]]))
+        if self._config.previous_step_inputs:
+            parts += self._previous_step(prev_action, env_output.reward, parts[0].dtype)
         features = parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
-        if self._previous_step_inputs:
-            reward = env_output.reward
-            if self._clip_reward_input:
-                reward = tf.clip_by_value(reward, -1.0, 1.0)
-            features = previous_step_features(features, reward, self._actions.features(prev_action))
         core_state: Any = ()
-        if self._lstm is not None:
-            features, core_state = self._lstm(features, env_output.done, state.core)
+        if self._core is not None:
+            features, core_state = self._core(features, env_output.done, state.core)
         return features, TrunkState(tuple(after), core_state)
 
+    def _previous_step(self, prev_action: tf.Tensor, reward: tf.Tensor, dtype: tf.DType) -> list[tf.Tensor]:
+        """The last reward [T, B, 1], which the previous action caused, and the features of that action [T, B, G]."""
+        if self._config.clip_reward_input:
+            reward = tf.clip_by_value(reward, -1.0, 1.0)
+        return [tf.cast(reward, dtype)[..., tf.newaxis], tf.cast(self._actions.features(prev_action), dtype)]
+
     def _is_stacked(self, spec: ArraySpec) -> bool:
-        return is_frame(spec) and self._frame_stack > 1
+        return is_frame(spec) and self._config.frame_stack > 1
+
+
+def is_frame(spec: ArraySpec) -> bool:
+    """Whether a tensor is an image, uint8 [H, W, C]: images are stacked over time and go through convolutions."""
+    return spec.dtype == "uint8" and len(spec.shape) == 3
+
+
+def is_planes(spec: ArraySpec) -> bool:
+    """Whether a tensor holds 16 binary planes as the bits of uint16 [H, W]."""
+    return spec.dtype == "uint16" and len(spec.shape) == 2
+
+
+def unpack_planes(packed: Any) -> tf.Tensor:
+    """Frames uint8 [..., H, W, 16] of 0 and 255 from bits, uint16 [..., H, W]; the lowest bit comes first."""
+    bits = tf.constant([1 << bit for bit in range(16)], tf.int32)
+    return 255 * tf.cast(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8)
 
 
 def torso_of(spec: ArraySpec, wanted: str) -> str:
-    """`shallow`, `deep`, `mlp` or `module:Class`: what a tensor goes through if the config wants `wanted`."""
+    """The kind of torso for a tensor, `shallow`, `deep`, `mlp` or `module:Class`, where the settings say `wanted`."""
     if not (is_frame(spec) or is_planes(spec)):
         return "mlp"
     if wanted != "auto":
@@ -157,7 +160,47 @@ def torso_of(spec: ArraySpec, wanted: str) -> str:
     return "shallow" if min(spec.shape[:2]) >= ShallowTorso.MIN_FRAME_SIZE else "mlp"
 
 
-def unpack_planes(packed: Any) -> tf.Tensor:
-    """Frames uint8 [..., H, W, 16] of 0 and 255 from bits, uint16 [..., H, W]; the lowest bit comes first."""
-    bits = tf.constant([1 << bit for bit in range(16)], tf.int32)
-    return 255 * tf.cast(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8)
+def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
+    images = [spec for _, spec in env_spec.observation_tensors() if is_frame(spec) or is_planes(spec)]
+    if config.torso not in ("auto", "mlp") and not images:
+        raise CannotAct(
+            f"the {config.torso} torso takes images, uint8 [height, width, channels] or uint16 [height, width] of "
+            f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
+        )
+    smallest = ShallowTorso.MIN_FRAME_SIZE
+    for spec in images:
+        if torso_of(spec, config.torso) == "shallow" and min(spec.shape[:2]) < smallest:
+            raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
+
+
+def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
+    shared: dict[str, Any] = {
+        "kernel_initializer": config.kernel_initializer,
+        "dtype": config.dtype,
+        "name": name,
+    }
+    kind = torso_of(spec, config.torso)
+    if kind == "shallow":
+        return ShallowTorso(config.hidden or 512, **shared)
+    if kind == "deep":
+        return DeepTorso(config.channels, config.hidden or 256, config.residual_blocks, **shared)
+    if kind == "mlp":
+        scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
+        return MLPTorso(config.hidden or 256, config.mlp_layers, scale, **shared)
+    return _import_layer("torso", kind)(units=config.hidden or 256, **shared)
+
+
+def _build_core(config: TrunkConfig) -> Any:
+    if config.core == "none":
+        return None
+    layer = ResetLSTM if config.core == "lstm" else _import_layer("core", config.core)
+    return layer(units=config.core_units, dtype=config.dtype, name="core")
+
+
+def _import_layer(role: str, path: str) -> Any:
+    """The class that `module:Class` names."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise CannotAct(f"the {role} {path} can't be imported: {error}") from error

@@ -13,7 +13,7 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment import Replay
-from seed_rl.learner.diverged import Diverged
+from seed_rl.learner.ending import Diverged
 from seed_rl.learner.sources import FifoSource, Finished, ReplaySource
 from seed_rl.types import EnvOutput, Unroll
 

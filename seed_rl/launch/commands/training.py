@@ -21,7 +21,7 @@ from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.launch.run_directory import CannotUse
 from seed_rl.launch.signals import signals
 from seed_rl.learner.checkpoints import CheckpointError
-from seed_rl.learner.diverged import Diverged
+from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.object_store import CannotReach, is_url
 from seed_rl.transport.address import AddressError, parse_address

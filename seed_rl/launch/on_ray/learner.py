@@ -27,7 +27,7 @@ from seed_rl.launch.run_directory import run_directory
 from seed_rl.object_store import is_url
 
 if TYPE_CHECKING:
-    from seed_rl.learner.stop import Stop
+    from seed_rl.learner.ending import Stop
 
 _log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seed_rl.experiment import ConfigError
+from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.hosts.peer import Gone, Peer, receive_any
-from seed_rl.learner.stop import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
 
 _log = logging.getLogger(__name__)

@@ -1,18 +1,21 @@
-"""Prioritized experience replay of sequences: which slots of an `UnrollStore` are kept, and which are drawn.
+"""Which finished unrolls a replay keeps and which of them it draws; a sampler holds slot numbers, not data.
 
-Schaul et al., "Prioritized Experience Replay" (arXiv:1511.05952), with one transition replaced by one stored sequence
-as in Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, ICLR 2019).
+`Replay.sampler` names one of `SAMPLERS`. Another one is a subclass of `Sampler` and a line there. NumPy only.
 """
 
 from __future__ import annotations
 
+import abc
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from seed_rl.buffers.sum_tree import SumTree
+
+if TYPE_CHECKING:
+    from seed_rl.experiment import Replay
 
 PRIORITY_FLOOR = 1e-6
 """Smaller priorities count as this one, so that every sequence can be drawn."""
@@ -32,32 +35,18 @@ class Sample(NamedTuple):
     """float32 [B]: importance weights of the losses; the largest is 1."""
 
 
-class PrioritizedReplay:
-    """The `capacity` newest finished sequences by slot number, drawn in proportion to a power of their priorities.
+class Sampler(abc.ABC):
+    """The `capacity` newest finished sequences by slot number; a subclass decides how to draw from them.
 
-        P(i) = p_i^alpha / sum_k p_k^alpha,   w_i = (N P(i))^-beta / max over the batch
-
-    with N sequences inside. It holds numbers, not data: inserting hands a slot over to it, and evicting gives the slot
-    back to whoever owns the free ones. A slot is inside at most once. Not thread-safe: it belongs to the learner's
-    thread. A call that raises has changed nothing.
+    Inserting hands a slot over to the sampler, and evicting gives the slot back to the owner of the free ones. A slot
+    is inside at most once. Not thread-safe: it belongs to the learner's thread. A call that raises has changed nothing.
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        num_slots: int,
-        *,
-        priority_exponent: float = 0.9,
-        importance_exponent: float = 0.6,
-        seed: int,
-    ):
+    def __init__(self, capacity: int, num_slots: int, *, seed: int):
         """
         Args:
-          capacity: the most sequences inside.
+          capacity: maximum number of sequences.
           num_slots: slots of the store, at least `capacity`; those in progress are among them.
-          priority_exponent: alpha in [0, 1]: 0 draws uniformly, 1 in proportion to the priorities.
-          importance_exponent: beta in [0, 1]: 0 corrects nothing, 1 makes the losses' expectation that of uniform
-            draws.
           seed: of the draws.
 
         Raises:
@@ -65,21 +54,19 @@ class PrioritizedReplay:
         """
         if not 1 <= capacity <= num_slots:
             raise ValueError(f"capacity must be in 1 .. {num_slots} (the number of slots), got {capacity}")
-        for name, exponent in (("priority", priority_exponent), ("importance", importance_exponent)):
-            if not 0 <= exponent <= 1:
-                raise ValueError(f"{name}_exponent must be in [0, 1], got {exponent}")
         self.capacity = capacity
         self.num_slots = num_slots
-        self._priority_exponent = priority_exponent
-        self._importance_exponent = importance_exponent
         self._generator = np.random.Generator(np.random.PCG64(seed))
         # A ring: the `len(self)` slots from `_oldest` on, oldest first.
         self._order = np.zeros(capacity, np.int32)
         self._oldest = 0
         self._size = 0
-        # By slot: p, and p^alpha in the tree. Both are zero where the slot is not inside, and nowhere else.
-        self._priorities = np.zeros(num_slots, np.float64)
-        self._tree = SumTree(num_slots)
+        self._priorities = np.zeros(num_slots, np.float64)  # by slot; zero where the slot is not inside, only there
+
+    @classmethod
+    def from_settings(cls, settings: Replay, capacity: int, num_slots: int, seed: int) -> Sampler:
+        """The sampler that `Replay` settings describe; subclasses with settings of their own read them here."""
+        return cls(capacity, num_slots, seed=seed)
 
     def __len__(self) -> int:
         """Sequences inside."""
@@ -100,11 +87,8 @@ class PrioritizedReplay:
             negative, not finite or beyond float32.
         """
         slots, priorities = self._checked(slots, priorities)
-        if len(slots) > self.capacity:
-            raise ValueError(f"{len(slots)} sequences do not fit a replay of {self.capacity}")
         self._refuse(slots, self._priorities[slots] > 0, "is already in the replay")
-        in_order = np.sort(slots)
-        self._refuse(in_order[1:], in_order[1:] == in_order[:-1], "is given twice")
+        self._check_fresh(slots)
 
         num_evicted = max(0, self._size + len(slots) - self.capacity)
         evicted = self._order[self._ring(0, num_evicted)]
@@ -125,12 +109,11 @@ class PrioritizedReplay:
             raise ValueError(f"count must be at least 1, got {count}")
         if not self._size:
             raise ValueError("there is nothing to draw from: the replay is empty")
-        total = self._tree.total
-        slots = self._tree.find(self._generator.random(count) * total)
-        probabilities = self._tree.get(slots) / total
-        # The largest weight is that of the smallest probability; N cancels.
-        weights = (probabilities / np.min(probabilities)) ** -self._importance_exponent
-        return Sample(slots.astype(np.int32), probabilities, weights.astype(np.float32))
+        return self._draw(count)
+
+    @abc.abstractmethod
+    def _draw(self, count: int) -> Sample:
+        """As `sample`, with arguments checked."""
 
     def update(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Gives sequences that are inside new priorities.
@@ -147,11 +130,11 @@ class PrioritizedReplay:
         self._set(slots, priorities)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """All that `set_state` needs, as arrays that can be saved without pickle.
+        """The state for `set_state`, as arrays that can be saved without pickle.
 
         Returns:
           slots: int32 [N], oldest first.
-          priorities: float64 [N], theirs, not raised to any power.
+          priorities: float64 [N], not raised to any power.
           generator: uint8 [any], the random generator's state as JSON text.
         """
         slots = self._order[self._ring(0, self._size)]
@@ -163,34 +146,30 @@ class PrioritizedReplay:
         }
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces what is inside by a state of `get_state`, also that of a replay with another capacity.
+        """Replaces the content by a state of `get_state`, of a sampler with any capacity.
 
         Raises:
-          ValueError: the state is not one of a replay, or does not fit into this one.
+          ValueError: the state is not one of a sampler, or does not fit into this one.
         """
         expected = {"slots", "priorities", "generator"}
         if set(state) != expected:
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
-        restored = PrioritizedReplay(
-            self.capacity,
-            self.num_slots,
-            priority_exponent=self._priority_exponent,
-            importance_exponent=self._importance_exponent,
-            seed=0,
-        )
-        restored.insert(state["slots"], state["priorities"])
-        restored._generator.bit_generator.state = json.loads(np.asarray(state["generator"], np.uint8).tobytes())
-        vars(self).update(vars(restored))
+        slots, priorities = self._checked(state["slots"], state["priorities"])
+        self._check_fresh(slots)
+        generator = json.loads(np.asarray(state["generator"], np.uint8).tobytes())
+        before = self._order[self._ring(0, self._size)]
+        self._generator.bit_generator.state = generator
+        self._set(before, np.zeros(len(before)))
+        self._oldest = self._size = 0
+        self.insert(slots, priorities)
 
     def _ring(self, start: int, count: int) -> np.ndarray:
-        """int64 [count]: where in `_order` the sequences from the `start`-th oldest on stand."""
+        """int64 [count]: positions in `_order` of the sequences from the `start`-th oldest on."""
         return (self._oldest + start + np.arange(count)) % self.capacity
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Priorities float64 [n] of `slots`; zero where the slot is no longer inside."""
+        """Stores priorities float64 [n] of `slots`; zero where the slot is no longer inside."""
         self._priorities[slots] = priorities
-        # 0^0 is 1, but what is not inside must not be drawn with alpha = 0 either.
-        self._tree.set(slots, np.where(priorities > 0, priorities**self._priority_exponent, 0))
 
     def _checked(self, slots: np.ndarray, priorities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The arguments as int32 [n] and, floored, as float64 [n]."""
@@ -207,7 +186,82 @@ class PrioritizedReplay:
             )
         return slots.astype(np.int32), np.maximum(priorities, PRIORITY_FLOOR)
 
+    def _check_fresh(self, slots: np.ndarray) -> None:
+        """Distinct slots, no more than the capacity."""
+        if len(slots) > self.capacity:
+            raise ValueError(f"{len(slots)} sequences do not fit a replay of {self.capacity}")
+        in_order = np.sort(slots)
+        self._refuse(in_order[1:], in_order[1:] == in_order[:-1], "is given twice")
+
     @staticmethod
-    def _refuse(slots: np.ndarray, bad: np.ndarray, what: str) -> None:
+    def _refuse(slots: np.ndarray, bad: np.ndarray, reason: str) -> None:
         if np.any(bad):
-            raise ValueError(f"slot {slots[bad][0]} {what}")
+            raise ValueError(f"slot {slots[bad][0]} {reason}")
+
+
+class UniformSampler(Sampler):
+    """Draws all sequences with equal probability; priorities have no effect and all importance weights are 1."""
+
+    def _draw(self, count: int) -> Sample:
+        slots = self._order[self._ring(0, self._size)[self._generator.integers(self._size, size=count)]]
+        return Sample(slots, np.full(count, 1.0 / self._size), np.ones(count, np.float32))
+
+
+class PrioritizedSampler(Sampler):
+    """Draws sequences in proportion to a power of their priorities.
+
+        P(i) = p_i^alpha / sum_k p_k^alpha,   w_i = (N P(i))^-beta / max over the batch
+
+    with N sequences inside: Schaul et al., "Prioritized Experience Replay" (arXiv:1511.05952), with one transition
+    replaced by one stored sequence as in R2D2 (Kapturowski et al., ICLR 2019).
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        num_slots: int,
+        *,
+        seed: int,
+        priority_exponent: float = 0.9,
+        importance_exponent: float = 0.6,
+    ):
+        """
+        Args:
+          capacity, num_slots, seed: see `Sampler`.
+          priority_exponent: alpha in [0, 1]: 0 draws uniformly, 1 in proportion to the priorities.
+          importance_exponent: beta in [0, 1]: 0 corrects nothing, 1 makes the expected loss that of uniform draws.
+        """
+        for name, exponent in (("priority", priority_exponent), ("importance", importance_exponent)):
+            if not 0 <= exponent <= 1:
+                raise ValueError(f"{name}_exponent must be in [0, 1], got {exponent}")
+        super().__init__(capacity, num_slots, seed=seed)
+        self._priority_exponent = priority_exponent
+        self._importance_exponent = importance_exponent
+        self._tree = SumTree(num_slots)  # p^alpha by slot
+
+    @classmethod
+    def from_settings(cls, settings: Replay, capacity: int, num_slots: int, seed: int) -> PrioritizedSampler:
+        return cls(
+            capacity,
+            num_slots,
+            seed=seed,
+            priority_exponent=settings.priority_exponent,
+            importance_exponent=settings.importance_exponent,
+        )
+
+    def _draw(self, count: int) -> Sample:
+        total = self._tree.total
+        slots = self._tree.find(self._generator.random(count) * total)
+        probabilities = self._tree.get(slots) / total
+        # The largest weight is that of the smallest probability; N cancels.
+        weights = (probabilities / np.min(probabilities)) ** -self._importance_exponent
+        return Sample(slots.astype(np.int32), probabilities, weights.astype(np.float32))
+
+    def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
+        super()._set(slots, priorities)
+        # 0^0 is 1, but an evicted slot must not be drawn with alpha = 0 either.
+        self._tree.set(slots, np.where(priorities > 0, priorities**self._priority_exponent, 0))
+
+
+SAMPLERS: dict[str, type[Sampler]] = {"prioritized": PrioritizedSampler, "uniform": UniformSampler}
+"""By the name in `Replay.sampler`."""

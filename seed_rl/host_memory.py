@@ -1,0 +1,64 @@
+"""Free memory of the host: of the machine, and within the limits of its control groups."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+
+def free_host_memory(root: str = "/") -> int:
+    """Bytes that this process can still allocate: the machine's available memory, or less in a limited control group.
+
+    Args:
+      root: directory of /proc and /sys.
+    """
+    available = _fields(os.path.join(root, "proc/meminfo"))["MemAvailable:"] * 1024
+    return max(0, min([available, *_left_in_control_groups(root)]))
+
+
+def _left_in_control_groups(root: str) -> Iterator[int]:
+    """Bytes left in each control group around this process that has a limit.
+
+    Usage is counted without the file cache, which the kernel would drop first.
+    """
+    try:
+        with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            mount, names = "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            mount = "sys/fs/cgroup/memory"
+        else:
+            continue
+        # Enclosing groups have limits too. Inside a container the path may be the one outside, of which only the mount
+        # itself, the container's own group, is visible.
+        parts = [part for part in group.split("/") if part]
+        for depth in range(len(parts), -1, -1):
+            left = _left_in(os.path.join(root, mount, *parts[:depth]), *names)
+            if left is not None:
+                yield left
+
+
+def _left_in(group: str, limit_name: str, usage_name: str, cache_name: str) -> int | None:
+    """The limit of one group minus its usage, in bytes; None if it has no limit or doesn't exist."""
+    try:
+        with open(os.path.join(group, limit_name), encoding="utf-8") as file:
+            limit = file.read().strip()
+        with open(os.path.join(group, usage_name), encoding="utf-8") as file:
+            usage = int(file.read())
+        cache = _fields(os.path.join(group, "memory.stat")).get(cache_name, 0)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return None if limit == "max" else int(limit) - (usage - cache)
+
+
+def _fields(path: str) -> dict[str, int]:
+    """The numbers in a file of lines "name number ..."."""
+    with open(path, encoding="utf-8") as file:
+        rows = (line.split() for line in file)
+        return {row[0]: int(row[1]) for row in rows if len(row) > 1}

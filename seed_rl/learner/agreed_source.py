@@ -1,0 +1,73 @@
+"""The source of a learner host: agrees with the other hosts on every batch, and counts the frames learned from."""
+
+from __future__ import annotations
+
+from seed_rl.experiment import Experiment
+from seed_rl.learner.hosts.link import Link
+from seed_rl.learner.progress import Counters
+from seed_rl.learner.sources import Batch, Source
+
+_POLL_SECONDS = 0.2  # how soon a host that waits for a batch notices that the run is to end
+
+
+class AgreedSource:
+    """Wraps a source: all hosts use a batch in the same round, and leave in the same round."""
+
+    def __init__(self, source: Source, counters: Counters, link: Link, experiment: Experiment):
+        """
+        Args:
+          source: of this host.
+          counters: of the run; this object counts `agent_steps` and `env_frames`.
+          link: to the other hosts.
+          experiment: unroll length and action repeat.
+        """
+        self.left = False
+        """Whether the hosts have agreed to end the run."""
+        self.env_frames = counters.env_frames
+        """Progress of the run with the last batch, in environment frames, equal on all hosts."""
+        self._source = source
+        self._counters = counters
+        self._link = link
+        self._steps_per_unroll = experiment.agent.unroll_length * link.hosts.count  # every host takes as many unrolls
+        self._action_repeat = experiment.env.action_repeat
+        self._counted = source.taken
+        self._batch: Batch | None = None
+
+    def next(self, leave: bool) -> Batch | None:
+        """The next batch; None when some host has none within about 0.2 seconds, or when the hosts have left.
+
+        Args:
+          leave: this host wants to end the run.
+        """
+        if self._batch is None and not leave:
+            self._batch = self._source.next(_POLL_SECONDS)
+        ready = self._batch is not None
+        agreed = self._link.agree(leave=leave, ready=ready, env_frames=self._frames_taken())
+        self.left = agreed.leave
+        if agreed.leave or (ready and not agreed.update):  # a batch that waits for other hosts is counted when used
+            return None
+        self._count()
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            self.env_frames = agreed.env_frames
+        return batch
+
+    def leave(self) -> None:
+        """Ends the run for all hosts, unless they have left already."""
+        if not self.left:
+            self._link.agree(leave=True, ready=False, env_frames=self._frames_taken())
+            self.left = True
+
+    def _new_steps(self) -> int:
+        """Agent steps, on all hosts, in the unrolls taken since the last count."""
+        return (self._source.taken - self._counted) * self._steps_per_unroll
+
+    def _frames_taken(self) -> int:
+        return self._counters.env_frames + self._new_steps() * self._action_repeat
+
+    def _count(self) -> None:
+        """Counts the unrolls taken since the last call: each once, however often it is replayed."""
+        steps = self._new_steps()
+        self._counted = self._source.taken
+        self._counters.agent_steps += steps
+        self._counters.env_frames += steps * self._action_repeat

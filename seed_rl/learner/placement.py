@@ -1,0 +1,109 @@
+"""The memory of a replay: the accelerator's or the host's, whichever it fits into."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+
+import tensorflow as tf
+from tensorflow.python.client import device_lib
+
+from seed_rl.devices import HOST, has_accelerator
+from seed_rl.host_memory import free_host_memory
+from seed_rl.sizes import Sizes
+
+_log = logging.getLogger(__name__)
+
+ACCELERATOR_RESERVE = 4_000_000_000
+"""Bytes of an accelerator's memory reserved for the update, which has not run when a replay is placed: its activations
+and gradients take several GB for published batches."""
+
+USABLE_PERCENT = 90
+"""The share of free memory that a replay may take. The rest is for later allocations: temporary tensors of larger
+batches, metrics and checkpoints, actors on the same host, and fragmentation."""
+
+
+class DoesNotFit(ValueError):
+    """Too little memory; the message gives the need, the free memory and a capacity that would fit."""
+
+
+def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -> str:
+    """Chooses the device for the store of a replay by the memory that is free now, and logs it.
+
+    Args:
+      sizes: of the replay and its store.
+      wanted: `Replay.placement`: "device" (the accelerator; the host where there is none), "host", or "auto": the
+        device if the store fits there, else the host.
+      device: TensorFlow's name of the accelerator; empty: the first.
+      sharers: stores of this size that share the host's memory.
+
+    Returns:
+      TensorFlow's name of the device: "GPU:0", "TPU:0" or "CPU:0".
+
+    Raises:
+      DoesNotFit: too little memory is free.
+    """
+    free = free_memory(device)
+    device = choose_device(wanted, sizes, {**free, HOST: free[HOST] // sharers})
+    _log.info(
+        "Replay of %s sequences: %s in %s memory (%s)",
+        f"{sizes.replay_capacity:,}",
+        _in_bytes(sizes.store_nbytes),
+        _memory_of(device),
+        device,
+    )
+    return device
+
+
+def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
+    """`place_store`, given the free bytes of each device; there is the host, and no more than one accelerator."""
+    device = next((name for name in free if name != HOST), HOST)
+    candidates = {"auto": (device, HOST), "device": (device,), "host": (HOST,)}[wanted]
+    reserved = {name: 0 if name == HOST else ACCELERATOR_RESERVE for name in candidates}
+    usable = {name: max(0, free[name] * USABLE_PERCENT // 100 - reserved[name]) for name in candidates}
+    for name in candidates:
+        if sizes.store_nbytes <= usable[name]:
+            return name
+    largest = max(candidates, key=lambda name: usable[name])
+    in_progress = sizes.num_slots + 1 - sizes.replay_capacity
+    fitting = usable[largest] // sizes.slot_nbytes - in_progress
+    remedy = f"a Replay.capacity of at most {_round_down(fitting):,} fits" if fitting > 0 else "not even one fits"
+    raise DoesNotFit(
+        f"a replay of {sizes.replay_capacity:,} sequences, with {in_progress:,} more in progress, needs "
+        f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.slot_nbytes)} each), and {_in_bytes(usable[largest])} of "
+        f"{_memory_of(largest)} memory are free: {remedy}"
+    )
+
+
+def free_memory(accelerator: str = "") -> dict[str, int]:
+    """Free bytes by TensorFlow's name of the device: the host's, and those of an accelerator if there is one.
+
+    Args:
+      accelerator: which; empty: the first.
+    """
+    free = {HOST: free_host_memory()}
+    if has_accelerator():
+        # Before anything else lists the devices, which would set them up without the options that tf.config was given.
+        first = "GPU:0" if tf.config.list_logical_devices("GPU") else "TPU:0"
+        name = accelerator or first
+        limit = next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"device:{name}"))
+        free[name] = max(0, limit - tf.config.experimental.get_memory_info(name)["current"])
+    return free
+
+
+def _memory_of(device: str) -> str:
+    return "host" if device == HOST else "device"
+
+
+def _round_down(count: int) -> int:
+    """To three digits."""
+    unit = 10 ** max(0, len(str(count)) - 3)
+    return count // unit * unit
+
+
+def _in_bytes(nbytes: int) -> str:
+    """A size for people, with three digits: "87.6 GB"."""
+    power = min(3, int(math.log10(max(nbytes, 1))) // 3)
+    number = float(f"{nbytes / 1000**power:.3g}")
+    return f"{number:,g} {('bytes', 'kB', 'MB', 'GB')[power]}"

@@ -1,0 +1,90 @@
+"""How far a run is: counters and recent episodes, saved with its checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.service import CentralInference
+from seed_rl.reporting.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+
+
+@dataclasses.dataclass
+class Counters:
+    """Totals over all starts of a run."""
+
+    learner_updates: int = 0
+    agent_steps: int = 0
+    """Agent steps learned from, each counted once."""
+    env_frames: int = 0
+    """The same in environment frames: agent steps times the action repeat."""
+    seconds: float = 0.0
+    """Wall-clock time spent training; without start-up, and without the time that a kill lost."""
+    discarded_unrolls: int = 0
+    """Unrolls in progress when the actor of their environments went away; in earlier starts of the run."""
+    unrecorded_steps: int = 0
+    """Agent steps before an environment's first unroll began; in earlier starts of the run."""
+
+    def to_array(self) -> np.ndarray:
+        """float64 [number of counters]."""
+        return np.array(dataclasses.astuple(self), np.float64)
+
+    def set_array(self, array: Any) -> None:
+        """Takes the values of `to_array`."""
+        for (name, value), new in zip(dataclasses.asdict(self).items(), array, strict=True):
+            setattr(self, name, type(value)(new))
+
+
+class Progress:
+    """Counters, and windows over the latest episodes of training and evaluation environments."""
+
+    def __init__(self, num_training_envs: int):
+        self.counters = Counters()
+        self._num_training_envs = num_training_envs
+        self._service: CentralInference | None = None
+        self._cursors: Sequence[UnrollCursor] = ()
+        self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
+
+    def attach(self, service: CentralInference, cursors: Sequence[UnrollCursor]) -> None:
+        """Follows the episodes and counts of this start of the run."""
+        self._service, self._cursors = service, cursors
+
+    def _add_episodes(self) -> None:
+        for episodes in self._service.take_episodes() if self._service else ():
+            evaluated = episodes.env_ids >= self._num_training_envs
+            for prefix, which in (("", ~evaluated), ("eval/", evaluated)):
+                self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
+
+    def totals(self) -> dict[str, Any]:
+        """The counters, with the present counts of inference."""
+        counters = dataclasses.asdict(self.counters)
+        for cursor in self._cursors:
+            counters["discarded_unrolls"] += cursor.discarded_unrolls
+            counters["unrecorded_steps"] += cursor.unrecorded_steps
+        return counters
+
+    def gauges(self) -> dict[str, float]:
+        """Mean return and length of the recent episodes, and the number of training episodes."""
+        self._add_episodes()
+        means = {f"{prefix}{name}": mean for prefix, own in self._windows.items() for name, mean in own.means().items()}
+        return {**means, "episodes": self._windows[""].count}
+
+    def get_state(self) -> dict[str, Any]:
+        """The state for `set_state`, as JSON values."""
+        self._add_episodes()
+        windows = {f"{prefix}episodes": window.get_state() for prefix, window in self._windows.items()}
+        return {"counters": self.totals(), **windows}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes a state of `get_state`.
+
+        Raises:
+          KeyError, TypeError: it is not one.
+        """
+        for prefix, window in self._windows.items():
+            window.set_state(state[f"{prefix}episodes"])
+        self.counters.set_array(dataclasses.astuple(Counters(**state["counters"])))

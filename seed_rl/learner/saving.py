@@ -1,0 +1,150 @@
+"""Saving and restoring a run: weights, optimizers, progress, and the content of its replay if asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from seed_rl.buffers.snapshot import BadSnapshot
+from seed_rl.experiment import Logs
+from seed_rl.files import Outage, complete_or_absent, reason
+from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign
+from seed_rl.learner.progress import Progress
+from seed_rl.learner.sources import Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+class Saver:
+    """The checkpoints of a run. The first learner host reads and writes them; on the others all methods do nothing."""
+
+    def __init__(self, logdir: str, logs: Logs, variables: Mapping[str, Any], progress: Progress, is_first: bool):
+        """
+        Args:
+          logdir: of the run.
+          logs: interval and number of checkpoints.
+          variables: Keras variables by a name that is the same in every process.
+          progress: saved and restored with them.
+          is_first: whether this is the first learner host.
+        """
+        self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), logs.checkpoints_kept)
+        self._interval = logs.checkpoint_interval_s
+        self._due = time.monotonic() + self._interval
+        self._variables = variables
+        self._progress = progress
+        self._is_first = is_first
+        self._snapshot: Snapshot | None = None
+        self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
+        self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
+
+    def restore(self) -> str | None:
+        """Restores variables and progress; returns the path of the checkpoint, None if there is none.
+
+        Raises:
+          CheckpointError: the newest checkpoint is not usable.
+        """
+        latest = self._checkpoints.load_latest() if self._is_first else None
+        if latest is None:
+            return None
+        path, arrays, state = latest
+        assign(self._variables, arrays, path)
+        try:
+            self._progress.set_state(state)
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
+        return path
+
+    def attach(self, snapshot: Snapshot | None, restored: bool) -> None:
+        """Adds the replay to later checkpoints, and restores that of a resumed run.
+
+        Args:
+          snapshot: of the replay; None if it is not saved.
+          restored: whether the run continues from a checkpoint.
+
+        Raises:
+          CheckpointError: the saved replay is not usable.
+        """
+        self._snapshot = snapshot
+        self._remove_other_snapshots()
+        if snapshot is None or not restored:
+            return
+        path = self._snapshot_path()
+        try:
+            with open(path, "rb") as file:
+                snapshot.restore(file)
+        except FileNotFoundError:
+            _log.warning("there is no %s: the replay is filled anew", path)
+        except BadSnapshot as error:
+            raise CheckpointError(f"{path} is not usable: {error}; without it the replay is filled anew") from error
+
+    def begin(self) -> None:
+        """Training begins: the first checkpoint is due after an interval."""
+        self._due = time.monotonic() + self._interval
+
+    def save_if_due(self) -> None:
+        """Writes a checkpoint once per interval; a failed write is logged."""
+        if time.monotonic() < self._due:
+            return
+        with self._no_checkpoints.tolerated():
+            self.save()
+        self._due = time.monotonic() + self._interval
+
+    @contextlib.contextmanager
+    def last_checkpoint(self, on_leaving: Callable[[], None]) -> Iterator[None]:
+        """Saves when left, unless training has failed.
+
+        Args:
+          on_leaving: called before that if the caller leaves the training loop or presses Ctrl-C.
+
+        Raises:
+          CheckpointError: the checkpoint could not be written.
+        """
+        try:
+            yield
+        except (GeneratorExit, KeyboardInterrupt):
+            on_leaving()
+            self._save_last()
+            raise
+        self._save_last()
+
+    def _save_last(self) -> None:
+        try:
+            self.save()
+        except OSError as error:
+            written = self._checkpoints.paths()
+            newest = f"{written[-1]} is the newest there is" if written else "there is none"
+            raise CheckpointError(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
+
+    def save(self) -> None:
+        """Writes a checkpoint.
+
+        Raises:
+          OSError: it could not be written; older ones are untouched.
+        """
+        if not self._is_first:
+            return
+        arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
+        if self._snapshot is not None:  # before the checkpoint that it belongs to
+            with self._no_snapshots.tolerated(), complete_or_absent(self._snapshot_path()) as file:
+                self._snapshot.save(file)
+        updates = self._progress.counters.learner_updates
+        self._checkpoints.save(updates, arrays, self._progress.get_state())
+        self._remove_other_snapshots()
+
+    def _snapshot_path(self) -> str:
+        return os.path.join(self._checkpoints.directory, f"replay-{self._progress.counters.learner_updates:012d}.npz")
+
+    def _remove_other_snapshots(self) -> None:
+        """Removes the replays of older checkpoints, and of those that were never completed."""
+        if not self._is_first:
+            return
+        for path in glob.glob(os.path.join(glob.escape(self._checkpoints.directory), "replay-*.npz")):
+            if path != self._snapshot_path():
+                os.remove(path)

@@ -1,0 +1,41 @@
+"""Target networks: frozen copies that follow the weights of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+
+class TargetNetwork:
+    """A copy of a model's weights, updated every `period` learner updates.
+
+        target <- target + rate (online - target)
+
+    A rate of 1 copies the weights (Mnih et al. 2015); a small rate at every update is Polyak averaging (Lillicrap et
+    al. 2016, arXiv:1509.02971).
+    """
+
+    def __init__(self, online: Any, frozen: Any, period: int = 1, rate: float = 1.0):
+        """
+        Args:
+          online: the Keras model that is trained.
+          frozen: another one of the same architecture; takes over the weights of `online`.
+          period: learner updates between two updates of the copy, at least 1.
+          rate: in (0, 1].
+        """
+        self.model = frozen
+        self._online = online
+        self._period = period
+        self._rate = rate
+        self._follow(1.0)
+
+    def after_update(self, learner_updates: int) -> None:
+        """To be called when update number `learner_updates` (from 1) has been applied."""
+        if learner_updates % self._period == 0:
+            self._follow(self._rate)
+
+    @tf.function
+    def _follow(self, rate: float) -> None:
+        for target, online in zip(self.model.variables, self._online.variables, strict=True):
+            target.assign(online.value if rate == 1.0 else target.value + rate * (online.value - target.value))
