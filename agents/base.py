@@ -40,7 +40,7 @@ class LossOutput(NamedTuple):
     """The losses of a batch of unrolls."""
 
     losses: Mapping[str, tf.Tensor]
-    """For each group of `Agent.groups` a float32 scalar, minimised with respect to the variables of that group alone."""
+    """A float32 scalar for each group of `Agent.groups`, minimised with respect to the variables of that group alone."""
     metrics: Mapping[str, tf.Tensor]
     """float32 scalars for the logs, averaged over training devices, minibatches and updates."""
     maxima: Mapping[str, tf.Tensor] = {}
@@ -169,9 +169,9 @@ class Agent(abc.ABC):
 class ModelAgent(Agent):
     """Base of agents that act by one Keras model.
 
-    The model has `initial_state(batch_size)` and maps (prev_action [T, B, ...], `EnvOutput` [T, B, ...], state [B, ...])
-    to (a nest of outputs [T, B, ...], the state after the last step). A subclass says how to decide on an action and
-    how to learn.
+    The model has `initial_state(batch_size)`. It maps the previous actions [T, B, ...], an `EnvOutput` [T, B, ...] and
+    a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. A subclass decides on actions
+    and learns.
     """
 
     def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):

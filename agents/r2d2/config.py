@@ -33,7 +33,7 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     unroll_length: int = 80
     """T, agent steps per sequence that are learned from."""
     burn_in: int = 40
-    """Agent steps before those, over which both networks only bring their recurrent state up to date, without gradient."""
+    """Agent steps before those, over which both networks only update their recurrent state, without gradient."""
 
     # Targets
     discount: float = 0.997

@@ -93,7 +93,7 @@ class UnrollStore:
             return tf.nest.map_structure(_time_major, self._steps.gather(slots, small))
 
     def get_rows(self, slots: np.ndarray) -> list[np.ndarray]:
-        """The unrolls in `slots` int32 [n] in their stored form: an array [n, ...] for each tensor, in a fixed order."""
+        """The unrolls in `slots` int32 [n] in their stored form: an array [n, ...] per tensor, in a fixed order."""
         nest = (self._states.gather(slots), self._steps.gather(slots))
         return [tensor.numpy() for tensor in tf.nest.flatten(nest)]
 
