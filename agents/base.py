@@ -5,7 +5,7 @@ The life of an agent, as the learner drives it:
     agent = config.build(env_spec, num_training_envs, seed)
     state = agent.initial_state(batch)                        # per environment, kept on the device
     output = agent.act(prev_action, env_output, state, ...)   # in a compiled step, at every inference batch
-    output = agent.loss(unroll, importance_weights)           # differentiated, at every learner update
+    output = agent.loss(unroll, importance_weights, seed)     # differentiated, at every learner update
     agent.after_update(learner_updates)                       # once the weights have changed
 
 An agent owns networks and losses. It owns no loop, server, flag, optimizer or checkpoint.
@@ -40,7 +40,7 @@ class LossOutput(NamedTuple):
     """The losses of a batch of unrolls."""
 
     losses: Mapping[str, tf.Tensor]
-    """A float32 scalar for each group of `Agent.groups`, minimised with respect to the variables of that group alone."""
+    """float32 scalars by the name of a group in `Agent.groups`; each is minimised over the variables of that group."""
     metrics: Mapping[str, tf.Tensor]
     """float32 scalars for the logs, averaged over training devices, minibatches and updates."""
     maxima: Mapping[str, tf.Tensor] = {}
@@ -110,12 +110,13 @@ class Agent(abc.ABC):
         """
 
     @abc.abstractmethod
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor) -> LossOutput:
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         """The losses of time-major unrolls [L, B, ...], L = unroll_length + overlap.
 
         Args:
           unroll: the experience.
           importance_weights: float32 [B], of sequences from a prioritized replay; ones otherwise.
+          seed: int32 [2], different at each optimizer step and replica; the only source of randomness.
         """
 
     def initial_priorities(self, unroll: Unroll) -> tf.Tensor:

@@ -81,7 +81,7 @@ class R2D2Agent(ModelAgent):
         q_of_action = q_learning.q_of_actions(q[None], action[None])[0]
         return action, Behaviour(q_of_action, tf.reduce_max(q, axis=-1))
 
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor) -> LossOutput:
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         online_q = self._unrolled_q(self.model, unroll)
         target_q = tf.stop_gradient(self._unrolled_q(self._target.model, unroll))
         learned = tf.nest.map_structure(self._after_burn_in, unroll._replace(initial_state=()))

@@ -58,7 +58,7 @@ class VTraceAgent(ModelAgent):
         policy = outputs.policy
         return self._actions.mode(policy) if greedy else self._actions.sample(policy, seed), policy
 
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor) -> LossOutput:
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         config = self._config
         output, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
         entropy_cost: Any = config.entropy_cost

@@ -168,7 +168,8 @@ class Learner:
         progress = self._batches.env_frames / self._experiment.total_frames
         with self._replicas.scope(), self._replicas.host_loss_as_error():
             unroll = self._replicas.joined(batch.parts)
-            metrics, priorities = self._train_step(unroll, progress, batch.importance_weights)
+            seed = counters.learner_updates
+            metrics, priorities = self._train_step(unroll, progress, batch.importance_weights, seed)
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         self._source.write_back(priorities)
         counters.learner_updates += 1

@@ -62,7 +62,6 @@ class TrainStep:
         self._local_replicas = local_replicas
         self._passes = passes
         self._minibatches = minibatches
-        self._shuffling = np.random.default_rng(0)
         self._mean_names: list[str] = []
         self._max_names: list[str] = []
         if self._replicas == 1:
@@ -79,21 +78,27 @@ class TrainStep:
             for index, variable in enumerate(optimizer.variables)
         }
 
-    def __call__(self, unroll: Unroll, progress: float, importance_weights: np.ndarray) -> Update:
+    def __call__(self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int = 0) -> Update:
         """Updates the weights from a batch of unrolls.
 
         Args:
           unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica of this process.
           progress: the share of the run's frames before this batch, in [0, 1].
           importance_weights: float32 [B] of this process's sequences.
+          seed: of minibatches and losses; different at each update.
 
         Raises:
           Diverged: a gradient is not finite.
         """
         weights = tf.constant(importance_weights, tf.float32)
         rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
-        columns = self._columns(len(importance_weights) // self._local_replicas)
-        steps = [self._compiled(unroll, weights, rates, tf.constant(part)) for part in columns]
+        generator = np.random.default_rng(seed)
+        columns = self._columns(len(importance_weights) // self._local_replicas, generator)
+        seeds = generator.integers(2**31 - self._replicas, size=(len(columns), 2), dtype=np.int32)
+        steps = [
+            self._compiled(unroll, weights, rates, tf.constant(part), tf.constant(own))
+            for part, own in zip(columns, seeds, strict=True)
+        ]
         values = np.stack([step.numpy() for step in steps])
         ends = np.cumsum([len(self._mean_names), len(self._max_names)])
         means, maxima, priorities = np.split(values, ends, axis=1)
@@ -103,11 +108,11 @@ class TrainStep:
             raise Diverged("the gradient is no longer finite")
         return Update(metrics, self._in_order(columns, priorities))
 
-    def _columns(self, batch_size: int) -> list[np.ndarray]:
+    def _columns(self, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
         """The sequences of each optimizer step, int32 [B / minibatches], among those of a replica."""
         if self._passes == self._minibatches == 1:
             return [np.arange(batch_size, dtype=np.int32)]
-        orders = [self._shuffling.permutation(batch_size).astype(np.int32) for _ in range(self._passes)]
+        orders = [generator.permutation(batch_size).astype(np.int32) for _ in range(self._passes)]
         return [part for order in orders for part in np.split(order, self._minibatches)]
 
     def _in_order(self, columns: Sequence[np.ndarray], priorities: np.ndarray) -> np.ndarray:
@@ -118,13 +123,17 @@ class TrainStep:
         parts = [step.reshape(self._local_replicas, -1) for step in priorities[last]]
         return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns[last]))].ravel()
 
-    def _step(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    def _step(
+        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
         """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
-        gradients, means, maxima, priorities = self._differentiate(unroll, weights, columns)
+        gradients, means, maxima, priorities = self._differentiate(unroll, weights, columns, seed)
         norms = self._apply(gradients, rates)
         return tf.concat([means, norms, rates, maxima, priorities], axis=0)
 
-    def _step_on_replicas(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    def _step_on_replicas(
+        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
         replicas, local = self._replicas, self._local_replicas
         # TPUStrategy compiles everything it runs.
         compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
@@ -132,8 +141,9 @@ class TrainStep:
 
         def on_replica(unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
-            own_weights = tf.reshape(weights, [local, -1])[context.replica_id_in_sync_group % local]
-            gradients, means, maxima, priorities = differentiate(unroll, own_weights, columns)
+            replica = context.replica_id_in_sync_group
+            own_weights = tf.reshape(weights, [local, -1])[replica % local]
+            gradients, means, maxima, priorities = differentiate(unroll, own_weights, columns, seed + replica)
             gradients = context.all_reduce("mean", gradients)
             means = tf.reduce_mean(context.all_gather(means[None], axis=0), axis=0)
             if self._max_names:
@@ -153,7 +163,7 @@ class TrainStep:
         return tf.concat([values[0], *priorities], axis=0)
 
     def _differentiate(
-        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor
+        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor]:
         """The gradients of each group, the mean and the maximum metrics, and the priorities, from some sequences."""
         if self._minibatches > 1:
@@ -163,7 +173,7 @@ class TrainStep:
             weights = tf.gather(weights, columns)
         variables = {name: [variable.value for variable in group.variables] for name, group in self._groups.items()}
         with tf.GradientTape(persistent=len(variables) > 1) as tape:
-            output = self._agent.loss(unroll, weights)
+            output = self._agent.loss(unroll, weights, seed)
         gradients = {
             name: tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
             for name, own in variables.items()
