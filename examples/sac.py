@@ -3,8 +3,8 @@
     PYTHONPATH=examples seed_rl train --gin_file=examples/sac.gin
 
 It uses what two-network agents need of the contract: three groups of variables with a loss and an optimizer each,
-target networks with Polyak averaging, and a replay. Transport, batching, unrolls, replay, updates, checkpoints, metrics,
-evaluation and films are the library's.
+target networks with Polyak averaging, and a replay. Transport, batching, unrolls, replay, updates, checkpoints,
+metrics, evaluation and films are the library's.
 """
 
 from __future__ import annotations

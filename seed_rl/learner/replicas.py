@@ -1,8 +1,8 @@
 """Training devices and inference devices: weights, batches and results on their way between them.
 
 Each training device has a copy of the weights (a replica) and gets an equal part of every batch; gradients are
-averaged, so that an update is the same on one device and on many. With several devices, inference devices have copies of the
-weights that are refreshed after every update: a compiled step can't read variables of another device.
+averaged, so that an update is the same on one device and on many. With several devices, inference devices have
+copies of the weights, refreshed after every update: a compiled step can't read variables of another device.
 """
 
 from __future__ import annotations
