@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from seed_rl.agents.base import Agent
-from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.experiment import Experiment
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas, whole_reader
-from seed_rl.learner.sources import FifoSource, JoinedSource, Reader, ReplaySource, Source
+from seed_rl.learner.sources import JoinedSource, Source, new_source
 from seed_rl.sizes import Sizes
 
 _log = logging.getLogger(__name__)
@@ -47,26 +46,19 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
     devices = replicas.inference_devices if replicas else ("",)
     agents, refresh = replicas.acting_agents(agent, experiment.build_agent) if replicas else ([agent], lambda: None)
     sizes = Sizes.of(experiment, agent, len(devices), replicas.hosts.count if replicas else 1)
+    replay = experiment.replay
     acting, sources = [], []
     for number, (own_agent, device) in enumerate(zip(agents, devices, strict=True)):
         own_seed = (seed + number) % 2**31
         store_device = device
-        if experiment.replay is not None:
+        if replay is not None:
             sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
-            store_device = place_store(sizes, experiment.replay.placement, device, sharers)
+            store_device = place_store(sizes, replay.placement, device, sharers)
         one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device))
+        acting.append(one)
         store = one.unrolls.store
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
         read = replicas.reader(store, number) if replicas else whole_reader(store)
-        acting.append(one)
-        sources.append(_source(experiment, own_agent, sizes, own_seed, one, read))
+        sources.append(new_source(one.unrolls, read, sizes, own_agent, replay, own_seed))
     service = CentralInference.of(experiment, agent.env_spec, seed, [one.thread for one in acting])
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
-
-
-def _source(experiment: Experiment, agent: Agent, sizes: Sizes, seed: int, acting: Acting, read: Reader) -> Source:
-    replay = experiment.replay
-    if replay is None:
-        return FifoSource(acting.unrolls, read, sizes.batch_size)
-    sampler = SAMPLERS[replay.sampler].from_settings(replay, sizes.replay_capacity, sizes.num_slots, seed)
-    return ReplaySource(acting.unrolls, read, sizes, sampler, agent, replay)

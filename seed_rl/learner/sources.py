@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.buffers.samplers import Sampler
+from seed_rl.buffers.samplers import SAMPLERS, Sampler
 from seed_rl.buffers.snapshot import BadSnapshot, read_arrays, read_unrolls, write_snapshot
 from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
@@ -217,6 +217,16 @@ class ReplaySource(Source):
         if self._drawn and inserted > 0:
             row["replay/ratio"] = self._drawn * self._sizes.batch_size / inserted
         return row
+
+
+def new_source(
+    unrolls: Unrolls, read: Reader, sizes: Sizes, agent: Agent, replay: Replay | None, seed: int
+) -> FifoSource | ReplaySource:
+    """The source of one inference device, with a replay or without; `seed` is that of the sampler."""
+    if replay is None:
+        return FifoSource(unrolls, read, sizes.batch_size)
+    sampler = SAMPLERS[replay.sampler].from_settings(replay, sizes.replay_capacity, sizes.num_slots, seed)
+    return ReplaySource(unrolls, read, sizes, sampler, agent, replay)
 
 
 class JoinedSource(Source):
