@@ -22,8 +22,7 @@ gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
 _SAVED = "config.json"
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
-"""Settings that a resumed run may have otherwise than when it was begun, and a learner host otherwise than the other
-hosts of its run: they change its speed and its logs."""
+"""Settings that may differ when a run is resumed, and between its learner hosts: they affect speed and logs only."""
 
 
 def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment:
@@ -47,7 +46,7 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
     finally:
-        gin.clear_config()  # what is made by hand later has the defaults
+        gin.clear_config()  # settings made by hand later have the defaults
 
 
 def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
@@ -80,7 +79,7 @@ def shipped_configs() -> list[str]:
 
 
 def summary(name: str) -> str:
-    """What a shipped gin file is: the first sentence of the comment that it begins with."""
+    """A summary of a shipped gin file: the first sentence of its leading comment."""
     with open(find_config(name), encoding="utf-8") as file:
         lines = [
             line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
@@ -89,7 +88,7 @@ def summary(name: str) -> str:
 
 
 def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
-    """The settings in which an experiment differs from the run in a log directory so that it can't continue it.
+    """The settings that keep an experiment from continuing the run in a log directory.
 
     The length of a run may change too, unless its learning rate depends on it.
 
@@ -117,7 +116,7 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
 
 
 def common_settings(experiment: Experiment) -> dict[str, Any]:
-    """What learner hosts that train one model must have in common, as JSON values: settings by dotted name, version."""
+    """The settings that all learner hosts of a run must share, and the version, as JSON values by dotted name."""
     settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(_MAY_CHANGE)}
     return {"the version of seed_rl": __version__, **settings}
 
@@ -135,7 +134,7 @@ def save_config(experiment: Experiment, logdir: str) -> None:
 
 
 def to_gin(experiment: Experiment) -> str:
-    """A gin file that gives this experiment, whatever it was made from: every setting is bound."""
+    """A gin file that gives this experiment, independent of its origin: every setting is bound."""
     imports: set[str] = set()
     blocks: list[str] = []
 
@@ -160,7 +159,7 @@ def to_gin(experiment: Experiment) -> str:
 
 
 def _sentence(error: BaseException) -> str:
-    """The first, telling part of a gin or dataclass error, on one line."""
+    """The informative first part of a gin or dataclass error, on one line."""
     text = " ".join(str(error).split())
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]

@@ -1,4 +1,4 @@
-"""What the learner computes on."""
+"""The devices of the learner."""
 
 import functools
 
@@ -10,7 +10,7 @@ HOST = "CPU:0"
 
 @functools.cache
 def has_accelerator() -> bool:
-    """Whether there is a GPU or TPU.
+    """Whether a GPU or TPU is present.
 
     With one, whole steps are compiled by XLA. On a CPU convolutions are not: XLA's are slower there than the plain
     graph's, by 1.2 times for a small network forward and by 2 times and more for a deep one or its gradient.

@@ -16,7 +16,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 _SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of it is not yet flushed to zero
 
 Option = bool | int | float | str | tuple
-"""What an environment option may be: a scalar, or a tuple of scalars of one kind."""
+"""The value of an environment option: a scalar, or a tuple of scalars of one kind."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +117,7 @@ ActionSpec = DiscreteSpec | MultiDiscreteSpec | ContinuousSpec
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """What one environment takes and gives."""
+    """Observations and actions of one environment."""
 
     observation: ObservationSpec
     action: ActionSpec
@@ -127,7 +127,7 @@ class EnvSpec:
         return f"{parts}; action {self.action}"
 
     def observation_tensors(self) -> list[tuple[str, ArraySpec]]:
-        """(name, spec) of each observation tensor in wire order; the name is empty where there is only one tensor."""
+        """(name, spec) of each observation tensor in wire order; the name is empty if there is only one tensor."""
         if isinstance(self.observation, ArraySpec):
             return [("", self.observation)]
         return sorted(self.observation.items())
@@ -139,7 +139,7 @@ class CannotAct(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class EnvDescription:
-    """How an actor builds its environments: the name of a registered suite, and that suite's options."""
+    """Instructions for building environments: the name of a registered suite, and its options."""
 
     suite: str
     options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
@@ -147,7 +147,7 @@ class EnvDescription:
 
 @dataclasses.dataclass(frozen=True)
 class ActorSettings:
-    """What the learner asks of each of its actors; an actor's own flags may override the sizes."""
+    """The learner's instructions for its actors; an actor's own flags may override the sizes."""
 
     env: EnvDescription
     num_groups: int
@@ -162,7 +162,7 @@ class ActorSettings:
 
 @dataclasses.dataclass(frozen=True)
 class GroupLease:
-    """A group of environments that the learner has made room for."""
+    """A group of environments for which the learner has reserved ids."""
 
     env_ids: tuple[int, ...]
     seed: int
@@ -176,7 +176,7 @@ class GroupLease:
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """What a successful join gives an actor: a session and its groups, in the order of the requested sizes."""
+    """The result of a successful join: a session and its groups, in the order of the requested sizes."""
 
     session: str
     groups: tuple[GroupLease, ...]

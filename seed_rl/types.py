@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 
 class EnvOutput(NamedTuple):
-    """What an environment says about the transition that the *previous* action caused.
+    """The output of an environment: the transition that the *previous* action caused.
 
     Where `done` is true, `reward` belongs to the episode that just ended and `observation` is already the first one
     of the next episode. The first output of a run has `done` true and `reward` zero.
@@ -46,4 +46,4 @@ class Unroll(NamedTuple):
     action: Any
     """[L, B, ...]: the action taken at each step."""
     behaviour: Any
-    """Nest [L, B, ...]: what else the agent chose to remember of its decision, such as `policy_logits`."""
+    """Nest [L, B, ...]: the agent's own record of each decision (`ActOutput.behaviour`), such as policy logits."""

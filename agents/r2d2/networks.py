@@ -26,7 +26,7 @@ class DuelingQNetwork(keras.Model):
           kernel_initializer: of the hidden layers.
           dtype: Keras policy of the hidden layers; Q is computed in float32.
         """
-        super().__init__(name="q_network", autocast=False)  # each layer casts what it needs
+        super().__init__(name="q_network", autocast=False)  # each layer casts its own input
         self._trunk = trunk
 
         def hidden(name: str) -> Any:

@@ -29,7 +29,7 @@ class ActorCritic(keras.Model):
           trunk: the network below the heads.
           num_parameters: P, of the distribution over actions.
         """
-        super().__init__(name="actor_critic", autocast=False)  # each layer casts what it needs
+        super().__init__(name="actor_critic", autocast=False)  # each layer casts its own input
         self._trunk = trunk
         # Nearly uniform at first: no preference before any experience.
         uniform = keras.initializers.VarianceScaling(1e-4)

@@ -18,7 +18,7 @@ class Rows:
     def __init__(self, specs: Any, leading: Sequence[int]):
         """
         Args:
-          specs: nest of `tf.TensorSpec` of what a row holds.
+          specs: nest of `tf.TensorSpec` of a row.
           leading: axes of the rows.
         """
 
@@ -43,7 +43,7 @@ class Rows:
 
         Args:
           indices: int [n].
-          part: a function of the nest that keeps some of its tensors; None: all.
+          part: a function that keeps some tensors of the nest; None: all.
         """
         keep = part or (lambda nest: nest)
 

@@ -1,4 +1,4 @@
-"""The unrolls of a store on disk: piece by piece, so that no second copy of them is ever in memory."""
+"""Snapshots of a store on disk, written piece by piece: no second copy of the unrolls is ever in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PIECE_BYTES = 64_000_000
 
 
 class BadSnapshot(ValueError):
-    """A file that is not a snapshot of such a store; the message says why."""
+    """A file that is not a snapshot of such a store; the message gives the reason."""
 
 
 def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
@@ -24,7 +24,7 @@ def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, array
       file: open for writing.
       store: where the unrolls are; other slots may be written to meanwhile.
       slots: int32 [n], whose unrolls are written, in this order.
-      arrays: what else is to be in the file.
+      arrays: stored beside them.
     """
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in arrays.items():
@@ -71,7 +71,7 @@ def read_unrolls(file: IO[bytes], store: UnrollStore, slots: np.ndarray) -> None
 
 
 def _check_is_archive(file: IO[bytes]) -> None:
-    """numpy would take anything else for pickled objects, and say so."""
+    """NumPy would report any other file as pickled objects."""
     if not zipfile.is_zipfile(file):
         raise BadSnapshot("it can't be read: it is no .npz file, or not all of one")
     file.seek(0)

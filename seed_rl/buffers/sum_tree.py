@@ -1,4 +1,4 @@
-"""Numbers with their running sums: changed, and found by a point in the sum, in O(log size) vector operations."""
+"""A sum tree: numbers that are changed, and found by a point in their running sum, in O(log size) vector operations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SumTree:
         """Where each target falls when the numbers are laid end to end.
 
         Args:
-          targets: float64 [n] in [0, `total`); what is outside counts as the nearest inside.
+          targets: float64 [n] in [0, `total`); values outside count as the nearest inside.
 
         Returns:
           int64 [n]: the i for which sum(numbers[:i]) <= target < sum(numbers[:i + 1]), up to rounding. Never one whose

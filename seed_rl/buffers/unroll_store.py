@@ -101,7 +101,7 @@ class UnrollStore:
         """Writes the arrays of `get_rows` back.
 
         Raises:
-          ValueError: an array has another shape or dtype, or there are more or fewer of them.
+          ValueError: the number, shape or dtype of the arrays is wrong.
         """
         nest = (self._states.specs, self._steps.specs)
         leading = [()] * len(self._states.variables) + [(self.length,)] * len(self._steps.variables)

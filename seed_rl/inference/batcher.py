@@ -21,7 +21,7 @@ class Request:
 
     lease: GroupLease
     first: bool
-    """Whether the group starts a new run with this request."""
+    """Whether a new run of the group begins with this request."""
     output: EnvOutput
     """Fields [E, ...]."""
     stream: ActorStream
@@ -46,10 +46,9 @@ class _Group:
 class Batcher:
     """A first-come first-served queue that hands out its requests in batches. Thread-safe, one consumer.
 
-    A batch is due as soon as it is full, or no group is expected that could still join it, or its oldest request has
-    waited for `max_wait` seconds. Expected are groups that have been answered and usually come back within `max_wait`;
-    groups that take longer to step, sleep or died delay nobody. Requests are never split; the queue holds at most one
-    per open group.
+    A batch is due as soon as it is full, or no expected group could still join it, or its oldest request has waited for
+    `max_wait` seconds. A group is expected if it has been answered and usually comes back within `max_wait`; slow and
+    dead groups delay no other. Requests are never split; the queue holds no more than one per open group.
     """
 
     def __init__(self, max_batch_size: int, max_wait: float, clock: Callable[[], float] = time.monotonic):
@@ -62,9 +61,9 @@ class Batcher:
         self.max_batch_size = max_batch_size
         self.max_wait = max_wait
         self.waiting_seconds = 0.0
-        """Sum over all groups of the time that they waited for answers."""
+        """Time that groups waited for answers, summed over groups."""
         self.stepping_seconds = 0.0
-        """Sum over all groups of the time from an answer to their next request."""
+        """Time from an answer to the next request, summed over groups."""
         self._clock = clock
         self._requests: collections.deque[tuple[float, Request]] = collections.deque()
         self._size = 0
@@ -103,13 +102,13 @@ class Batcher:
             group.expected = False
             self._requests.append((now, request))
             self._size += len(request.lease.env_ids)
-            # Waking the consumer costs more than all the rest: the first request starts its clock, and otherwise it
-            # wants to know only of the one that makes the batch due.
+            # Waking the consumer is the expensive part: it needs the first request, which starts its clock, and the one
+            # that makes the batch due.
             if len(self._requests) == 1 or self._size >= self.max_batch_size or not self._expected:
                 self._changed.notify()
 
     def answered(self, requests: Sequence[Request]) -> None:
-        """Says that these requests of the last batch have been answered: their groups may come back."""
+        """Records that these requests of the last batch have been answered: their groups may come back."""
         with self._changed:
             now = self._clock()
             for request in requests:
@@ -128,7 +127,7 @@ class Batcher:
                 if not self._requests:
                     self._changed.wait()
                     continue
-                # Whoever is expected was answered a while ago, and is late if not back within `max_wait` of that.
+                # An expected group is late if it is not back within `max_wait` of its last answer.
                 since = min(self._requests[0][0], self._last_expectation)
                 remaining = since + self.max_wait - self._clock()
                 if self._size >= self.max_batch_size or not self._expected or remaining <= 0:

@@ -1,4 +1,4 @@
-"""Which actor holds which environment ids."""
+"""Leases of environment ids to actors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NoRoom(Exception):
 
 
 class UnknownSession(Exception):
-    """The session or group does not exist here, or not any more."""
+    """The session or group does not exist here, or no longer."""
 
 
 class AlreadyStreaming(Exception):
@@ -36,9 +36,8 @@ class _Session:
 class Membership:
     """Leases the environment ids 0 .. N - 1 to actors, the lowest free ones first. Used on one thread.
 
-    All ids of a group belong to one of the devices that act, i to device i mod D; it is the one with the most free ids.
-    They are free again when the group's stream ends. Those of a group whose actor joined and then never opened a stream
-    are free `timeout` seconds after the join.
+    All ids of a group belong to one inference device, id i to device i mod D; a group gets the device with the most free
+    ids. They are free again when the group's stream ends, or `timeout` seconds after a join whose stream never opened.
     """
 
     def __init__(
@@ -77,14 +76,13 @@ class Membership:
         return self.num_envs - sum(map(len, self._free))
 
     def device_of(self, lease: GroupLease) -> int:
-        """Which of the D devices acts for a group."""
+        """The inference device of a group."""
         return lease.env_ids[0] % self.num_devices
 
     def join(self, group_sizes: Sequence[int]) -> Lease:
         """Leases ids for groups of these sizes.
 
-        Every lease has other environment seeds, so that a restarted actor does not replay the episodes that it has
-        already played.
+        Every lease has new environment seeds, so that a restarted actor does not repeat its episodes.
 
         Raises:
           NoRoom: not enough free ids.

@@ -1,4 +1,4 @@
-"""Where the observations of many streams become one batch: the one copy that each makes on the host."""
+"""Collects the observations of many streams in one batch: the only copy of each on the host."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Staging:
         """
         Args:
           env_spec: of one environment.
-          size: environments in a batch at the most.
+          size: environments in a batch.
         """
         observation = {name: np.zeros((size, *spec.shape), spec.dtype) for name, spec in env_spec.observation_tensors()}
         self._names = () if isinstance(env_spec.observation, ArraySpec) else tuple(observation)
         reward, done = np.zeros(size, np.float32), np.zeros(size, bool)
         self.batch = EnvOutput(reward, done, observation if self._names else observation[""])
-        """The whole batch, fields [size, ...]; rows that `fill` has not reached hold what was there before."""
+        """The whole batch, fields [size, ...]; rows beyond the last `fill` are stale."""
         self._arrays = self._tensors(self.batch)
 
     def fill(self, outputs: Sequence[EnvOutput]) -> None:

@@ -7,7 +7,7 @@ from seed_rl.learner.hosts.link import Link
 from seed_rl.learner.progress import Counters
 from seed_rl.learner.sources import Batch, Source
 
-_POLL_SECONDS = 0.2  # how soon a host that waits for a batch notices that the run is to end
+_POLL_SECONDS = 0.2  # how soon a host that waits for a batch notices the end of the run
 
 
 class AgreedSource:

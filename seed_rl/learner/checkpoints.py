@@ -1,4 +1,4 @@
-"""Checkpoints: named arrays and counters in one file each, written so that a crash can't leave a broken one behind."""
+"""Checkpoints: named arrays and JSON state in one file each; a crash never leaves a broken one behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTERS = "counters.json"
 
 
 class CheckpointError(Exception):
-    """A checkpoint that can't be used or written; the message says which and why."""
+    """A checkpoint that can't be used or written; the message names it and the reason."""
 
 
 class Checkpoints:
@@ -56,10 +56,10 @@ class Checkpoints:
         return path
 
     def load_latest(self) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
-        """The newest checkpoint that can be read: path, arrays, counters; None when there is none at all.
+        """The newest readable checkpoint: path, arrays, state; None without any.
 
         Raises:
-          CheckpointError: there are some, and all are damaged.
+          CheckpointError: all of them are damaged.
         """
         for leftover in os.listdir(self.directory):
             if leftover.endswith(".partial"):
@@ -68,7 +68,7 @@ class Checkpoints:
 
 
 def paths(directory: str) -> list[str]:
-    """Complete checkpoints in a directory, which may be in an object store, oldest first; none where there is none.
+    """Complete checkpoints in a directory, which may be in an object store, oldest first.
 
     Raises:
       CannotReach: the store can't be read.
@@ -77,10 +77,10 @@ def paths(directory: str) -> list[str]:
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
-    """The newest checkpoint that can be read: path, arrays, counters; None when there is none at all.
+    """The newest readable checkpoint: path, arrays, state; None without any.
 
     Raises:
-      CheckpointError: there are some, and all are damaged.
+      CheckpointError: all of them are damaged.
       CannotReach: they are in an object store that can't be read.
     """
     damaged: CheckpointError | None = None
@@ -111,7 +111,7 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:
-    """Keras variables by a name that is the same in every process: their place in the list and their own name."""
+    """Keras variables by a name that is the same in every process: their index and their own name."""
     return {f"{prefix}/{index:03d}/{variable.name}": variable for index, variable in enumerate(variables)}
 
 

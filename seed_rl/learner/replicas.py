@@ -38,7 +38,7 @@ _COMMUNICATION = tf.distribute.experimental.CommunicationOptions(
 
 
 class Replicas:
-    """The devices of a learner process, and what it shares with others that train the same model."""
+    """The devices of a learner process, and its collective operations with other hosts."""
 
     def __init__(self, experiment: Experiment, hosts: Hosts = ALONE):
         """

@@ -37,7 +37,7 @@ def split(experiment: Experiment, available: Sequence[str]) -> Split:
     training, inference = experiment.devices.training, experiment.devices.inference
     for name in (*training, *inference):
         if name not in available:
-            raise BadDevices(f"there is no device {name!r}: there are {', '.join(available)}")
+            raise BadDevices(f"there is no device {name!r}, only {', '.join(available)}")
     first = (available[0],)
     if training and not inference:
         idle = tuple(name for name in available if name not in training)

@@ -1,1 +1,1 @@
-"""What networks are made of: torsos, the LSTM, frame stacks, and the trunk that puts them together."""
+"""Building blocks of networks: torsos, the LSTM, frame stacks, and the trunk that puts them together."""

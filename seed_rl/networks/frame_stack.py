@@ -29,7 +29,7 @@ def stack_frames(frames: Any, done: Any, state: Any) -> tuple[tf.Tensor, tf.Tens
 
     Args:
       frames: uint8 [T, B, H, W, C].
-      done: bool [T, B]: whether a frame is the first of its episode: what is older is zeroed before the frame is added.
+      done: bool [T, B]: whether a frame is the first of its episode: older frames are zeroed before it is added.
       state: uint8 [B, H, W, (D - 1) C], from which the depth D is taken.
 
     Returns:
@@ -49,12 +49,12 @@ def stack_frames(frames: Any, done: Any, state: Any) -> tuple[tf.Tensor, tf.Tens
     offsets = [slice(k, k - history or None) for k in range(history + 1)]
     sequence = tf.concat([_unstack(state, history), frames], axis=0)
     planes = tf.stack([sequence[offset] for offset in offsets])
-    # What the state holds of earlier episodes is zero already: its frames count as the episode of before step 0.
+    # Frames of earlier episodes are already zero in the state: all of it counts as the episode before step 0.
     episode = tf.pad(tf.cumsum(tf.cast(done, tf.int32)), [[history, 0], [0, 0]])
     same_episode = tf.stack([tf.equal(episode[offset], episode[history:]) for offset in offsets])
     planes *= tf.cast(same_episode, planes.dtype)[..., tf.newaxis, tf.newaxis, tf.newaxis]
 
-    # One transposition is several times faster than a concatenation along so short an axis.
+    # One transposition is several times faster than concatenation along such a short axis.
     stacks = tf.transpose(planes, [1, 2, 3, 4, 0, 5])
     stacks = tf.reshape(stacks, tf.concat([tf.shape(frames)[:-1], [(history + 1) * shape[-1]]], axis=0))
     return stacks, stacks[-1, ..., shape[-1] :]

@@ -14,7 +14,7 @@ from seed_rl.rl import checks
 
 
 class LSTMState(NamedTuple):
-    """What an LSTM hands from step to step."""
+    """The recurrent state of an LSTM."""
 
     h: Any
     """float32 [B, U]: the output of the last step."""
@@ -32,7 +32,7 @@ class ResetLSTM(keras.layers.Layer):
     """
 
     def __init__(self, units: int, dtype: str = "float32", name: str = "reset_lstm"):
-        # Autocast would round the state and the variables; `call` casts what goes into the matrix products.
+        # Autocast would round the state and the variables; `call` casts the operands of matrix products.
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.units = units
 
@@ -68,7 +68,7 @@ class ResetLSTM(keras.layers.Layer):
         checks.check_shape("state.c", state.c, state_shape)
         checks.static_length("inputs", inputs)
 
-        # The inputs of all steps in one product: only the recurrent one has to wait for the step before.
+        # The inputs of all steps in one product: only the recurrent one must wait for the previous step.
         projected = tf.tensordot(tf.cast(inputs, self.compute_dtype), tf.cast(self.kernel, self.compute_dtype), 1)
         projected = tf.cast(projected, tf.float32) + self.bias
         keep = 1.0 - tf.cast(done, tf.float32)[..., tf.newaxis]
@@ -89,13 +89,13 @@ def _unroll(
     """The outputs h_t and cells c_t, float32 [T, B, U], and their gradient.
 
     The gradient is written out because automatic differentiation keeps every intermediate result of every step on a
-    stack and adds up T gradients of the recurrent kernel; here the loop back does only what depends on the step after,
-    and one product gives the gradient of the kernel.
+    stack and adds up T gradients of the recurrent kernel; here the backward loop computes only what each step needs from
+    the next one, and one product gives the gradient of the kernel.
 
     Args:
       projected: float32 [T, B, 4U]: x_t W + b.
       keep: float32 [T, B, 1]: 0 where the state is zeroed before step t, else 1.
-      recurrent_kernel: [U, 4U], in the dtype that the products are to be done in.
+      recurrent_kernel: [U, 4U], in the dtype of the products.
       h: float32 [B, U]: the output before step 0.
       c: float32 [B, U]: the cell before step 0.
     """
@@ -155,7 +155,7 @@ def _backward(
     length = gates.shape[0]
     i, f, o, g = tf.split(gates, 4, axis=-1)
     tanh_c = tf.tanh(cells)
-    # dc_t/dh_t, and the derivatives of c_t (for i, f, g) and of h_t (for o) by what enters the gate.
+    # dc_t/dh_t, and the derivatives of c_t (for i, f, g) and of h_t (for o) by the gate's input.
     c_by_h = o * (1.0 - tanh_c * tanh_c)
     by_gate = tf.concat([g * i * (1.0 - i), c_tm1 * f * (1.0 - f), tanh_c * o * (1.0 - o), i * (1.0 - g * g)], -1)
     c_by_c_tm1 = f * keep

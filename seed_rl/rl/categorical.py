@@ -1,7 +1,7 @@
 """The categorical distribution over actions, given by unnormalised logits.
 
-Shapes: any leading axes (written ...), then A actions. Everything is computed in float32, whatever the dtype of the
-logits. Logits must be finite: forbid an action with a very negative logit instead of minus infinity.
+Shapes: any leading axes (written ...), then A actions. Everything is computed in float32, for logits of any
+dtype. Logits must be finite: forbid an action with a very negative logit instead of minus infinity.
 """
 
 from typing import Any
@@ -31,8 +31,7 @@ def sample(logits: Any, seed: Any) -> tf.Tensor:
 
     Args:
       logits: float [..., A].
-      seed: int32 [2]: the same seed gives the same actions, as long as the device and the way of compiling (XLA or
-        not) are the same.
+      seed: int32 [2]: the same seed gives the same actions, on the same device, compiled the same way (XLA or not).
     """
     logits = _float_logits(logits)
     checks.check_shape("seed", seed, [2])

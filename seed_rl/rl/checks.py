@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 def static_shape(tensor: Any) -> tf.TensorShape:
-    """What is known of the shape of a tensor, an array or a nest of numbers."""
+    """The static shape of a tensor, an array or a nest of numbers."""
     return tf.TensorShape(tensor.shape if hasattr(tensor, "shape") else np.shape(tensor))
 
 

@@ -1,7 +1,7 @@
-"""Distributions over actions, one for each kind of action space, given by the unbounded outputs of a network.
+"""Distributions over actions, one for each kind of action space, parametrised by unbounded network outputs.
 
 Shapes: any leading axes (written ...), P parameters, K parts of an action, F features. Everything is computed in
-float32, whatever the dtype of the parameters.
+float32, for parameters of any dtype.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seed_rl.specs import ActionSpec, ContinuousSpec, DiscreteSpec, MultiDiscret
 
 
 class ActionDistribution(abc.ABC):
-    """What a policy does with the P numbers that its network gives for each step."""
+    """A distribution over actions, parametrised by P network outputs for each step."""
 
     num_parameters: int
     """P."""
@@ -30,7 +30,7 @@ class ActionDistribution(abc.ABC):
 
     @abc.abstractmethod
     def mode(self, parameters: Any) -> tf.Tensor:
-        """The action to take when not exploring, as `sample`: the most probable one, of continuous ones the centre."""
+        """The greedy actions: the most probable one, or the centre of a continuous distribution; shapes as in `sample`."""
 
     @abc.abstractmethod
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
@@ -68,7 +68,7 @@ class Categorical(ActionDistribution):
 
 
 class MultiCategorical(ActionDistribution):
-    """K independent choices; the parameters are the logits of one after those of the other."""
+    """K independent choices; the parameters are their concatenated logits."""
 
     def __init__(self, num_values: Sequence[int]):
         self._num_values = list(num_values)
@@ -110,9 +110,9 @@ class SquashedNormal(ActionDistribution):
     """
 
     MIN_DEVIATION = 1e-3
-    # Actions this near to a bound count as being here: further out float32 can't tell values of atanh apart.
+    # Actions nearer to a bound are clipped to this: further out float32 can't distinguish values of atanh.
     _LARGEST = 1.0 - 1e-6
-    # Nodes and weights that integrate functions of a normal variable.
+    # Nodes and weights of Gauss-Hermite quadrature.
     _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
     def __init__(self, low: Sequence[float], high: Sequence[float]):
@@ -149,7 +149,7 @@ class SquashedNormal(ActionDistribution):
         return tf.reduce_sum(normal + slope, axis=-1)
 
     def features(self, actions: Any) -> tf.Tensor:
-        """Scaled to [-1, 1], and brought there if they are outside, as the zeros before a first action may be."""
+        """Scaled to [-1, 1], and clipped: the zeros before a first action may be out of bounds."""
         scaled = (tf.cast(actions, tf.float32) - self._middle) / self._half
         return tf.clip_by_value(scaled, -1.0, 1.0)
 

@@ -1,4 +1,4 @@
-"""Exploration by action values: a policy's own epsilon for each environment.
+"""Epsilon-greedy exploration, with an epsilon of its own for each environment.
 
 Shapes: B environments, A actions.
 """
@@ -11,7 +11,7 @@ import tensorflow as tf
 from seed_rl.rl import checks
 
 _STEPS = 2**24
-"""How finely probabilities are told apart: the integers below it are exact in float32."""
+"""The resolution of probabilities: the integers below it are exact in float32."""
 
 
 def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: float = 8.0) -> np.ndarray:
@@ -56,6 +56,6 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any) -> tf.Tensor:
 def _integers(shape: Any, seed: Any, below: int) -> tf.Tensor:
     """Uniform int32 of `shape` in 0 .. `below` - 1.
 
-    Of one algorithm and as integers: left to itself XLA would choose another one, and it makes floats in its own way.
+    One named algorithm, and integers: by default XLA chooses another algorithm, and converts to floats in its own way.
     """
     return tf.random.stateless_uniform(shape, seed, maxval=below, dtype=tf.int32, alg="philox")

@@ -1,8 +1,7 @@
 """n-step returns: n rewards and the bootstrap value of the state that follows them.
 
-Shapes: T steps, B sequences. Index t of every argument belongs to what the action a_t of row t led to: its reward, the
-discount of the same transition, and the value of the state reached. In terms of a sequence of steps these three are of
-step t + 1.
+Shapes: T steps, B sequences. Row t of every argument is about the transition caused by action a_t: its reward, its
+discount, and the value of the state reached. In a sequence of steps these three belong to step t + 1.
 """
 
 from typing import Any
@@ -39,7 +38,7 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int) -> tf.Tensor:
 
     r_t, discount_t, v_t = (tf.cast(x, tf.float32) for x in (r_t, discount_t, v_t))
     n = min(n, length)
-    # Steps behind the end that hand on what they are given: no reward, no discount, the last value.
+    # Padding behind the end that passes the last value on: no reward, discount 1.
     end = [[0, n - 1], [0, 0]]
     r_t = tf.pad(r_t, end)
     discount_t = tf.pad(discount_t, end, constant_values=1.0)

@@ -13,7 +13,7 @@ from seed_rl.rl import checks
 
 
 class VTraceReturns(NamedTuple):
-    """What V-trace gives; no gradient flows through either field."""
+    """Targets and advantages of V-trace; no gradient flows through either."""
 
     vs: tf.Tensor
     """float32 [T, B]: v_t, the target of V(x_t)."""
