@@ -30,7 +30,7 @@ class ActionDistribution(abc.ABC):
 
     @abc.abstractmethod
     def mode(self, parameters: Any) -> tf.Tensor:
-        """The greedy actions: the most probable one, or the centre of a continuous distribution; shapes as in `sample`."""
+        """Greedy actions, shaped as in `sample`: the most probable one, or the centre of a continuous distribution."""
 
     @abc.abstractmethod
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
