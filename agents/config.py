@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from seed_rl.settings import check_at_least, check_one_of, check_types
 from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
@@ -28,6 +29,8 @@ class AgentConfig(abc.ABC):
 
     learns_from_replay: ClassVar[bool] = False
     """Whether the agent is a `ReplayAgent`, whose batches come from a replay and not straight from acting."""
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """Rows for the table of metrics: those that the loss reports in addition to `loss/total`."""
 
     unroll_length: int = 100
     """T, agent steps that an unroll adds to what is learned from."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 import gin
 
 from seed_rl.agents.config import TrunkConfig
+from seed_rl.agents.r2d2.metrics import METRICS
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.r2d2.agent import R2D2Agent
@@ -21,6 +23,7 @@ class R2D2(TrunkConfig):
     """Recurrent replay distributed DQN. Defaults are those of the published Atari runs."""
 
     learns_from_replay: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     lstm_units: int = 512
     previous_step_inputs: bool = True

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import gin
 
 from seed_rl.agents.config import TrunkConfig
+from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.vtrace.agent import VTraceAgent
@@ -22,6 +24,8 @@ class VTrace(TrunkConfig):
 
     The published LSTM has 256 units.
     """
+
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     # Loss
     discount: float = 0.99

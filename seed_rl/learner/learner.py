@@ -204,7 +204,7 @@ class Learner:
                         self._count_taken()
                     if batch is not None and agreed.update:
                         metrics = self._update(batch, agreed.env_frames)
-                        log.add_update(metrics, self._queue_fill())
+                        log.add_update({**metrics, "queue_fill": self._queue_fill()})
                         batch = None
                     self.counters.seconds = seconds_before + time.monotonic() - began
                     row = log.row_if_due()
@@ -299,7 +299,7 @@ class Learner:
                 "actors": self._service.actors,
                 "environments": self._service.leased_envs,
             },
-            inference=self._service.stats,
+            inference=dataclasses.asdict(self._service.stats),
         )
 
     def save(self) -> None:
