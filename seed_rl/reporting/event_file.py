@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 import socket
-from collections.abc import Mapping
-from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog, SourceMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -17,11 +15,12 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from seed_rl.config_files import to_gin
+from seed_rl.experiment import Experiment
 from seed_rl.reporting.catalogue import CHARTS, tag
 from seed_rl.reporting.metrics import RecordFile
 
-PREFIX = "events.out.tfevents"
-"""Beginning of the names of event files, by which TensorBoard finds them."""
+PREFIX = "events.out.tfevents"  # by which TensorBoard finds event files
 
 
 class EventFile(RecordFile):
@@ -32,28 +31,20 @@ class EventFile(RecordFile):
     and the partial record that it leaves hides everything after it.
     """
 
-    def __init__(
-        self, logdir: str, resume_frames: int | None, settings: Mapping[str, Any], config: str, started: float
-    ):
-        """Opens the file; see `reporting.sinks.sinks_of` for `logdir` and `resume_frames`.
-
-        Args:
-          settings: of the experiment, by dotted name: the hyperparameters.
-          config: text of the gin configuration.
-          started: time of this start of the run, seconds since the epoch; part of the file's name.
-        """
+    def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None, started: float):
+        """Opens the file; see `reporting.sinks.sinks_of`. Its name has the time `started`, seconds since the epoch."""
         name = f"{PREFIX}.{started:017.6f}.{socket.gethostname()}.{os.getpid()}"
         super().__init__(os.path.join(logdir, name))
         simple = bool | int | float | str
-        hyperparameters = {name: value if isinstance(value, simple) else str(value) for name, value in settings.items()}
+        settings = {k: v if isinstance(v, simple) else str(v) for k, v in experiment.to_json().items()}
         step = 0 if resume_frames is None else resume_frames + 1
         head = (
             Event(file_version="brain.Event:2", source_metadata=SourceMetadata(writer="seed_rl")),
             Event(step=step, session_log=SessionLog(status=SessionLog.START)),
             # In the file of every start: TensorBoard uses the first, and repetitions do no harm.
-            Event(summary=hparams_pb(hyperparameters, trial_id="", start_time_secs=started)),  # no trial: a row per run
+            Event(summary=hparams_pb(settings, trial_id="", start_time_secs=started)),  # no trial: a row per run
             Event(summary=_layout()),
-            Event(summary=text_pb("config.gin", f"```\n{config}\n```")),
+            Event(summary=text_pb("config.gin", f"```\n{to_gin(experiment)}\n```")),
         )
         for event in head:
             event.wall_time = started

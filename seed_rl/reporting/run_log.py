@@ -30,13 +30,7 @@ class RunState:
 
 
 class RunLog:
-    """Writes a row of metrics per interval: means over its updates, rates, and shares of time.
-
-    The shares are `time/learner_waiting` (for a batch), of the learner's time; `time/inference_waiting` (for
-    observations), `time/inference_blocked` (by a full queue: back-pressure) and `time/inference_acting`, of the
-    inference thread's; `time/actors_waiting` (for actions), of the time of all environment groups; and `time/cpu`, the
-    utilisation of all cores of the learner's machine.
-    """
+    """Writes a row of metrics per interval: means over its updates, rates, and the shares of time in `catalogue`."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from seed_rl.config_files import save_config, to_gin
+from seed_rl.config_files import save_config
 from seed_rl.experiment import Experiment
 from seed_rl.files import Outage, reason
 from seed_rl.reporting.event_file import PREFIX, EventFile
@@ -18,8 +18,7 @@ from seed_rl.reporting.wandb_run import WandbRun
 
 _log = logging.getLogger(__name__)
 
-_ROWS_KEPT = 10_000
-"""For a sink that fails, the newest; about 20 MB."""
+_ROWS_KEPT = 10_000  # the newest, while a sink fails; about 20 MB
 
 
 class Sink(Protocol):
@@ -93,7 +92,7 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, wit
       with_wandb: whether this process reports to Weights & Biases if the experiment asks for it.
     """
     os.makedirs(logdir, exist_ok=True)
-    settings, project, started = experiment.to_json(), experiment.logs.wandb_project, time.time()
+    started = time.time()
 
     def files() -> Sink:
         save_config(experiment, logdir)
@@ -101,8 +100,8 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, wit
 
     sinks: list[Sink] = [
         Retrying(f"the configuration and {FILE}", files),
-        Retrying(PREFIX, lambda: EventFile(logdir, resume_frames, settings, to_gin(experiment), started)),
+        Retrying(PREFIX, lambda: EventFile(experiment, logdir, resume_frames, started)),
     ]
-    if project and with_wandb:
-        sinks.append(Retrying("Weights & Biases", lambda: WandbRun(logdir, resume_frames, settings, project)))
+    if experiment.logs.wandb_project and with_wandb:
+        sinks.append(Retrying("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
     return sinks

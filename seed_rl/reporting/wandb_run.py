@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from seed_rl.experiment import ConfigError, Logs
+from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.files import complete_or_absent
 from seed_rl.reporting.catalogue import tag
 
@@ -55,12 +55,11 @@ class WandbRun:
     increase even after a return to a checkpoint: `progress/env_frames` is the horizontal axis.
     """
 
-    def __init__(self, logdir: str, resume_frames: int | None, settings: Mapping[str, Any], project: str):
-        """Starts the run, with the settings of the experiment by dotted name; see `reporting.sinks.sinks_of`."""
+    def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None):
+        """Starts the run; see `reporting.sinks.sinks_of`."""
+        self._experiment = experiment
         self._logdir = logdir
         self._id = _run_id(logdir, resume_frames is not None)
-        self._settings = settings
-        self._project = project
         self._rows: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="wandb", daemon=True)
         self._thread.start()
@@ -95,9 +94,9 @@ class WandbRun:
             "id": self._id,
             "name": os.path.basename(os.path.abspath(self._logdir)),
             "dir": self._logdir,
-            "config": _nested(self._settings),
+            "config": _nested(self._experiment.to_json()),
             "allow_val_change": True,  # settings of speed and logs may differ in a resumed run
-            "settings": _settings(wandb, self._project),
+            "settings": _settings(wandb, self._experiment.logs.wandb_project),
         }
         try:
             return wandb.init(**arguments, resume="allow")

@@ -12,13 +12,14 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 
 from seed_rl import config_files
+from seed_rl.config_files import to_gin
 from seed_rl.reporting import metrics
 from seed_rl.reporting.catalogue import CHARTS, METRICS
 from seed_rl.reporting.event_file import EventFile
 from seed_rl.reporting.metrics import MetricsFile
 from seed_rl.reporting.sinks import sinks_of
 
-SETTINGS = {"seed": 3, "optimizer.name": "adam", "replay": None, "deep": True, "sizes": [1, 2]}
+CATCH = config_files.load(["catch/vtrace"])
 STARTS = iter(range(1, 100))
 
 
@@ -26,7 +27,7 @@ def write(logdir, resume, *frames, **scalars):
     """A start of a run that writes rows at these frames."""
     files = (
         MetricsFile(str(logdir), resume),
-        EventFile(str(logdir), resume, SETTINGS, "Experiment.seed = 3", started=float(next(STARTS))),
+        EventFile(CATCH, str(logdir), resume, started=float(next(STARTS))),
     )
     for file in files:
         for n in frames:
@@ -93,13 +94,10 @@ def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tm
     content = read.PluginTagToContent("hparams")
     assert set(content) == {hparams.SESSION_START_INFO_TAG}
     start = hparams.parse_session_start_info_plugin_data(content[hparams.SESSION_START_INFO_TAG])
-    assert {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()} == {
-        "seed": 3.0,
-        "optimizer.name": "adam",
-        "replay": "None",
-        "deep": True,
-        "sizes": "[1, 2]",
-    }
+    settings = {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
+    assert set(settings) == set(CATCH.to_json())
+    expected = {"seed": 1.0, "optimizer.name": "adam", "replay": "None", "inference.stagger_unrolls": True}
+    assert (expected | {"devices.training": "[]"}).items() <= settings.items()
     assert start.group_name == "", "TensorBoard makes a row for each run"
     layout = layout_pb2.Layout.FromString(read.Tensors("custom_scalars__config__")[-1].tensor_proto.string_val[0])
     shown = {
@@ -107,12 +105,12 @@ def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tm
         for category in layout.category
     }
     assert shown == CHARTS
-    assert read.Tensors("config.gin")[-1].tensor_proto.string_val == [b"```\nExperiment.seed = 3\n```"]
+    assert read.Tensors("config.gin")[-1].tensor_proto.string_val == [f"```\n{to_gin(CATCH)}\n```".encode()]
 
 
 def test_a_run_leaves_its_configuration_rows_and_events(tmp_path):
     logdir = tmp_path / "runs" / "catch"
-    for sink in sinks_of(config_files.load(["catch/vtrace"]), str(logdir), None):
+    for sink in sinks_of(CATCH, str(logdir), None):
         sink.write({"env_frames": 10}, wall_time=0.0)
         sink.close()
     config, settings, curves, *rest = sorted(os.listdir(logdir))

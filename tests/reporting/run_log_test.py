@@ -1,11 +1,13 @@
 """Rows of metrics of invented runs on an invented clock, and the bottleneck in a row."""
 
+import dataclasses
 import json
 import time
 
 import numpy as np
 import pytest
 
+from seed_rl.inference.thread import InferenceStats
 from seed_rl.reporting.metrics import EpisodeWindow
 from seed_rl.reporting.run_log import RunLog, RunState, bottleneck
 
@@ -19,17 +21,7 @@ class Run:
         self.now = 500.0
         self.counters = {"env_frames": 4000, "agent_steps": 1000, "learner_updates": 50, "seconds": 77.0}
         self.gauges = {"episode_return": 3.5, "environments": 8}
-        self.inference = {
-            "agent_steps": 640,
-            "batches": 40,
-            "padded_steps": 64,
-            "updates_behind": 90,
-            "waiting_seconds": 5.0,
-            "blocked_seconds": 6.0,
-            "acting_seconds": 7.0,
-            "groups_waiting_seconds": 100.0,
-            "groups_stepping_seconds": 200.0,
-        }
+        self.inference = {field.name: 7.0 for field in dataclasses.fields(InferenceStats)}
         self.rows, self.wall_times, self.closed = [], [], 0
 
     def state(self):

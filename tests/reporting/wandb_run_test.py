@@ -11,6 +11,7 @@ import sys
 import pytest
 from wandb.proto import wandb_internal_pb2
 
+from seed_rl import config_files
 from seed_rl.reporting import metrics
 from seed_rl.reporting.catalogue import tag
 from seed_rl.reporting.wandb_run import WandbRun
@@ -69,7 +70,8 @@ def test_wandb_prints_nothing_and_is_off_unless_a_project_is_named(finished_runs
 
 def report(logdir, project="tests"):
     """A run of one row."""
-    run = WandbRun(str(logdir), None, {"seed": 1}, project)
+    experiment = config_files.load(["catch/vtrace"], [f"Logs.wandb_project = {project!r}"])
+    run = WandbRun(experiment, str(logdir), None)
     run.write({"env_frames": 10, "loss/total": 0.5}, wall_time=0.0)
     run.close()
 
