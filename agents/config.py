@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from seed_rl.settings import Settings, check_at_least, check_range
 from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
@@ -19,6 +20,8 @@ class AgentConfig(Settings, abc.ABC):
 
     learns_from_replay: ClassVar[bool] = False
     """Whether batches are sampled from a replay (`Experiment.replay`) or come straight from acting."""
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+    """Rows for the table of metrics: those that the loss reports in addition to `loss/total`."""
 
     unroll_length: int = 100
     """T, agent steps that an unroll adds to the experience that is learned from."""

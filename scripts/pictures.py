@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes the pictures of the documentation: scripts/pictures.py [--pong_logdir=runs/pong] [--output=docs/pictures]
 
-    terminal.png      what a terminal shows while Catch is trained
-    tensorboard.png   TensorBoard in a browser, on that run or on the one that is given
-    frame.png         the middle of an episode that the same run's policy plays
+    terminal.png      a terminal during a training run on Catch
+    tensorboard.png   TensorBoard in a browser, showing that run or the given one
+    frame.png         a frame from the middle of an episode, played by the policy of the same run
 
-Everything is real: a training run on a terminal of its own, TensorBoard's server, a film. It takes about two minutes,
-and chromium (scripts/install_chromium.sh).
+Everything is real: a training run on a terminal, TensorBoard's server, a film. It takes about two minutes, and needs
+chromium (scripts/install_chromium.sh).
 """
 
 from __future__ import annotations
@@ -17,22 +17,17 @@ import html
 import io
 import os
 import pathlib
-import pty
 import re
-import select
+import shlex
 import shutil
-import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from fcntl import ioctl
 
 import imageio.v2 as imageio
 import matplotlib
@@ -57,138 +52,71 @@ BROWSER = (
 )
 TAGS = "episodes/return|frames_per_second|loss/total|policy/entropy"
 LARGEST = 200_000  # bytes of a picture
-FRAME_HEIGHT = 480  # pixels, of a frame at the most, where it is enlarged
-PAUSE = 0.1  # seconds without output: whatever is drawn has been drawn to its end
-SHARE = 75  # percent of the run
+FRAME_HEIGHT = 480  # pixels, to which smaller frames are enlarged
+SHARE = 75  # percent of the run that the terminal shows as done
 
 
 class PictureError(Exception):
     """A picture can't be made; the message is one sentence."""
 
 
-class Terminal:
-    """The screen of a terminal, of what programs that draw with rich write: text, styles, movements, erasures."""
-
-    def __init__(self, columns: int, lines: int):
-        self._columns, self._lines = columns, lines
-        self._style = ""
-        self._row = self._column = 0
-        self._cells: list[list[tuple[str, str]]] = []
-
-    def feed(self, output: str) -> None:
-        """Does what a program has written."""
-        for part in re.finditer(
-            r"\x1b\[([?\d;]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|(.)", output, re.DOTALL
-        ):
-            if part[2]:
-                self._control(part[1], part[2])
-            elif part[3]:
-                self._character(part[3])
-
-    def text(self) -> str:
-        """The lines, with their styles as escape sequences, and without the empty ones at the end."""
-        lines = []
-        for cells in self._cells[-self._lines :]:
-            line, style = "", ""
-            for own, character in cells:
-                if own != style:
-                    line, style = f"{line}\x1b[0m{own}", own
-                line += character
-            lines.append(f"{line}\x1b[0m" if style else line.rstrip())
-        return "\n".join(lines).rstrip()
-
-    def _character(self, character: str) -> None:
-        if character == "\n":
-            self._row += 1
-        elif character == "\r":
-            self._column = 0
-        elif character == "\b":
-            self._column = max(0, self._column - 1)
-        elif character >= " ":
-            if self._column >= self._columns:
-                self._row, self._column = self._row + 1, 0
-            line = self._line()
-            line += [("", " ")] * (self._column + 1 - len(line))
-            line[self._column] = (self._style, character)
-            self._column += 1
-
-    def _line(self) -> list[tuple[str, str]]:
-        while len(self._cells) <= self._row:
-            self._cells.append([])
-        return self._cells[self._row]
-
-    def _control(self, arguments: str, command: str) -> None:
-        numbers = [int(number or 0) for number in arguments.split(";")] if "?" not in arguments else []
-        count = max(1, numbers[0]) if numbers else 1
-        if command == "m":
-            self._style = "" if numbers == [0] else f"{self._style}\x1b[{arguments}m"
-        elif command in "AB":
-            self._row = max(0, self._row + (count if command == "B" else -count))
-        elif command in "CD":
-            self._column = max(0, self._column + (count if command == "C" else -count))
-        elif command == "G":
-            self._column = count - 1
-        elif command in "Hf":
-            top = max(0, len(self._cells) - self._lines)
-            self._row, self._column = top + count - 1, max(1, numbers[1]) - 1 if len(numbers) > 1 else 0
-        elif command == "K":
-            line = self._line()
-            first, end = {0: (self._column, len(line)), 1: (0, self._column + 1), 2: (0, len(line))}[
-                (numbers or [0])[0]
-            ]
-            line[first:end] = [("", " ")] * (min(end, len(line)) - first)
-        elif command == "J" and (numbers or [0])[0] == 2:
-            self._cells.clear()
-        elif command == "J":
-            del self._cells[self._row + 1 :]
-            self._line()[self._column :] = []
-
-
-def screens(command: list[str], cwd: pathlib.Path, seconds: float) -> list[str]:
-    """What a command has written onto a terminal of its own, from the start to each pause in its writing.
+def recording(command: list[str], cwd: pathlib.Path, seconds: float) -> str:
+    """Everything that a command writes to a terminal, with its control sequences.
 
     Raises:
-      PictureError: it fails, or takes too long.
+      PictureError: it fails, or takes longer than `seconds`.
     """
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(cwd)
-        os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
-        os.execv(command[0], command)
-    ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
-    output, pauses, deadline = b"", [0], time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not select.select([terminal], [], [], PAUSE)[0]:
-            if pauses[-1] != len(output):
-                pauses.append(len(output))
-            continue
-        try:
-            output += os.read(terminal, 65536)
-        except OSError:  # the other side is closed
-            break
-    else:
-        os.kill(pid, signal.SIGINT)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    os.close(terminal)
-    if status != 0 or time.monotonic() >= deadline:
-        raise PictureError(f"{' '.join(command)} ended with {status}: {output[-500:].decode('utf-8', 'replace')}")
-    return [output[:pause].decode("utf-8", "replace") for pause in pauses[1:]]
+    size = {"COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    done = subprocess.run(
+        ["timeout", str(seconds), "script", "--quiet", "--return", "--command", shlex.join(command), "/dev/null"],
+        cwd=cwd,
+        env={**os.environ, **size, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    written = done.stdout.decode("utf-8", "replace")  # not as text, which would lose the carriage returns
+    if done.returncode:
+        raise PictureError(f"{' '.join(command)} ended with {done.returncode}: {written[-500:]}")
+    return written
 
 
-def well_on(written: list[str]) -> str:
-    """Of what a run has written so far, the last that shows less than `SHARE` of its frames behind it."""
-    shares = [(re.findall(r"(\d+)%", text), text) for text in written]
+def screen(written: str) -> str:
+    """The lines on a terminal after rich has written to it, with their styles as escape sequences.
+
+    Of the cursor's movements only those are followed by which rich draws a live display again: up, and erase a line.
+    """
+    lines = [""]
+    for part in re.split(r"(\n|\x1b\[1A|\x1b\[2K|\x1b\[\?25[hl])", written.replace("\r", "")):
+        if part == "\n":
+            lines.append("")
+        elif part == "\x1b[1A":
+            lines.pop()
+        elif part == "\x1b[2K":
+            lines[-1] = ""
+        elif not part.startswith("\x1b[?"):  # shows or hides the cursor
+            lines[-1] += part
+    return "\n".join(lines[-LINES:]).rstrip()
+
+
+def during(written: str) -> str:
+    """The part of a recorded run until the last redrawing of its panel that shows at most `SHARE` percent as done.
+
+    Raises:
+      PictureError: there is none.
+    """
+    redrawings = [written[: found.start()] for found in re.finditer(r"\r\x1b\[2K", written)]
+    shares = [(re.findall(r"(\d+)%", text), text) for text in redrawings]
     before = [text for found, text in shares if found and int(found[-1]) <= SHARE]
     if not before:
         raise PictureError("the run showed no share of its frames in percent")
     return before[-1]
 
 
-def terminal_page(screen: str, command: str) -> str:
-    """A page that looks like a terminal that shows `screen`, below the command that was typed."""
+def terminal_page(shown: str, command: str) -> str:
+    """A page that looks like a terminal: the command that was typed, and below it the lines that are `shown`."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(Text.from_ansi(screen, no_wrap=True))
-    shown = console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True, code_format="{code}")
+    console.print(Text.from_ansi(shown, no_wrap=True))
+    text = console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True, code_format="{code}")
     font = pathlib.Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSansMono.ttf").as_uri()
     return f"""<!doctype html><meta charset="utf-8"><style>
         @font-face {{ font-family: mono; src: url({font}); }}
@@ -197,15 +125,13 @@ def terminal_page(screen: str, command: str) -> str:
         #terminal {{ background: #16191d; color: #d7dae0; }}
         pre {{ margin: 0; font: 14px/16px mono; }} /* without gaps in the lines that frame the panel */
         </style><div id="terminal"><pre><span style="color:#7bc275">$</span> {html.escape(command)}
-{shown.rstrip()}</pre></div>"""
+{text.rstrip()}</pre></div>"""
 
 
 def photograph_terminal(browser: Browser, page_html: str, path: pathlib.Path) -> None:
     """Writes a picture of a page of `terminal_page`."""
     page = browser.new_page(device_scale_factor=1.5, viewport={"width": 1200, "height": 1000})
-    with tempfile.NamedTemporaryFile(
-        "w", suffix=".html", encoding="utf-8"
-    ) as file:  # of a file, so that the font loads
+    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:  # fonts load from files only
         file.write(page_html)
         file.flush()
         page.goto(pathlib.Path(file.name).as_uri())
@@ -249,14 +175,14 @@ def photograph_tensorboard(browser: Browser, logdir: pathlib.Path, path: pathlib
         page.wait_for_selector("card-view", timeout=60_000)
         page.get_by_text("Enable step selection").first.click()  # off: it takes half of each card for a table
         page.get_by_role("button", name="Settings").last.click()  # closes the side bar
-        page.wait_for_timeout(5_000)  # curves are drawn over some frames, and nothing says when it is done
+        page.wait_for_timeout(5_000)  # curves are animated, and no event marks the end
         page.screenshot(path=path)
         page.close()
     compress(path)
 
 
 def photograph_frame(logdir: pathlib.Path, path: pathlib.Path) -> None:
-    """Writes the frame in the middle of an episode that the newest policy of a run plays."""
+    """Writes the middle frame of an episode that the newest policy of a run plays."""
     with tempfile.TemporaryDirectory() as scratch:
         movie = os.path.join(scratch, "play.gif")
         seed_rl("play", f"--logdir={logdir}", "--greedy", f"--output={movie}")
@@ -282,7 +208,7 @@ def seed_rl(*arguments: str) -> None:
 
 
 def compress(path: pathlib.Path) -> None:
-    """Brings a picture to at most 256 colors, which screens of text and curves don't exceed visibly.
+    """Reduces a picture to 256 colors, enough for text and curves.
 
     Raises:
       PictureError: it is still larger than a repository should hold.
@@ -295,7 +221,7 @@ def compress(path: pathlib.Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pong_logdir", type=pathlib.Path, help="a run for TensorBoard and the frame; default: Catch")
+    parser.add_argument("--pong_logdir", type=pathlib.Path, help="the run in TensorBoard and the frame; default: Catch")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "pictures")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium")
@@ -307,10 +233,8 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(BROWSER))
         try:
             place = pathlib.Path(scratch)
-            written = screens([sys.executable, "-m", "seed_rl", *TRAINING], place, seconds=600)
-            terminal = Terminal(COLUMNS, LINES)
-            terminal.feed(well_on(written))
-            page = terminal_page(terminal.text(), f"seed_rl {' '.join(TRAINING)}")
+            written = recording([sys.executable, "-m", "seed_rl", *TRAINING], place, seconds=600)
+            page = terminal_page(screen(during(written)), f"seed_rl {' '.join(TRAINING)}")
             photograph_terminal(browser, page, arguments.output / "terminal.png")
             logdir = arguments.pong_logdir or place / RUN
             photograph_tensorboard(browser, logdir.absolute(), arguments.output / "tensorboard.png")

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Keeps a finished run as a result: scripts/record_result.py LOGDIR DESTINATION COMMAND.
+"""Records a finished run as a result: scripts/record_result.py LOGDIR DESTINATION COMMAND
 
-Writes into DESTINATION the metrics as CSV, the configuration, the curve by frames and by hours, and a JSON file with
-the command, the commit and the hardware.
+Writes into DESTINATION the metrics as CSV, the configuration, curves by frames and by hours, and `about.json` with the
+command, the commit and the hardware.
 """
 
 import argparse
 import csv
 import json
 import os
+import platform
 import shutil
 import subprocess
 
-from benchmarks.report import processor
 from seed_rl.launch.plot import plot_curves
-from seed_rl.learner import metrics
+from seed_rl.reporting import metrics
 
 COLUMNS = (
     "env_frames",
@@ -43,7 +43,8 @@ def main() -> None:
     parser.add_argument("logdir")
     parser.add_argument("destination")
     parser.add_argument("command", help="the command that made the run")
-    parser.add_argument("--commit", help="the commit it ran at (default: the current one)")
+    parser.add_argument("--commit", help="the commit of the run (default: the current one)")
+    parser.add_argument("--accelerator", default="no accelerator", help="the GPU or TPU of the run (default: none)")
     arguments = parser.parse_args()
     os.makedirs(arguments.destination, exist_ok=True)
 
@@ -62,7 +63,7 @@ def main() -> None:
     about = {
         "command": arguments.command,
         "commit": commit,
-        "hardware": f"{os.cpu_count()} cores, {processor()}, no accelerator",
+        "hardware": f"{os.cpu_count()} cores, {_processor()}, {arguments.accelerator}",
         "last": {name: rows[-1][name] for name in columns if name in rows[-1]},
         "best": {
             name: max(row[name] for row in rows if name in row)
@@ -73,6 +74,12 @@ def main() -> None:
     with open(os.path.join(arguments.destination, "about.json"), "w", encoding="utf-8") as file:
         json.dump(about, file, indent=2)
         file.write("\n")
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def _rounded(value: float) -> float:

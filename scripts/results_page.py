@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes what docs/results/README.md shows of each recorded run: scripts/results_page.py [--check]
+"""Fills in the recorded runs in docs/results/README.md: scripts/results_page.py [--check]
 
-Between the lines `<!-- run: NAME -->` and `<!-- end -->` stand the picture of the folder NAME and what its `about.json`
-says; the text around is written by hand. `scripts/record_result.py` makes the folders. With --check nothing is written:
-the exit code is 1 if the page is not what the files say.
+The lines between `<!-- run: NAME -->` and `<!-- end -->` are made from the picture and the `about.json` in the folder
+NAME, which `scripts/record_result.py` writes; the rest of the page is written by hand. With --check nothing is written,
+and the exit code is 1 if the page is out of date.
 """
 
 import argparse
@@ -17,25 +17,25 @@ PAGE = ROOT / "docs" / "results" / "README.md"
 BEGIN, END = "<!-- run: ", "<!-- end -->"
 RUN = re.compile(rf"({BEGIN}(\S+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
 PICTURES = ("by_hours.png", "with_cut.png")
-"""One of them is shown, the first that there is; the others are linked."""
+"""The first of these that exists is shown; the others are linked."""
 
 
 class PageError(Exception):
-    """Something is wrong with the page or its data; the message is one sentence."""
+    """The page or its data are inconsistent; the message is one sentence."""
 
 
 def filled(page: str, results: pathlib.Path) -> str:
-    """The page with every run made anew from the folders in `results`.
+    """The page with every run filled in from the folders in `results`.
 
     Raises:
-      PageError: a marker without its partner or its folder, or a recorded run that the page doesn't show.
+      PageError: a marker has no partner or no folder, or the page does not show a recorded run.
     """
     shown = [found[2] for found in RUN.finditer(page)]
     if not page.count(BEGIN) == page.count(END) == len(shown):
-        raise PageError(f"each {BEGIN}NAME --> needs one {END} behind it")
+        raise PageError(f"each {BEGIN}NAME --> needs one {END} after it")
     recorded = {path.parent.name for path in results.glob("*/about.json")}
     if recorded != set(shown):
-        raise PageError(f"it must show each recorded run: {sorted(recorded)}, and shows {sorted(shown)}")
+        raise PageError(f"the page must show every recorded run, {sorted(recorded)}, but shows {sorted(shown)}")
     return RUN.sub(lambda found: f"{found[1]}{run_of(results / found[2])}{found[3]}", page)
 
 
@@ -55,7 +55,7 @@ def run_of(folder: pathlib.Path) -> str:
 
 
 def numbers(about: dict) -> list[str]:
-    """A table of what the run had reached when it ended."""
+    """A table of the final and the best values of the run."""
     last, best = about["last"], about["best"]
     cells = {"frames": f"{last['env_frames']:,}", "time": duration(last["seconds"])}
     for name, key in (("return", "episode_return"), ("evaluation", "eval/episode_return")):
@@ -66,13 +66,13 @@ def numbers(about: dict) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """In minutes, or seconds if they are few."""
+    """In minutes, or in seconds if short."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, fail if the page differs")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
     parser.add_argument("--page", type=pathlib.Path, default=PAGE)
     arguments = parser.parse_args()
     page = arguments.page.read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def main() -> int:
     if wanted == page:
         return 0
     if arguments.check:
-        print(f"{arguments.page} is not what its data say: run scripts/results_page.py", file=sys.stderr)
+        print(f"{arguments.page} is out of date: run scripts/results_page.py", file=sys.stderr)
         return 1
     arguments.page.write_text(wanted, encoding="utf-8")
     return 0

@@ -47,3 +47,13 @@ class Unroll(NamedTuple):
     """[L, B, ...]: the action taken at each step."""
     behaviour: Any
     """Nest [L, B, ...]: the agent's own record of each decision (`ActOutput.behaviour`), such as policy logits."""
+
+
+class Metric(NamedTuple):
+    """A row of the table of metrics (docs/metrics.md): a scalar that runs report."""
+
+    name: str
+    """In `metrics.jsonl`. That of an agent's metric has a group, as in `loss/policy`."""
+    unit: str
+    """Empty if the metric is a plain number."""
+    meaning: str

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 import gin
 
 from seed_rl.agents.config import AgentConfig, TargetConfig
+from seed_rl.agents.r2d2.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.r2d2.agent import R2D2Agent
@@ -22,6 +24,7 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     """Recurrent replay distributed DQN, with the defaults of the published Atari runs."""
 
     learns_from_replay: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     core: str = "lstm"
     core_units: int = 512

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import gin
 
 from seed_rl.agents.config import AgentConfig
+from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import check_at_least, check_range
 from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.vtrace.agent import VTraceAgent
@@ -22,6 +24,8 @@ class VTrace(TrunkConfig, AgentConfig):
     """V-trace actor-critic, with the published defaults."""
 
     clip_reward_input: bool = True
+
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     # Loss
     discount: float = 0.99

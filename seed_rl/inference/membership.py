@@ -37,7 +37,7 @@ class Membership:
     """Leases the environment ids 0 .. N - 1 to actors, the lowest free ones first. Used on one thread.
 
     All ids of a group belong to one inference device, id i to device i mod D; a group gets the device with the most
-    free ids. They are free again when the group's stream ends, or `timeout` seconds after a join whose stream never opened.
+    free ids. They are free again when the group's stream ends, or `timeout` seconds after a join without a stream.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seed_rl.launch.words import duration, plain, short
-from seed_rl.reporting.bottleneck import bottleneck
+from seed_rl.reporting.run_log import bottleneck
 
 CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
 """Metrics whose course is shown, by the words for them."""

@@ -12,7 +12,7 @@ from rich.live import Live
 
 from seed_rl.launch.panel import CURVES, Shown, connected, panel, share
 from seed_rl.launch.words import duration, plain, short
-from seed_rl.reporting.bottleneck import bottleneck
+from seed_rl.reporting.run_log import bottleneck
 
 
 class Progress:

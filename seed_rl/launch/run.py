@@ -21,7 +21,7 @@ from seed_rl.launch.run_directory import run_directory
 from seed_rl.launch.working_directory import working_directory
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.hosts.link import Link
-from seed_rl.learner.hosts.meeting import together
+from seed_rl.learner.hosts.rendezvous import rendezvous
 from seed_rl.specs import CannotAct
 from seed_rl.transport.credentials import ServerSecurity
 
@@ -160,7 +160,7 @@ class Run:
 
     def _train(self, stop: Stop | None) -> Generator[dict[str, float], None, None]:
         stopping = _Either(stop)
-        with together(self._hosts, common_settings(self.experiment), stopping) as link:
+        with rendezvous(self._hosts, common_settings(self.experiment), stopping) as link:
             if link is not None:
                 yield from self._train_together(link, stopping)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Generator
@@ -147,7 +148,7 @@ class Learner:
                     if self._batches.left:
                         break
                     if batch is not None:
-                        log.add_update(self._update(batch), self._queue_fill())
+                        log.add_update(self._update(batch))
                     self.counters.seconds = time.monotonic() - began
                     if (row := log.row_if_due()) is not None:
                         yield row
@@ -170,6 +171,8 @@ class Learner:
             unroll = self._replicas.joined(batch.parts)
             seed = counters.learner_updates
             metrics, priorities = self._train_step(unroll, progress, batch.importance_weights, seed)
+        queues = [acting.unrolls.queue for acting in self._acting]
+        metrics["queue_fill"] = float(np.mean([len(queue) / queue.capacity for queue in queues]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         self._source.write_back(priorities)
         counters.learner_updates += 1
@@ -185,10 +188,6 @@ class Learner:
         for acting in self._acting:
             acting.cursor.version = acting.cursor.newest_version = self.counters.learner_updates
 
-    def _queue_fill(self) -> float:
-        queues = [acting.unrolls.queue for acting in self._acting]
-        return float(np.mean([len(queue) / queue.capacity for queue in queues]))
-
     def _run_state(self) -> RunState:
         return RunState(
             counters=self._progress.totals(),
@@ -198,7 +197,7 @@ class Learner:
                 "actors": self._service.actors,
                 "environments": self._service.leased_envs,
             },
-            inference=self._service.stats,
+            inference=dataclasses.asdict(self._service.stats),
         )
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""From the training loop to files and screens: metrics, their catalogue, sinks and what they say of a run."""
+"""The metrics of a run: how rows are computed, what they mean, and the files and services that receive them."""

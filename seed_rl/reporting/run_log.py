@@ -1,4 +1,4 @@
-"""Turns what happens in the training loop into rows of metrics."""
+"""Rows of metrics: computed from the events of the training loop, and read for the bottleneck of a run."""
 
 from __future__ import annotations
 
@@ -6,110 +6,130 @@ import collections
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import psutil
 
-from seed_rl.inference.thread import InferenceStats
-from seed_rl.reporting.sinks import Sinks
+if TYPE_CHECKING:
+    from seed_rl.reporting.sinks import Sink
+
+_BUSY = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
     """The state of a run at one moment."""
 
-    counters: dict[str, float]
-    """Grow over the whole run, resumed or not: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
-    gauges: dict[str, float]
-    """Reported as they are."""
-    inference: InferenceStats
+    counters: Mapping[str, float]
+    """Totals of the whole run, over all its starts: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
+    gauges: Mapping[str, float]
+    """Metrics that are reported as they are."""
+    inference: Mapping[str, float]
+    """Totals of this start of the run: the fields of `InferenceStats`."""
 
 
 class RunLog:
-    """Averages the updates of an interval and reports them together with rates and shares of time.
+    """Writes a row of metrics per interval: means over its updates, rates, and the shares of time in `catalogue`."""
 
-    Shares say where the time of the interval went: `time/learner_waiting` (for a batch), `time/inference_waiting` (for
-    observations), `time/inference_blocked` (for room in the queue: back-pressure) and `time/inference_acting`, each of
-    its own thread's time; `time/actors_waiting` (for actions), of the time of all environment groups; and `time/cpu`,
-    the share of the learner's machine's cores that was busy.
-    """
-
-    def __init__(self, state: Callable[[], RunState], sinks: Sinks, interval: float):
+    def __init__(
+        self,
+        state: Callable[[], RunState],
+        sinks: Sequence[Sink],
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         """
         Args:
-          state: gives the state of the run.
-          sinks: where rows go.
+          state: returns the current state of the run.
+          sinks: receive the rows.
           interval: seconds between rows.
+          clock: seconds since any fixed moment.
         """
         self._state = state
         self._sinks = sinks
         self._interval = interval
-        self._last = state()
-        psutil.cpu_percent()  # begins to measure
-        self._begin()
+        self._clock = clock
+        psutil.cpu_percent()  # the next call measures from here
+        self._begin(state())
 
-    def _begin(self) -> None:
-        self._began = time.monotonic()
-        self._sums: collections.defaultdict[str, float] = collections.defaultdict(float)
+    def _begin(self, state: RunState) -> None:
+        self._last = state
+        self._began = self._clock()
         self._updates = 0
-        self._queue_fill = 0.0
+        self._sums: collections.defaultdict[str, float] = collections.defaultdict(float)
         self._waited = 0.0
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measures the time that the loop waits for a batch, its own or that of another host."""
-        started = time.monotonic()
+        """Measures time that the learner spends waiting for a batch, its own or that of another host."""
+        started = self._clock()
         yield
-        self._waited += time.monotonic() - started
+        self._waited += self._clock() - started
 
-    def add_update(self, metrics: dict[str, float], queue_fill: float) -> None:
-        """Takes the metrics of one update, and the queued unrolls after it over the queue's capacity."""
+    def add_update(self, metrics: Mapping[str, float]) -> None:
+        """Takes the metrics of one update; the row has their means over the interval."""
         self._updates += 1
-        self._queue_fill += queue_fill
         for name, value in metrics.items():
             self._sums[name] += value
 
     def row_if_due(self) -> dict[str, float] | None:
         """Writes and returns a row when the interval is over."""
-        if time.monotonic() - self._began < self._interval:
-            return None
-        return self._write()
+        return self._write() if self._clock() - self._began >= self._interval else None
 
     def close(self) -> dict[str, float] | None:
-        """Writes and returns what the last, shorter interval brought, if anything, and closes the sinks."""
+        """Writes and returns a row of the last, shorter interval if it has updates, and closes the sinks."""
         row = self._write() if self._updates else None
-        self._sinks.close()
+        for sink in self._sinks:
+            sink.close()
         return row
 
     def _write(self) -> dict[str, float]:
         now, last = self._state(), self._last
-        elapsed = time.monotonic() - self._began
-        acted, before = now.inference, last.inference
-        batches = acted.batches - before.batches
+        elapsed = self._clock() - self._began
+        grown = {name: total - last.inference[name] for name, total in now.inference.items()}
         row = {
             **now.counters,
             **now.gauges,
             "frames_per_second": (now.counters["env_frames"] - last.counters["env_frames"]) / elapsed,
             "updates_per_second": self._updates / elapsed,
             "time/learner_waiting": self._waited / elapsed,
-            "time/inference_waiting": (acted.waiting_seconds - before.waiting_seconds) / elapsed,
-            "time/inference_blocked": (acted.blocked_seconds - before.blocked_seconds) / elapsed,
-            "time/inference_acting": (acted.acting_seconds - before.acting_seconds) / elapsed,
+            "time/inference_waiting": grown["waiting_seconds"] / elapsed,
+            "time/inference_blocked": grown["blocked_seconds"] / elapsed,
+            "time/inference_acting": grown["acting_seconds"] / elapsed,
             "time/cpu": psutil.cpu_percent() / 100,
         }
-        waiting = acted.groups_waiting_seconds - before.groups_waiting_seconds
-        stepping = acted.groups_stepping_seconds - before.groups_stepping_seconds
-        if waiting + stepping > 0:
-            row["time/actors_waiting"] = waiting / (waiting + stepping)
-        steps = acted.agent_steps - before.agent_steps
-        if batches and steps:  # inference goes on while it is read: one may be ahead of the other
+        cycles = grown["groups_waiting_seconds"] + grown["groups_stepping_seconds"]
+        if cycles > 0:
+            row["time/actors_waiting"] = grown["groups_waiting_seconds"] / cycles
+        batches, steps = grown["batches"], grown["agent_steps"]
+        if batches and steps:  # the totals grow while they are read: one may be ahead of the other
             row["inference_batch_size"] = steps / batches
-            row["inference_updates_behind"] = (acted.updates_behind - before.updates_behind) / batches
-            row["inference_padding"] = (acted.padded_steps - before.padded_steps) / steps
-        if self._updates:
-            row["queue_fill"] = self._queue_fill / self._updates
-            row.update({name: total / self._updates for name, total in self._sums.items()})
-        self._sinks.write(row, time.time())
-        self._last = now
-        self._begin()
+            row["inference_updates_behind"] = grown["updates_behind"] / batches
+            row["inference_padding"] = grown["padded_steps"] / steps
+        row.update({name: total / self._updates for name, total in self._sums.items()})
+        for sink in self._sinks:
+            sink.write(row, time.time())
+        self._begin(now)
         return row
+
+
+def bottleneck(row: Mapping[str, float]) -> str:
+    """The part of a run that limits its throughput, and a remedy, from the shares of time in a row of metrics.
+
+    The part that never waits is the bottleneck. The learner is checked first, because acting goes on while its queue
+    has room; then inference, which serves all actors; then the actors. If all of them wait most of the time, latency
+    between them is the bottleneck.
+    """
+    if not row.get("environments"):
+        return "actors: none is connected"
+    cores = ", all cores are busy" if row.get("time/cpu", 0.0) >= _BUSY else ""
+    if row["time/learner_waiting"] < 1 - _BUSY or row["time/inference_blocked"] > 0.2:
+        return f"learner: smaller network or faster device{cores}"
+    if row["time/inference_acting"] > 0.8:
+        return f"inference: larger batches or faster device{cores}"
+    if row.get("time/actors_waiting", 0.0) < 0.5:
+        return f"actors: add environments or processes{cores}"
+    if cores:
+        return "cores: all are busy, shared by everything"
+    return "latency: add groups of environments to each actor"

@@ -1,4 +1,4 @@
-"""The metrics of a run in Weights & Biases: an option that needs the package wandb."""
+"""The metrics of a run in Weights & Biases: optional, and the only module that needs the package wandb."""
 
 from __future__ import annotations
 
@@ -10,83 +10,67 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from seed_rl.experiment import ConfigError, Logs
+from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.files import complete_or_absent
 from seed_rl.reporting.catalogue import tag
 
 _log = logging.getLogger(__name__)
 
 _ID_FILE = "wandb_id"
-_INIT_SECONDS = 30.0  # for the server to answer
-_FINISH_SECONDS = 60.0  # for what is left to be uploaded
+_INIT_SECONDS = "30"  # for the server to answer
+_FINISH_SECONDS = 60.0  # for the upload of the last rows
 
 
 def check_wandb(logs: Logs) -> None:
-    """Looks whether Weights & Biases can be used, if a run is to be there.
+    """Checks whether Weights & Biases can be used, if a project is set.
 
     Raises:
-      ConfigError: the package is missing, its settings can't be, or nobody is logged in.
+      ConfigError: the package is missing, its settings are invalid, or nobody is logged in.
     """
     if not logs.wandb_project:
         return
+    project = f"Logs.wandb_project is {logs.wandb_project!r}"
     try:
         import wandb
     except ImportError as error:
-        raise ConfigError(
-            f"Logs.wandb_project is {logs.wandb_project!r}, which needs a package that is missing here: "
-            "pip install 'seed_rl[wandb]'"
-        ) from error
+        raise ConfigError(f"{project}, which needs an extra package: pip install 'seed_rl[wandb]'") from error
     try:
         settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
-    except (wandb.Error, ValueError) as error:  # an environment variable or a name that it does not take
+    except (wandb.Error, ValueError) as error:
         raise ConfigError(f"Weights & Biases can't be set up: {' '.join(str(error).split())}") from error
     if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
         raise ConfigError(
-            f"Logs.wandb_project is {logs.wandb_project!r}, and nobody is logged in to Weights & Biases here: run "
-            "`wandb login`, set WANDB_API_KEY, or set WANDB_MODE=offline to upload the run later"
+            f"{project}, and nobody is logged in to Weights & Biases here: run `wandb login`, set WANDB_API_KEY, or "
+            "set WANDB_MODE=offline to upload the run later"
         )
 
 
 class WandbRun:
-    """A run in Weights & Biases, as a sink (`reporting.sinks.Sink`).
+    """A sink (`reporting.sinks.Sink`) that reports to Weights & Biases.
 
-    A thread of its own talks to wandb: neither a slow network nor none delays training. If the server does not answer,
-    the run is kept in the log directory as an offline one, for `wandb sync` to upload.
+    Its own thread talks to wandb, so that a slow or missing network does not delay training. If the server does not
+    answer, the run is kept in the log directory as an offline run, for `wandb sync` to upload.
 
-    A resumed run continues the run whose id the log directory holds. Rows have no step of wandb's, which would have to
-    grow and could not return to a checkpoint: `progress/env_frames` is the horizontal axis.
+    A resumed run continues the run whose id is in the log directory. Rows have no wandb step, which would have to
+    increase even after a return to a checkpoint: `progress/env_frames` is the horizontal axis.
     """
 
-    name = "Weights & Biases"
-
-    def __init__(self, logdir: str, resume_frames: int | None, settings: Mapping[str, Any], project: str):
-        """
-        Args:
-          logdir: the run's directory.
-          resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
-          settings: of the experiment, by dotted name.
-          project: in which the run is.
-        """
+    def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None):
+        """Starts the run; see `reporting.sinks.sinks_of`."""
+        self._experiment = experiment
         self._logdir = logdir
-        self._resumed = resume_frames is not None
-        self._settings = settings
-        self._project = project
+        self._id = _run_id(logdir, resume_frames is not None)
         self._rows: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()
-        self._id = ""
         self._thread = threading.Thread(target=self._run, name="wandb", daemon=True)
-
-    def open(self) -> None:
-        """Begins the run."""
-        self._id = _run_id(self._logdir, self._resumed)
         self._thread.start()
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Takes a row; after a failure they are of no use."""
+        """Takes a row; dropped once wandb has failed."""
         if self._thread.is_alive():
             self._rows.put(row)
 
     def close(self) -> None:
-        """Ends the run; what can't be uploaded within a minute stays in the log directory."""
+        """Ends the run; rows that can't be uploaded within a minute stay in the log directory."""
         self._rows.put(None)
         self._thread.join(_FINISH_SECONDS)
         if self._thread.is_alive():
@@ -94,43 +78,40 @@ class WandbRun:
 
     def _run(self) -> None:
         try:
-            self._report()
-        except Exception as error:  # wandb raises all kinds
+            import wandb
+
+            run = self._init(wandb)
+            run.define_metric(tag("env_frames"))
+            run.define_metric("*", step_metric=tag("env_frames"))
+            while (row := self._rows.get()) is not None:
+                run.log({tag(name): value for name, value in row.items()})
+            run.finish()
+        except Exception as error:  # wandb raises errors of many types
             _log.error("Weights & Biases has failed (%s); training goes on without it", error)
 
-    def _report(self) -> None:
-        import wandb
-
-        run = self._begin(wandb)
-        run.define_metric(tag("env_frames"))
-        run.define_metric("*", step_metric=tag("env_frames"))
-        while (row := self._rows.get()) is not None:
-            run.log({tag(name): value for name, value in row.items()})
-        run.finish()
-
-    def _begin(self, wandb: Any) -> Any:
-        begin = {
+    def _init(self, wandb: Any) -> Any:
+        arguments = {
             "id": self._id,
             "name": os.path.basename(os.path.abspath(self._logdir)),
             "dir": self._logdir,
-            "config": nested(self._settings),
-            "allow_val_change": True,  # a resumed run may have other settings of speed and logs
-            "settings": _settings(wandb, self._project),
+            "config": _nested(self._experiment.to_json()),
+            "allow_val_change": True,  # settings of speed and logs may differ in a resumed run
+            "settings": _settings(wandb, self._experiment.logs.wandb_project),
         }
         try:
-            return wandb.init(**begin, resume="allow")
+            return wandb.init(**arguments, resume="allow")
         except wandb.errors.CommError as error:
             _log.warning(
                 "nothing can be sent to Weights & Biases (%s); the run is kept in %s for `wandb sync`",
                 str(error).partition("\n")[0],
                 os.path.join(self._logdir, "wandb"),
             )
-            wandb.teardown()  # it would not begin a run of the same id again
-            return wandb.init(**begin, mode="offline")
+            wandb.teardown()  # otherwise it refuses a second run of the same id
+            return wandb.init(**arguments, mode="offline")
 
 
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with dotted names as dicts in dicts."""
+def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with dotted names as nested dicts, which the pages of Weights & Biases can filter by."""
     root: dict[str, Any] = {}
     for name, value in settings.items():
         *path, last = name.split(".")
@@ -142,23 +123,21 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(wandb: Any, project: str) -> Any:
-    """Nothing is printed or captured: the terminal is the live panel's."""
+    """Settings with which wandb neither prints nor captures: the terminal belongs to the live panel."""
     return wandb.Settings(
         project=project,
         silent=True,
         console="off",
-        init_timeout=_INIT_SECONDS,
-        finish_timeout=_FINISH_SECONDS / 2,  # sooner than `WandbRun.close` ceases to wait
+        init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _INIT_SECONDS)),
+        finish_timeout=_FINISH_SECONDS / 2,  # before `WandbRun.close` stops waiting
     )
 
 
 def _run_id(logdir: str, resumed: bool) -> str:
-    """Of the run that is continued, or a new one, which is stored."""
+    """The stored id of the run that is resumed, or a new one, which is then stored."""
     path = os.path.join(logdir, _ID_FILE)
-    if resumed and os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    new = secrets.token_hex(4)
-    with complete_or_absent(path) as file:
-        file.write(f"{new}\n".encode())
-    return new
+    if not (resumed and os.path.exists(path)):
+        with complete_or_absent(path) as new:
+            new.write(f"{secrets.token_hex(4)}\n".encode())
+    with open(path, encoding="utf-8") as stored:
+        return stored.read().strip()

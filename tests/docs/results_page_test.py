@@ -1,4 +1,4 @@
-"""The page of results and the script that writes what it shows of each run."""
+"""The page of results, and the script that fills in the recorded runs."""
 
 import importlib.util
 import json
@@ -47,7 +47,7 @@ def run(main, monkeypatch, tmp_path):
 EMPTY = "Before\n<!-- run: catch -->\n<!-- end -->\nafter\n"
 
 
-def test_the_page_is_what_the_recorded_runs_say(main, monkeypatch, capsys):
+def test_the_page_is_up_to_date(main, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
     assert main() == 0, capsys.readouterr().err
 
@@ -68,17 +68,15 @@ def test_writing_twice_changes_nothing(run):
     assert run(once) == (0, once)
 
 
-def test_a_page_that_differs_is_told_and_left_alone(run, capsys):
-    assert run(EMPTY, "--check") == (1, EMPTY)
-    assert "run scripts/results_page.py" in capsys.readouterr().err
-
-
-def test_a_recorded_run_that_the_page_does_not_show_is_told(run, capsys):
-    assert run("Nothing\n") == (1, "Nothing\n")
-    assert "it must show each recorded run: ['catch'], and shows []" in capsys.readouterr().err
-
-
-def test_a_marker_without_its_end_is_told(run, capsys):
-    text = "<!-- run: catch -->\n"
-    assert run(text) == (1, text)
-    assert "needs one <!-- end --> behind it" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("page", "arguments", "sentence"),
+    [
+        (EMPTY, ["--check"], "is out of date: run scripts/results_page.py"),
+        ("Nothing\n", [], "the page must show every recorded run, ['catch'], but shows []"),
+        ("<!-- run: catch -->\n", [], "needs one <!-- end --> after it"),
+    ],
+    ids=["out of date", "a run is missing", "an end is missing"],
+)
+def test_a_page_with_a_fault_is_left_alone(run, capsys, page, arguments, sentence):
+    assert run(page, *arguments) == (1, page)
+    assert sentence in capsys.readouterr().err

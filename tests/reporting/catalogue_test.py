@@ -1,18 +1,31 @@
-"""The table of metrics, the page that shows it and what real runs write."""
+"""The tables of metrics, the page that shows them, and the metrics of real runs."""
 
 import pathlib
 import re
 
-from seed_rl.learner import metrics
-from seed_rl.reporting.catalogue import CHARTS, METRICS, table, tag
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.reporting import metrics
+from seed_rl.reporting.catalogue import CHARTS, METRICS, tag
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 
-def test_names_and_tags_are_unique_and_tags_have_a_group():
-    assert len({metric.name for metric in METRICS}) == len(METRICS) > 30
-    assert len({metric.tag for metric in METRICS}) == len(METRICS)
-    assert all(re.fullmatch(r"[a-z0-9]+/[a-z_0-9]+", metric.tag) for metric in METRICS)
+def table(rows):
+    """A table of metrics in Markdown."""
+    cells = [("metrics.jsonl", "tag", "unit", "meaning"), ("---",) * 4]
+    cells += [(f"`{name}`", f"`{tag(name)}`", unit, meaning) for name, unit, meaning in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def test_names_are_unique_and_tags_have_a_group():
+    names = [metric.name for metric in (*METRICS.values(), *VTrace.metrics, *R2D2.metrics)]
+    assert len(set(names)) == len(names) > 30
+    assert all(re.fullmatch(r"[a-z0-9]+/[a-z_0-9]+", tag(name)) for name in names)
+    assert all(tag(metric.name) == metric.name for metric in (*VTrace.metrics, *R2D2.metrics))
 
 
 def test_metrics_of_a_custom_agent_keep_their_group_or_get_one():
@@ -22,24 +35,31 @@ def test_metrics_of_a_custom_agent_keep_their_group_or_get_one():
 
 
 def test_returns_come_first_in_the_alphabet_of_tags():
-    """TensorBoard's HPARAMS tab shows the first five of a run at first."""
-    first = sorted(metric.tag for metric in METRICS)[:5]
-    assert {"episodes/return", "evaluation/return"} < set(first)
+    """TensorBoard's HPARAMS tab shows only the first five of a run at first."""
+    assert {"episodes/return", "evaluation/return"} < set(sorted(METRICS)[:5])
 
 
 def test_charts_show_metrics_that_exist():
-    patterns = [pattern for charts in CHARTS.values() for chart in charts for pattern in chart.tags]
+    patterns = [pattern for charts in CHARTS.values() for tags in charts.values() for pattern in tags]
     assert len(patterns) > 10
     for pattern in patterns:
-        assert any(re.match(pattern, metric.tag) for metric in METRICS), pattern
+        assert any(re.match(pattern, tag) for tag in METRICS), pattern
 
 
-def test_the_page_has_the_table():
-    assert table() in PAGE.read_text(encoding="utf-8"), f"{PAGE.name} needs this table:\n{table()}"
-
-
-def test_every_metric_that_runs_write_is_on_the_page(finished_runs):
+def test_the_page_has_the_tables():
     page = PAGE.read_text(encoding="utf-8")
-    written = {name for run in (finished_runs.vtrace, finished_runs.r2d2) for row in metrics.read(run) for name in row}
-    assert {"episode_return", "eval/episode_return", "loss/policy", "q/value", "replay/ratio"} < written
-    assert [name for name in sorted(written) if f"| `{name}` |" not in page] == []
+    for rows in (METRICS.values(), VTrace.metrics, R2D2.metrics):
+        assert table(rows) in page, f"{PAGE.name} needs this table:\n{table(rows)}"
+
+
+@pytest.mark.parametrize("run", ["vtrace", "r2d2"])
+def test_every_metric_of_a_real_run_is_on_the_page_and_in_tensorboard(finished_runs, run):
+    page = PAGE.read_text(encoding="utf-8")
+    rows = metrics.read(getattr(finished_runs, run))
+    names = {name for row in rows for name in row}
+    assert {"vtrace": {"episode_return", "loss/policy"}, "r2d2": {"eval/episode_return", "q/value"}}[run] < names
+    assert [name for name in sorted(names) if f"| `{name}` |" not in page] == []
+    events = EventAccumulator(getattr(finished_runs, run)).Reload()
+    assert set(events.Tags()["scalars"]) == {tag(name) for name in names}
+    updates = {row["env_frames"]: row["learner_updates"] for row in rows}  # a resumed run may repeat the last frame
+    assert [(event.step, event.value) for event in events.Scalars(tag("learner_updates"))] == list(updates.items())

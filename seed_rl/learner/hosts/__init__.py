@@ -1,4 +1,4 @@
-"""Several learner processes, on as many hosts, that train one model together."""
+"""Several learner processes, one per host, that train one model."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class HostLost(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """The learner processes and which of them this one is. Each serves actors of its own."""
+    """The learner processes of a run, and the index of this one. Each serves its own actors."""
 
     addresses: tuple[str, ...] = ()
-    """`host:port` of each, where the others reach it; in the same order everywhere. Empty: there is only this one."""
+    """`host:port` of each, where the others reach it; in the same order everywhere. Empty: a single process."""
     index: int = 0
-    """This one's place among them; the first writes the checkpoints."""
+    """The index of this process; process 0 writes the checkpoints."""
 
     def __post_init__(self):
         if not 0 <= self.index < self.count:
@@ -26,7 +26,7 @@ class Hosts:
 
     @property
     def count(self) -> int:
-        """Processes, at least 1."""
+        """Number of processes, at least 1."""
         return max(1, len(self.addresses))
 
 

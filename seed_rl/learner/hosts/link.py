@@ -1,7 +1,7 @@
-"""What the learner hosts of a run say to each other, besides what TensorFlow adds up for them.
+"""The protocol between the learner hosts of a run, apart from the collective operations of TensorFlow.
 
-Each sends a message to the first, which answers with those of all: so all know the same, about as soon as a round trip
-takes. They compare what they are to train, agree before each update whether to make it, and notice at once who is gone.
+Each host sends a message to host 0, which answers with those of all hosts. One round trip later all know the same: they
+compare their settings, agree on each update before it is made, and notice at once when a host is gone.
 """
 
 from __future__ import annotations
@@ -9,86 +9,132 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
+import os
 import select
+import socket
+import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts
-from seed_rl.learner.hosts.peer import Gone, Peer, receive_any
 
 _log = logging.getLogger(__name__)
 
-_POLL_SECONDS = 0.2
-_TELL_SECONDS = 10.0  # a longer wait is logged
-_LEAVE_SECONDS = 5.0  # a host that is to end waits so long for the others to hear of it
+_SILENT_SECONDS = 10  # after which a host without power or network counts as gone
+_LARGEST = 1 << 20  # bytes of a message
+_LONG_SECONDS = 10.0  # a longer wait for another host is logged
+
+
+class Peer(Connection):
+    """The connection to another learner host; carries JSON messages."""
+
+    def __init__(self, connection: socket.socket):
+        """Takes over a TCP connection."""
+        connection.setblocking(True)
+        for level, option, value in (
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+            (socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _SILENT_SECONDS, 0)),  # within a message
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_SECONDS // 2),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _SILENT_SECONDS // 2),
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENT_SECONDS),
+        ):
+            connection.setsockopt(level, option, value)
+        super().__init__(connection.detach())
+
+    def send(self, message: Any) -> None:
+        """Sends JSON values.
+
+        Raises:
+          OSError: the other process has ended or can't be reached.
+        """
+        self.send_bytes(json.dumps(message).encode())
+
+    def recv(self) -> Any:
+        """Waits for the next message.
+
+        Raises:
+          OSError: the other process has ended, can't be reached, or is not a learner.
+        """
+        try:
+            return json.loads(self.recv_bytes(_LARGEST))
+        except (EOFError, ValueError) as error:
+            raise ConnectionError("the connection has ended") from error
+
+    def shut_down(self) -> None:
+        """Ends the connection for both sides, and wakes every thread that polls it."""
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 class Agreed(NamedTuple):
-    """What all hosts do next."""
+    """The next step of all hosts."""
 
     leave: bool
-    """End the run: at least one of them is to end."""
+    """End the run, because at least one host is about to end."""
     update: bool
-    """Make an update: all have a batch, and none is to end."""
+    """Make an update: all hosts have a batch, and none is about to end."""
     env_frames: int
-    """How far the first host is: what depends on a run's progress must be the same on all."""
+    """The progress of host 0: schedules must be the same on all hosts."""
 
 
 class Link:
     """The connections of a learner host to the others of its run. Used by the learner's thread."""
 
-    def __init__(self, hosts: Hosts, peers: Mapping[Peer, int]):
-        """
-        Args:
-          hosts: which this is, of how many.
-          peers: connections, with the index of who is at the other end; from the first host to all others, from these
-            to the first.
-        """
+    leave_seconds = 5.0
+    """How long a host that ends waits for the others to receive its decision."""
+
+    def __init__(self, hosts: Hosts, peers: Mapping[int, Peer]):
+        """Takes over connections by the index of the other host: of host 0 to all others, of the others to host 0."""
         self.hosts = hosts
         self._peers = dict(peers)
         self._closing = False
         self._watcher: threading.Thread | None = None
 
     def compare(self, own: Mapping[str, Any]) -> None:
-        """Every host asks at the same point, with what must be the same on all of them: JSON values by name.
+        """Checks that all hosts have the same settings; called by every host at the same point.
+
+        Args:
+          own: JSON values by name.
 
         Raises:
-          ConfigError: it is not.
+          ConfigError: the settings differ.
           HostLost: another host has ended.
         """
         first, *others = self._gather(json.loads(json.dumps(own)))
         for index, other in enumerate(others, 1):
-            found = _differences(first, other, index)
-            if found:
-                raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(found)}")
+            differences = _differences(first, other, index)
+            if differences:
+                raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differences)}")
 
     def agree(self, *, leave: bool, ready: bool, env_frames: int) -> Agreed:
-        """Every host asks at the same point of its loop, several times a second.
+        """Decides on the next step; called by every host at the same point of its loop, several times a second.
 
         Args:
-          leave: whether this one is to end.
+          leave: whether this host is about to end.
           ready: whether it has a batch.
-          env_frames: how far it is.
+          env_frames: its progress.
 
         Raises:
           HostLost: another host has ended.
         """
         try:
-            found = self._gather({"leave": leave, "ready": ready, "env_frames": env_frames})
+            gathered = self._gather({"leave": leave, "ready": ready, "env_frames": env_frames})
         except HostLost:
             if not leave:
                 raise
-            return Agreed(True, False, env_frames)  # none is needed for that
-        heard = [message for message in found if message is not None]
-        leave = any(message["leave"] for message in heard)
-        return Agreed(leave, not leave and all(message["ready"] for message in heard), heard[0]["env_frames"])
+            return Agreed(True, False, env_frames)
+        messages = [message for message in gathered if message is not None]
+        leave = any(message["leave"] for message in messages)
+        return Agreed(leave, not leave and all(m["ready"] for m in messages), messages[0]["env_frames"])
 
     def wait(self) -> None:
-        """Returns when all hosts have come to this point.
+        """A barrier: returns when all hosts have reached this point.
 
         Raises:
           HostLost: another host has ended.
@@ -96,92 +142,83 @@ class Link:
         self._gather({})
 
     def watch(self, on_loss: Callable[[], None]) -> None:
-        """Calls `on_loss` in a thread of its own as soon as another host ends, whatever this one is in."""
+        """Calls `on_loss`, in a thread of its own, as soon as the connection to another host ends."""
         if not self._peers:
             return
         poller = select.poll()
-        for peer in self._peers:
+        for peer in self._peers.values():
             poller.register(peer.fileno(), select.POLLRDHUP)
 
-        def wait() -> None:
+        def poll() -> None:
             poller.poll()
             if not self._closing:
                 on_loss()
 
-        self._watcher = threading.Thread(target=wait, name="other hosts", daemon=True)
+        self._watcher = threading.Thread(target=poll, name="other hosts", daemon=True)
         self._watcher.start()
 
     def close(self, reason: str = "") -> None:
-        """Ends the connections.
-
-        Args:
-          reason: told to the others, if this host ends for one that they don't know.
-        """
+        """Ends the connections; the other hosts are sent the `reason`, if this host ends because of an error."""
         self._closing = True
-        for peer in self._peers:
-            with contextlib.suppress(Gone):
+        for peer in self._peers.values():
+            with contextlib.suppress(OSError):
                 if reason:
                     peer.send({"ended": reason})
-            peer.hang_up()
+            peer.shut_down()
         if self._watcher is not None:
             self._watcher.join()
-        for peer in self._peers:
+        for peer in self._peers.values():
             peer.close()
         self._peers = {}
 
     def _gather(self, own: dict[str, Any]) -> list[Any]:
-        """The messages of all hosts, in their order; None of those that have not heard in time that one leaves."""
+        """The messages of all hosts, by index; None for a host that a leaving one did not wait for."""
         if not self._peers:
             return [own]
-        limit = time.monotonic() + _LEAVE_SECONDS if own.get("leave") else math.inf
+        deadline = time.monotonic() + 2 * self.leave_seconds if own.get("leave") else None
         if self.hosts.index:
-            (first,) = self._peers
-            self._send(first, own)
-            found = self._receive([first], limit + _LEAVE_SECONDS)  # the first may have to wait itself
-            return [own] if found is None else found[1]
-        messages = {0: own}
-        while len(messages) < self.hosts.count:
-            found = self._receive([peer for peer, index in self._peers.items() if index not in messages], limit)
-            if found is None:
+            self._send(0, own)
+            answer = self._receive([0], deadline)
+            return [own] if answer is None else answer[1]
+        messages, deadline = {0: own}, None
+        while missing := self._peers.keys() - messages.keys():
+            if deadline is None and any(message.get("leave") for message in messages.values()):
+                deadline = time.monotonic() + self.leave_seconds
+            received = self._receive(missing, deadline)
+            if received is None:
                 break
-            peer, message = found
-            messages[self._peers[peer]] = message
-            if message.get("leave"):
-                limit = min(limit, time.monotonic() + _LEAVE_SECONDS)
-        everything = [messages.get(index) for index in range(self.hosts.count)]
-        for peer in self._peers:
-            self._send(peer, everything)
-        return everything
+            messages[received[0]] = received[1]
+        gathered = [messages.get(index) for index in range(self.hosts.count)]
+        for index in self._peers:
+            self._send(index, gathered)
+        return gathered
 
-    def _send(self, peer: Peer, message: Any) -> None:
+    def _send(self, index: int, message: Any) -> None:
         try:
-            peer.send(message)
-        except Gone:
-            self._receive([peer], time.monotonic())  # what it said last may tell why
-            raise self._lost(peer) from None
+            self._peers[index].send(message)
+        except OSError:
+            self._receive([index], time.monotonic())  # its last message may be the reason
+            raise self._lost(index) from None
 
-    def _receive(self, peers: Sequence[Peer], limit: float) -> tuple[Peer, Any] | None:
-        """The next message of one of them and whose it is; None if there is none before the time `limit`."""
-        tell_at = time.monotonic() + _TELL_SECONDS
-        while True:
-            try:
-                found = receive_any(peers, _POLL_SECONDS)
-            except Gone as gone:
-                raise self._lost(gone.peer) from None
-            if found is not None:
-                peer, message = found
-                if isinstance(message, dict) and "ended" in message:
-                    raise HostLost(f"learner host {self._peers[peer]} has ended: {message['ended']}")
-                return found
-            now = time.monotonic()
-            if now >= limit:
-                return None
-            if now >= tell_at:
-                tell_at = math.inf
-                _log.info("waiting for learner host %s", ", ".join(str(self._peers[peer]) for peer in peers))
+    def _receive(self, indices: Collection[int], deadline: float | None) -> tuple[int, Any] | None:
+        """The index of one of these hosts and a message from it; None if the deadline passes without one."""
+        peers: dict[Any, int] = {self._peers[index]: index for index in indices}
+        ready = wait(peers, _LONG_SECONDS if deadline is None else max(0.0, deadline - time.monotonic()))
+        if not ready and deadline is None:
+            _log.info("waiting for learner host %s", ", ".join(map(str, sorted(indices))))
+            ready = wait(peers)
+        if not ready:
+            return None
+        index = peers[ready[0]]
+        try:
+            message = self._peers[index].recv()
+        except OSError:
+            raise self._lost(index) from None
+        if isinstance(message, dict) and "ended" in message:
+            raise HostLost(f"learner host {index} has ended: {message['ended']}")
+        return index, message
 
-    def _lost(self, peer: Peer) -> HostLost:
-        index = self._peers[peer]
+    def _lost(self, index: int) -> HostLost:
         return HostLost(
             f"learner host {index} ({self.hosts.addresses[index]}) is gone: start all {self.hosts.count} again, and "
             "they continue from the last checkpoint"
@@ -189,15 +226,11 @@ class Link:
 
 
 NO_OTHERS = Link(ALONE, {})
-"""Of a single learner process."""
+"""The link of a single learner process."""
 
 
 def _differences(first: Mapping[str, Any], other: Mapping[str, Any], index: int) -> list[str]:
-    """Phrases; what only one of them has is left out where a name that both have tells of it, such as the agent's."""
-    shared = [name for name in first if name in other and first[name] != other[name]]
-    names = shared or [name for name in {**first, **other} if (name in first) != (name in other)]
-    return [f"{name} is {_shown(first, name)} on host 0 and {_shown(other, name)} on host {index}" for name in names]
-
-
-def _shown(settings: Mapping[str, Any], name: str) -> str:
-    return repr(settings[name]) if name in settings else "not there"
+    """Phrases. Names that only one host has are left out if shared names differ, which explain them: `agent.kind`."""
+    names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
+    names = [name for name in names if name in first and name in other] or names
+    return [f"{name} is {first.get(name)!r} on host 0 and {other.get(name)!r} on host {index}" for name in names]

@@ -1,0 +1,15 @@
+"""The metrics of V-trace, as `vtrace_loss` reports them."""
+
+from seed_rl.types import Metric
+
+METRICS = (
+    Metric("loss/policy", "", "policy gradient loss"),
+    Metric("loss/baseline", "", "squared error of the value, times `VTrace.baseline_cost`"),
+    Metric("loss/entropy", "", "negative entropy of the policy, times its cost"),
+    Metric("loss/kl", "", "KL divergence between acting and learned policy, times `VTrace.kl_cost`"),
+    Metric("policy/entropy", "nats", "of the learned policy, mean over steps"),
+    Metric("policy/entropy_cost", "", "current weight, where `VTrace.target_entropy` adapts it"),
+    Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
+    Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages"),
+    Metric("policy/mean_value", "return", "mean value estimate"),
+)

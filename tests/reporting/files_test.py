@@ -1,0 +1,174 @@
+"""The files that a run leaves behind: `metrics.jsonl`, and event files read back with TensorBoard's own readers."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginAccumulator
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.hparams import metadata as hparams
+
+from seed_rl import config_files
+from seed_rl.config_files import to_gin
+from seed_rl.reporting import metrics
+from seed_rl.reporting.catalogue import CHARTS, METRICS
+from seed_rl.reporting.event_file import EventFile
+from seed_rl.reporting.metrics import MetricsFile
+from seed_rl.reporting.sinks import sinks_of
+
+CATCH = config_files.load(["catch/vtrace"])
+STARTS = iter(range(1, 100))
+
+
+def write(logdir, resume, *frames, **scalars):
+    """A start of a run that writes rows at these frames."""
+    files = (
+        MetricsFile(str(logdir), resume),
+        EventFile(CATCH, str(logdir), resume, started=float(next(STARTS))),
+    )
+    for file in files:
+        for n in frames:
+            file.write({"env_frames": n, "loss/total": n / 10, **scalars}, wall_time=1000.0 + n)
+        file.close()
+
+
+def events(logdir, tag="loss/total"):
+    return EventAccumulator(str(logdir), size_guidance={"scalars": 0}).Reload().Scalars(tag)
+
+
+@pytest.mark.parametrize(
+    ("starts", "frames"),
+    [
+        ([(None, 10, 20, 30)], [10, 20, 30]),
+        ([(None, 10, 20, 30), (20, 25, 35)], [10, 20, 25, 35]),
+        ([(None, 10, 20, 30), (20,)], [10, 20]),
+        ([(None, 0, 10), (None, 0, 15)], [0, 15]),
+    ],
+    ids=["new", "resumed", "resumed without a row", "begun anew"],
+)
+def test_curves_continue_from_the_checkpoint_or_begin_anew(tmp_path, starts, frames):
+    for start in starts:
+        write(tmp_path, *start)
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == frames
+    assert [event.step for event in events(tmp_path)] == frames
+
+
+def test_rows_are_lines_that_can_be_read_at_once(tmp_path):
+    file = MetricsFile(str(tmp_path), None)
+    assert metrics.read(str(tmp_path)) == []
+    file.write({"env_frames": 10, "loss/total": 1.0}, wall_time=0.0)
+    file.write({"env_frames": 20}, wall_time=0.0)
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"env_frames": 10, "loss/total": 1.0}\n{"env_frames": 20}\n'
+    assert metrics.read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}, {"env_frames": 20}]
+
+
+@pytest.mark.parametrize(
+    ("left", "readable"), [(bytes(100) + b"\n", False), (b'{"env_frames": 2', True)], ids=["power failure", "kill"]
+)
+def test_a_damaged_line_is_removed_when_the_run_is_resumed(tmp_path, left, readable):
+    write(tmp_path, None, 10, 20)
+    with open(tmp_path / "metrics.jsonl", "ab") as file:
+        file.write(left)
+    if readable:
+        assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20]
+    write(tmp_path, 20, 30)
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30]
+
+
+def test_rows_are_scalars_in_groups_at_their_step_and_time(tmp_path):
+    names = {metric.name for metric in METRICS.values()} - {"env_frames", "loss/total"}
+    write(tmp_path, None, 10, 20, **dict.fromkeys(names, 0.0), **{"loss/mine": 1.0, "bare": 2.0})
+    assert set(EventAccumulator(str(tmp_path)).Reload().Tags()["scalars"]) == {*METRICS, "loss/mine", "other/bare"}
+    found = [(event.step, event.wall_time, event.value) for event in events(tmp_path)]
+    assert found == [(10, 1010.0, 1.0), (20, 1020.0, 2.0)]
+
+
+@pytest.mark.parametrize("starts", [(None,), (None, 20), (None, None)], ids=["new", "resumed", "begun anew"])
+def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tmp_path, starts):
+    for resume in starts:
+        write(tmp_path, resume, 25, 30)
+    read = PluginAccumulator(str(tmp_path)).Reload()
+    content = read.PluginTagToContent("hparams")
+    assert set(content) == {hparams.SESSION_START_INFO_TAG}
+    start = hparams.parse_session_start_info_plugin_data(content[hparams.SESSION_START_INFO_TAG])
+    settings = {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
+    assert set(settings) == set(CATCH.to_json())
+    expected = {"seed": 1.0, "optimizer.name": "adam", "replay": "None", "inference.stagger_unrolls": True}
+    assert (expected | {"devices.training": "[]"}).items() <= settings.items()
+    assert start.group_name == "", "TensorBoard makes a row for each run"
+    layout = layout_pb2.Layout.FromString(read.Tensors("custom_scalars__config__")[-1].tensor_proto.string_val[0])
+    shown = {
+        category.title: {chart.title: tuple(chart.multiline.tag) for chart in category.chart}
+        for category in layout.category
+    }
+    assert shown == CHARTS
+    assert read.Tensors("config.gin")[-1].tensor_proto.string_val == [f"```\n{to_gin(CATCH)}\n```".encode()]
+
+
+def test_a_run_leaves_its_configuration_rows_and_events(tmp_path):
+    logdir = tmp_path / "runs" / "catch"
+    for sink in sinks_of(CATCH, str(logdir), None):
+        sink.write({"env_frames": 10}, wall_time=0.0)
+        sink.close()
+    config, settings, curves, *rest = sorted(os.listdir(logdir))
+    assert (config, settings, rest) == ("config.gin", "config.json", ["metrics.jsonl"]), "nothing of Weights & Biases"
+    assert curves.startswith("events.out.tfevents.")
+    assert "Catch" in (logdir / "config.gin").read_text()
+    assert metrics.read(str(logdir)) == [{"env_frames": 10}]
+
+
+FULL_DISK = """
+import logging, resource, shutil, sys
+from seed_rl import config_files
+from seed_rl.reporting.sinks import sinks_of
+
+logdir, limit = sys.argv[1], int(sys.argv[2])
+logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
+
+def allow(size):  # per file: a write beyond it writes a part and then fails with EFBIG
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+def write(*frames):
+    for n in frames:
+        for sink in sinks:
+            sink.write({"env_frames": n, "loss/total": 0.123456789, "time/cpu": 0.5}, wall_time=float(n))
+
+experiment = config_files.load(["catch/vtrace"])
+allow(limit)
+sinks = sinks_of(experiment, logdir, None)
+write(*range(200))
+print("full", flush=True)
+allow(resource.RLIM_INFINITY)
+shutil.copytree(logdir, logdir + "/full")
+write(*range(200, 210))
+for sink in sinks:
+    sink.close()
+"""
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(9_001, (100, 200)), (301, (0, 0))], ids=["later", "from the beginning"])
+def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp_path, limit, rows):
+    arguments = [sys.executable, "-c", FULL_DISK, str(tmp_path), str(limit)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    failing = ["the configuration and metrics.jsonl", "events.out.tfevents"]
+    before, _, after = done.stdout.partition("full\n")
+    error = "can't be written (File too large): training goes on and tries again"
+    assert sorted(before.splitlines()) == sorted(f"ERROR {name} {error}" for name in failing), "once, not for each row"
+    assert after.splitlines() == [f"WARNING {name} can be written again" for name in failing]
+
+    if rows[1]:
+        frames = [json.loads(line)["env_frames"] for line in (tmp_path / "full" / "metrics.jsonl").open()]
+        steps = [event.step for event in events(tmp_path / "full")]
+        assert rows[0] < len(frames) < rows[1]
+        assert 10 < len(steps) < rows[1]
+        assert (frames, steps) == (list(range(len(frames))), list(range(len(steps))))
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == list(range(210))
+    for path in (tmp_path / "full").glob("events*"):
+        path.unlink()
+    assert [event.step for event in events(tmp_path)] == list(range(210))
+    assert json.loads((tmp_path / "config.json").read_text())["env.kind"] == "Catch"
+    assert not list(tmp_path.glob("*.partial"))
