@@ -44,9 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """A row for each number of actors with each size of group."""
     experiment = Recipe(arguments.gin_file, tuple(arguments.gin_param)).load()
-    rows = [
-        _row(experiment, actors, size, arguments) for size in arguments.group_sizes for actors in arguments.actors
-    ]
+    rows = [_row(experiment, actors, size, arguments) for size in arguments.group_sizes for actors in arguments.actors]
     return {"step_ms": arguments.step_ms, "learns": not arguments.acting_only, "rows": rows}
 
 
@@ -94,7 +92,15 @@ def _values(window: streams.Window) -> dict[str, float]:
 
 def table(result: dict[str, Any]) -> str:
     """Rates and latencies by actors."""
-    heads = ["actors", "streams", "envs", "offered\n/s", "answered\n/s", *(f"{name}\nms" for name in PERCENTILES), "batch"]
+    heads = [
+        "actors",
+        "streams",
+        "envs",
+        "offered\n/s",
+        "answered\n/s",
+        *(f"{name}\nms" for name in PERCENTILES),
+        "batch",
+    ]
     heads += ["server\nthread", "infer.\nthread", "learner\ncores", "generator\ncores"]
     rows = [
         [
