@@ -75,4 +75,4 @@ def table(result: dict[str, Any]) -> str:
         ]
         for cell in result["act"]
     ]
-    return columns([*heads, "act /\nnetwork", "agent\nsteps/s"], rows)
+    return columns([*heads, "book-\nkeeping, ms", "act /\nnetwork", "agent\nsteps/s"], rows)

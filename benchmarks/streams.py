@@ -9,6 +9,7 @@ makes latencies longer and hides none. All streams share one thread.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
 import selectors
 import tempfile
@@ -138,7 +139,7 @@ def measure(
         finally:
             generator.kill()
     windows = []
-    for before, after in zip(counters, counters[1:], strict=False):
+    for before, after in itertools.pairwise(counters):
         inside = (answered >= before[0]) & (answered < after[0])
         elapsed, messages, observations, batches, *cpu = (after - before).tolist()
         if not inside.any() or not batches:
