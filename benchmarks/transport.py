@@ -74,8 +74,8 @@ def _values(window: streams.Window, group_size: int) -> dict[str, float]:
 
 def table(result: dict[str, Any]) -> str:
     """Rates and costs by message size and streams."""
-    heads = ["envs per\nmessage", "streams", "through", "messages\n/s", "observ.\n/s", "MB/s"]
-    heads += ["server thr.\nµs/message", "infer. thr.\nµs/observ.", "server\nµs/observ.", "client\nµs/observ."]
+    heads = ["envs per\nmessage", "streams", "through", "messages\n/s", "obs.\n/s", "MB/s"]
+    heads += ["server thr.\nµs/message", "infer. thr.\nµs/obs.", "server\nµs/obs.", "client\nµs/obs."]
     values = ("messages", "observations", "megabytes", "server_thread_us", "inference_thread_us", "server_us")
     rows = [
         [
