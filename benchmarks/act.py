@@ -55,15 +55,7 @@ def _values(times: dict[str, list[float]], batch: int) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """Milliseconds by network, dtype and batch."""
-    heads = [
-        "network",
-        "dtype",
-        "batch",
-        "act step\nms",
-        "network\ngraph, ms",
-        "network\nXLA, ms",
-        "book-\nkeeping, ms",
-    ]
+    heads = ["network", "dtype", "batch", "act step\nms", "network\ngraph, ms", "network\nXLA, ms"]
     rows = [
         [
             cell["network"],

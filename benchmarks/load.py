@@ -101,7 +101,7 @@ def table(result: dict[str, Any]) -> str:
         *(f"{name}\nms" for name in PERCENTILES),
         "batch",
     ]
-    heads += ["server\nthread", "infer.\nthread", "learner\ncores", "generator\ncores"]
+    heads += ["server\nthread", "infer.\nthread", "learner\ncores", "sender\ncores"]
     rows = [
         [
             *(f"{row[name]:,}" for name in ("actors", "streams", "environments")),

@@ -141,10 +141,10 @@ def measure(
     windows = []
     for before, after in itertools.pairwise(counters):
         inside = (answered >= before[0]) & (answered < after[0])
-        elapsed, messages, observations, batches, *cpu = (after - before).tolist()
-        if not inside.any() or not batches:
+        elapsed, *counts = (after - before).tolist()
+        if not inside.any():
             raise BenchmarkError(f"nothing was answered within {elapsed:.2g} s: measure for longer (--seconds)")
-        windows.append(Window(elapsed, messages, observations, batches, *cpu, (answered - due)[inside]))
+        windows.append(Window(elapsed, *counts, latencies=(answered - due)[inside]))
     return windows
 
 

@@ -85,7 +85,7 @@ def find_rates(
     Raises:
       UsageError: a rate is neither given nor measured; says how to get it.
     """
-    rates = {name: value for name, value in given.items() if value is not None}
+    rates: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     sources = dict.fromkeys(rates, "given")
 
     def add(source: str, **found: float) -> None:
@@ -265,7 +265,7 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
         ("memory", f"{1e-6 * result.unroll_bytes:,.3g} MB", "unrolls in progress and queued, on each device that acts"),
         ("", f"{1e-6 * result.kept_bytes:,.3g} MB", kept),
     ]
-    lines = []
+    lines: list[str] = []
     for title, value, words in rows:
         head = f"{title:8}{value:>20}  "
         lines += [""] if title and lines else []
