@@ -67,6 +67,8 @@ class Load(NamedTuple):
 class Window(NamedTuple):
     """The events of one repeat of a measurement."""
 
+    latencies: np.ndarray
+    """float64 [n], seconds, of the messages that were answered."""
     seconds: float
     messages: int
     observations: int
@@ -79,8 +81,6 @@ class Window(NamedTuple):
     """CPU seconds of the thread that batches, acts and sends the answers."""
     client_cpu: float
     """CPU seconds of the load generator's process."""
-    latencies: np.ndarray
-    """float64 [n], seconds, of the messages that were answered."""
 
 
 def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
@@ -141,10 +141,9 @@ def measure(
     windows = []
     for before, after in itertools.pairwise(counters):
         inside = (answered >= before[0]) & (answered < after[0])
-        elapsed, *counts = (after - before).tolist()
         if not inside.any():
-            raise BenchmarkError(f"nothing was answered within {elapsed:.2g} s: measure for longer (--seconds)")
-        windows.append(Window(elapsed, *counts, latencies=(answered - due)[inside]))
+            raise BenchmarkError("nothing was answered within a repeat: measure for longer (--seconds)")
+        windows.append(Window((answered - due)[inside], *(after - before).tolist()))
     return windows
 
 
@@ -157,7 +156,7 @@ def _wait_for_streams(server: ActorServer, generator: _Generator, load: Load) ->
 
 
 def _counters(server: ActorServer, service: CentralInference, generator: _Generator) -> np.ndarray:
-    """The first fields of a `Window`, as they have grown so far; the first is the monotonic clock."""
+    """The fields of a `Window` from `seconds` on, as they have grown so far; the first is the monotonic clock."""
     numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
     cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
     for thread in psutil.Process().threads():
