@@ -51,13 +51,12 @@ class ActStepPart:
             actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
             inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
         )
-        env_spec = experiment.env_spec()
         self._agent = agent
-        self._env_spec = env_spec
-        self._acting = Acting(sized, agent, env_spec, experiment.seed, learner_slots=0)
+        self._env_spec = experiment.env_spec()
+        self._acting = Acting(sized, agent, self._env_spec, experiment.seed, learner_slots=0)
         self._env_ids = np.arange(batch, dtype=np.int32)
         self._restarted = np.zeros(batch, bool)
-        self._output = random_output(env_spec, batch)
+        self._output = random_output(self._env_spec, batch)
         self._acting.cursor.restart(self._env_ids)
         self.advance()
 
@@ -75,13 +74,9 @@ class ActStepPart:
     def network_alone(self, jit_compile: bool) -> Callable[[], np.ndarray]:
         """`Agent.act` on inputs that are on the device already."""
         action, batch = self._env_spec.action.tensor, len(self._env_ids)
-        inputs = (
-            tf.zeros([batch, *action.shape], action.dtype),
-            tf.nest.map_structure(tf.constant, self._output),
-            self._agent.initial_state(batch),
-            tf.range(batch),
-            tf.constant([0, 1]),
-        )
+        observations = tf.nest.map_structure(tf.constant, self._output)
+        prev_action, state = tf.zeros([batch, *action.shape], action.dtype), self._agent.initial_state(batch)
+        inputs = prev_action, observations, state, tf.range(batch), tf.constant([0, 1])
         forward = tf.function(self._agent.act, jit_compile=jit_compile)
         return lambda: forward(*inputs).action.numpy()
 

@@ -256,7 +256,11 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
         ("", "limited by", limit),
         *(("", f"{result.limits[other]:,.0f} steps/s", f"limit of {other}") for other in others),
         ("", "devices", f"acting: {devices}; training: {training}"),
-        ("actors", f"{actors.num_actors:,} cores", f"to step environments: {machines} x {machine_cores}"),
+        (
+            "actors",
+            f"{actors.num_actors:,} cores",
+            f"to step environments: machines of {machine_cores} cores: {machines}",
+        ),
         ("", f"{actors.groups_per_actor} groups per core", f"of {size}, to step while others wait for actions"),
         ("", f"{1e3 * result.latency_seconds:.3g} ms", "from observations to actions, the network included"),
         ("", f"{actors.num_envs:,} environments", "in all, so that no core waits and batches can be full"),

@@ -238,7 +238,7 @@ def test_the_command_prints_the_plan(capsys):
         "5,333 frames/s",
         "limited by  act steps and updates",
         "13,793 steps/s  limit of the inference thread",
-        "6 cores  to step environments: 2 x 4",
+        "6 cores  to step environments: machines of 4 cores: 2",
         "2 groups per core",
         "192 environments",
         "2.77 Mbit/s",
