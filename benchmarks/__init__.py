@@ -1,1 +1,5 @@
-"""Benchmarks: what each part of the pipeline can do alone, and what the whole does."""
+"""Benchmarks: the speed of each component alone and of the whole; `scripts/bench.sh` lists them."""
+
+
+class BenchmarkError(Exception):
+    """A benchmark can't run, or has failed; the message is one sentence."""

@@ -1,11 +1,154 @@
-"""`python -m benchmarks`: measures the parts and the whole."""
+"""`scripts/bench.sh NAME...` or `python -m benchmarks NAME...`: runs benchmarks.
 
+A benchmark is a module of this package with
+
+- a docstring that says how it measures, which `--help` shows;
+- `QUICK`, the defaults of its flags with `--quick`, with which it ends within seconds;
+- `add_arguments(parser)`, which adds its flags;
+- `measure(arguments)`, which returns JSON values, each measured one a `timing.spread`;
+- `table(result)`, which returns them as text of at most 100 columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from benchmarks.command import BadArguments, run
+from benchmarks import BenchmarkError, report
+from seed_rl.envs.errors import CannotBuild
+from seed_rl.experiment import ConfigError
+from seed_rl.launch.native_output import load_tensorflow
+
+BENCHMARKS = {
+    "env": "Environments: steps per second of each suite, by threads.",
+    "transport": "The transport: messages through the real server, by streams and message size.",
+    "act": "The act step by network, dtype and batch, beside its network alone.",
+    "train": "The update by network, dtype and batch, and its share of the peak FLOP/s.",
+    "replay": "The prioritized replay by size: insert, sample, read, update.",
+    "load": "A learner under load: its rate and the latency of its answers, by actors.",
+    "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
+}
+"""Module and summary of each benchmark."""
+
+ALL = "all"
+DEFAULT_OUTPUT = os.path.join("runs", "bench")
+
+
+def main(command_line: Sequence[str]) -> int:
+    """Runs the named benchmarks and returns the exit code.
+
+    A single benchmark runs in this process; several run one after the other in a process each, so that none inherits
+    the memory of another.
+
+    Raises:
+      SystemExit: a mistake on the command line, before anything is measured.
+    """
+    first_flag = next((n for n, word in enumerate(command_line) if word.startswith("-")), len(command_line))
+    names, flags = list(command_line[:first_flag]), list(command_line[first_flag:])
+    if not names:
+        print(overview())
+        return 0 if flags in ([], ["-h"], ["--help"]) else 2
+    if ALL in names:
+        names = list(BENCHMARKS)
+    for name in names:
+        if name not in BENCHMARKS:
+            print(f"bench: no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}, and {ALL}", file=sys.stderr)
+            return 2
+    parsed = {name: parse(name, flags) for name in names}
+    if len(parsed) > 1:
+        return _run_each(list(parsed), flags)
+    try:
+        _run(names[0], flags, parsed[names[0]])
+    except (BenchmarkError, CannotBuild, ConfigError) as error:
+        print(f"bench: {names[0]}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(name: str, flags: Sequence[str], arguments: argparse.Namespace) -> None:
+    module = _module(name)
+    try:
+        os.makedirs(arguments.output, exist_ok=True)
+    except OSError as error:
+        raise BenchmarkError(f"--output {arguments.output} can't be used: {error.strerror}") from error
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns about retracing, which is intended here
+    values = {key: value for key, value in vars(arguments).items() if key != "output"}
+    content = report.report(name, flags, values, module.measure(arguments))
+    path = os.path.join(arguments.output, f"{name}.json")
+    report.write(path, content)
+    print(module.table(content["result"]))
+    print(path)
+
+
+def _run_each(names: Sequence[str], flags: Sequence[str]) -> int:
+    """Runs every one of them, even after a failure; the exit code is the first that is not 0."""
+    codes = []
+    for name in names:
+        print(f"\n{name}: {BENCHMARKS[name]}", flush=True)
+        codes.append(subprocess.run([sys.executable, "-m", "benchmarks", name, *flags], check=False).returncode)
+    return next((code for code in codes if code), 0)
+
+
+def _module(name: str) -> Any:
+    load_tensorflow()
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
+    """The values of a benchmark's flags.
+
+    Raises:
+      SystemExit: an unknown flag or a bad value, after a sentence on standard error; or after `--help`.
+    """
+    module = _module(name)
+    parser = _Parser(
+        prog=f"scripts/bench.sh {name}",
+        description=module.__doc__,
+        formatter_class=_HelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    parser.add_argument("--quick", action="store_true", help="a smoke run of seconds, whose numbers mean nothing")
+    parser.add_argument("--output", default=DEFAULT_OUTPUT, help=f"directory of {name}.json")
+    if "--quick" in flags:
+        parser.set_defaults(**module.QUICK)
+    return parser.parse_args(flags)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the paragraphs of a docstring, and shows defaults."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        has_default = action.default not in (None, [], False, argparse.SUPPRESS)
+        return f"{action.help} (default %(default)s)" if has_default else action.help or ""
+
+
+def overview() -> str:
+    """A line for each benchmark."""
+    width = max(map(len, BENCHMARKS))
+    lines = [f"  {name:{width}} {summary}" for name, summary in BENCHMARKS.items()]
+    return "\n".join(
+        [
+            "scripts/bench.sh NAME... [FLAGS] runs benchmarks, one after the other; `all` runs every one:",
+            "",
+            *lines,
+            "",
+            f"Each prints a table and writes {DEFAULT_OUTPUT}/NAME.json (--output=DIRECTORY: elsewhere).",
+            "--quick makes a smoke run of seconds; scripts/bench.sh NAME --help shows the flags of one.",
+        ]
+    )
+
 
 if __name__ == "__main__":
-    try:
-        sys.exit(run(sys.argv[1:]))
-    except BadArguments as error:
-        sys.exit(f"benchmarks: {error}")
+    sys.exit(main(sys.argv[1:]))

@@ -1,14 +1,14 @@
 """Environments alone: agent steps and frames per second of each suite.
 
-As in an actor, each group of environments is stepped by a thread of its own, with random actions; nothing is sent.
-Frames count action repeats.
+As in an actor, a thread steps each group of environments, with random actions; nothing is sent. Frames count action
+repeats.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
-import statistics
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +18,11 @@ import gymnasium
 import numpy as np
 
 from benchmarks import flags
-from benchmarks.text import columns, number
+from benchmarks.report import columns, median
 from benchmarks.timing import spread
 from seed_rl.envs import registry
-from seed_rl.envs.base import CannotBuild, EnvConfig, random_actions
+from seed_rl.envs.base import EnvConfig, random_actions
+from seed_rl.envs.errors import CannotBuild
 from seed_rl.specs import EnvDescription
 
 SUITES = {
@@ -39,41 +40,38 @@ QUICK = {"suites": "catch,pong", "threads": "1", "envs_per_thread": 2, "seconds"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     up_to_all_cores = ",".join(str(n + 1) for n in range(len(os.sched_getaffinity(0))))
-    parser.add_argument("--suites", type=flags.some_of(SUITES), default=",".join(SUITES), help="which to measure")
+    parser.add_argument("--suites", type=flags.some_of(SUITES), default=",".join(SUITES), help="to measure")
     parser.add_argument("--threads", type=flags.counts, default=up_to_all_cores, help="numbers of threads")
-    parser.add_argument("--envs_per_thread", type=flags.count, default=16, help="environments in each thread's group")
-    flags.add_timing(parser, seconds=3.0)
+    parser.add_argument("--envs_per_thread", type=flags.count, default=16, help="environments in the group of a thread")
+    flags.add_timing(parser, 3.0)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Rates of each suite that can be built here; of the others, the sentence that says why not."""
+    """Rates of each suite that can be built here; for the others, a sentence that says why not."""
     suites: list[dict[str, Any]] = []
     for name in arguments.suites:
+        row: dict[str, Any] = {"suite": name, "description": dataclasses.asdict(SUITES[name]), "rates": []}
         try:
             config = registry.from_description(SUITES[name])
-            rates = [
-                {"threads": threads, **_rates(config, [arguments.envs_per_thread] * threads, arguments)}
-                for threads in arguments.threads
-            ]
+            for threads in arguments.threads:
+                groups = [arguments.envs_per_thread] * threads
+                steps = env_rates(config, groups, arguments.seconds, arguments.repeats)
+                frames = [config.action_repeat * rate for rate in steps]
+                row["rates"].append({"threads": threads, "agent_steps": spread(steps), "frames": spread(frames)})
         except CannotBuild as error:
-            suites.append({"suite": name, "missing": str(error), "rates": []})
-        else:
-            suites.append({"suite": name, "rates": rates})
+            row["missing"] = str(error)
+        suites.append(row)
     return {"envs_per_thread": arguments.envs_per_thread, "suites": suites}
 
 
-def _rates(config: EnvConfig, group_sizes: Sequence[int], arguments: argparse.Namespace) -> dict[str, Any]:
-    steps = env_rates(config, group_sizes, arguments.seconds, arguments.repeats)
-    return {"agent_steps": spread(steps), "frames": spread([config.action_repeat * rate for rate in steps])}
-
-
-def env_rate(config: EnvConfig, group_sizes: Sequence[int], seconds: float) -> float:
-    """The median of `env_rates`."""
-    return statistics.median(env_rates(config, group_sizes, seconds, repeats=3))
-
-
 def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, repeats: int) -> list[float]:
-    """Agent steps per second of groups of environments that are stepped with random actions, a thread for each.
+    """Agent steps per second of groups of environments, each stepped by a thread of its own with random actions.
+
+    Args:
+      config: of the environments.
+      group_sizes: environments of each group.
+      seconds: for all repeats together.
+      repeats: measurements.
 
     Raises:
       CannotBuild: not on this machine.
@@ -107,13 +105,13 @@ def _steps_per_second(env: gymnasium.vector.VectorEnv, actions: np.ndarray, dead
 
 
 def table(result: dict[str, Any]) -> str:
-    """For people."""
+    """The rates of each suite by threads."""
     rows = [
         [
             suite["suite"],
             str(rates["threads"]),
-            number(rates["agent_steps"]["median"]),
-            number(rates["frames"]["median"]),
+            median(rates["agent_steps"]),
+            median(rates["frames"]),
             f"{rates['agent_steps']['median'] / suite['rates'][0]['agent_steps']['median']:.2f}",
         ]
         for suite in result["suites"]

@@ -1,117 +1,115 @@
-"""Streams of observations that cost next to nothing to make: what actors would send if they had no environments.
+"""A learner under load: its rate and the latency of its answers, by actors and environments of each.
 
-Through gRPC's messages, or in shared memory. `traffic` sends at the pace of environments and times the answers.
+A load generator imitates actors on other machines: each has a connection and streams of its own, and sends observations
+a step time after it got its actions. The learner is real: server, batching, act step and updates. Where the offered
+rate exceeds the learner's, actors wait for their actions and latencies grow. --acting_only frees the unrolls instead of
+learning from them, which shows the rate of acting alone. Generator and learner share the cores: where the generator
+uses a whole core, it is the bottleneck.
+
+`offered` is the rate without any latency. CPU is in cores: CPU seconds per second.
 """
 
 from __future__ import annotations
 
-import asyncio
-import multiprocessing
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.process import BaseProcess
+import argparse
+import dataclasses
 from typing import Any
 
-import grpc
-import grpc.aio
 import numpy as np
 
-from seed_rl.specs import ArraySpec, EnvSpec, Lease
-from seed_rl.transport import methods
-from seed_rl.transport.address import parse_address
-from seed_rl.transport.client import LearnerClient
-from seed_rl.transport.codec import StepCodec
-from seed_rl.transport.credentials import ClientSecurity
-from seed_rl.transport.shared_memory import OfferedMemory
-from seed_rl.types import EnvOutput
+from benchmarks import flags, streams
+from benchmarks.experiments import Recipe
+from benchmarks.parts import Consumer, LearnerPart
+from benchmarks.report import columns, median, number
+from benchmarks.timing import spreads
+from seed_rl.experiment import Actors, Experiment
+
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
+
+QUICK = {"gin_file": "catch/vtrace", "actors": "2,4", "group_sizes": "2", "step_ms": 5.0, "seconds": 0.6, "repeats": 2}
 
 
-def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
-    """Random observations [batch, ...], no reward, no ends."""
-    rng = np.random.default_rng(0)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.add_argument("--gin_file", default="atari/vtrace_pong", help="the experiment")
+    parser.add_argument("--gin_param", action="append", default=[], help="a gin binding for it")
+    parser.add_argument("--actors", type=flags.counts, default="16,64,256,1024", help="numbers of actors")
+    parser.add_argument("--groups", type=flags.count, default=1, help="streams of each actor")
+    parser.add_argument("--group_sizes", type=flags.counts, default="1,4", help="environments of each stream")
+    parser.add_argument("--step_ms", type=flags.at_least(0.0), default=50.0, help="of a group; 0: as fast as answered")
+    parser.add_argument("--acting_only", action="store_true", help="don't learn from the unrolls")
+    flags.add_timing(parser, 6.0)
 
-    def draw(tensor: ArraySpec) -> np.ndarray:
-        return rng.integers(0, 2 if tensor.dtype == "bool" else 100, (batch, *tensor.shape)).astype(tensor.dtype)
 
-    observation = spec.observation
-    drawn = (
-        draw(observation)
-        if isinstance(observation, ArraySpec)
-        else {name: draw(tensor) for name, tensor in observation.items()}
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A row for each number of actors with each size of group."""
+    experiment = Recipe(arguments.gin_file, tuple(arguments.gin_param)).load()
+    rows = [_row(experiment, actors, size, arguments) for size in arguments.group_sizes for actors in arguments.actors]
+    return {"step_ms": arguments.step_ms, "learns": not arguments.acting_only, "rows": rows}
+
+
+def _row(experiment: Experiment, actors: int, group_size: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    inference = experiment.inference
+    sized = dataclasses.replace(
+        experiment,
+        actors=Actors(actors, arguments.groups, group_size, num_eval_envs=0),
+        inference=dataclasses.replace(inference, max_batch_size=max(inference.max_batch_size, group_size)),
     )
-    return EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), drawn)
+    learner = LearnerPart(sized)
+    step_seconds = arguments.step_ms / 1000
+    load = streams.Load(experiment.env_spec(), actors, arguments.groups, group_size, step_seconds)
+    with Consumer(learner.discard if arguments.acting_only else learner.learn) as consumer:
+        windows = streams.measure(
+            learner.service,
+            load,
+            settle=step_seconds + arguments.seconds / arguments.repeats,
+            seconds=arguments.seconds,
+            repeats=arguments.repeats,
+            failure=lambda: consumer.failure,
+        )
+    return {
+        "actors": actors,
+        "streams": load.streams,
+        "environments": load.streams * group_size,
+        "offered": load.streams * group_size / step_seconds if step_seconds else None,
+        **spreads([_values(window) for window in windows]),
+    }
 
 
-def send_load(
-    address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0, share_memory: bool = False
-) -> None:
-    """Sends the same observations from `streams` streams, `pause` seconds apart, until the server ends them.
-
-    All of them share one thread, and a message is encoded once: what is measured is the server.
-    """
-    client = LearnerClient(address, ClientSecurity())
-    lease = client.join("load", env_spec, [group_size] * streams, timeout=30)
-    client.close()
-    asyncio.run(_send(address, lease, env_spec, share_memory, pause))
-
-
-async def _send(address: str, lease: Lease, env_spec: EnvSpec, share_memory: bool, pause: float) -> None:
-    async with grpc.aio.insecure_channel(
-        str(parse_address(address)), [("grpc.max_receive_message_length", -1)]
-    ) as channel:
-
-        async def run(group: int) -> None:
-            size = len(lease.groups[group].env_ids)
-            output, codec = random_output(env_spec, size), StepCodec(env_spec, size)
-            message, metadata = codec.encode_step(output), methods.membership_metadata(lease.session, group)
-            memory = OfferedMemory(codec.payload_bytes) if share_memory else None
-            if memory is not None:
-                metadata += methods.memory_metadata(memory.offer)
-            call: Any = channel.stream_stream(methods.ACT)(metadata=metadata)
-            if memory is not None:
-                if not methods.memory(await call.initial_metadata()):
-                    raise RuntimeError("the learner doesn't take the memory")
-                memory.close()
-                message = b""
-            try:
-                while True:
-                    if memory is not None:
-                        codec.write_step(output, memory.step)
-                    await call.write(message)
-                    if await call.read() is grpc.aio.EOF:
-                        return
-                    if pause:
-                        await asyncio.sleep(pause)
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                return  # the server has ended it
-
-        await asyncio.gather(*(run(group) for group in range(len(lease.groups))))
+def _values(window: streams.Window) -> dict[str, float]:
+    # Each percentile is a latency that occurred.
+    milliseconds = np.percentile(1000 * window.latencies, list(PERCENTILES.values()), method="inverted_cdf")
+    return {
+        "observations": window.observations / window.seconds,
+        **dict(zip(PERCENTILES, milliseconds.tolist(), strict=True)),
+        "batch": window.observations / window.batches,
+        "server_thread": window.server_thread_cpu / window.seconds,
+        "inference_thread": window.inference_thread_cpu / window.seconds,
+        "learner": window.server_cpu / window.seconds,
+        "generator": window.client_cpu / window.seconds,
+    }
 
 
-@contextmanager
-def load(
-    address: str, env_spec: EnvSpec, streams: int, group_size: int, pause: float = 0.0, share_memory: bool = False
-) -> Iterator[BaseProcess]:
-    """A process that runs `send_load`; the server is to be stopped before this ends."""
-    process = multiprocessing.get_context("spawn").Process(
-        target=send_load, args=(address, env_spec, streams, group_size, pause, share_memory)
-    )
-    process.start()
-    try:
-        yield process
-    finally:
-        process.join(10)
-        process.kill()
-
-
-def send_bytes(connection: socket.socket, size: int) -> None:
-    """Sends messages of `size` bytes through a bare socket, each after a byte in answer to the last, until it ends."""
-    message = bytes(size)
-    try:
-        while True:
-            connection.sendall(message)
-            if not connection.recv(1):
-                return
-    except OSError:
-        return
+def table(result: dict[str, Any]) -> str:
+    """Rates and latencies by actors."""
+    heads = [
+        "actors",
+        "streams",
+        "envs",
+        "offered\n/s",
+        "answered\n/s",
+        *(f"{name}\nms" for name in PERCENTILES),
+        "batch",
+    ]
+    heads += ["server\nthread", "infer.\nthread", "learner\ncores", "sender\ncores"]
+    rows = [
+        [
+            *(f"{row[name]:,}" for name in ("actors", "streams", "environments")),
+            "-" if row["offered"] is None else number(row["offered"]),
+            *(median(row[name]) for name in ("observations", *PERCENTILES, "batch")),
+            *(f"{row[name]['median']:.2f}" for name in ("server_thread", "inference_thread", "learner", "generator")),
+        ]
+        for row in result["rows"]
+    ]
+    learner = "acting and learning" if result["learns"] else "acting only"
+    return f"{learner}, {result['step_ms']:g} ms per step of a group\n{columns(heads, rows)}"

@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind: a JSON file that says what was measured, where and with what."""
+"""The record of a benchmark, as JSON (what was measured, where, with which software) and as a table."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ import psutil
 
 from seed_rl import __version__
 from seed_rl.files import complete_or_absent
-from seed_rl.launch.native_output import import_quietly
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Their versions go into every report."""
 
 
-def report(
-    name: str, command: Sequence[str], arguments: Mapping[str, Any], result: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The whole content of a JSON file, its numbers with six digits: no clock here is good for more.
+def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a JSON file, floats rounded to six digits: no clock here is more precise.
 
     Args:
       name: of the benchmark.
-      command: the command line, without the program.
-      arguments: every flag's value.
-      result: what `measure` returned.
+      flags: as given on the command line.
+      arguments: the value of every flag.
+      result: of the measurement.
     """
     content = {
         "benchmark": name,
-        "command": " ".join(["seed_rl", *command]),
+        "command": " ".join(["scripts/bench.sh", name, *flags]),
         "arguments": dict(arguments),
         "version": __version__,
         "commit": commit(),
@@ -45,23 +42,23 @@ def report(
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "result": dict(result),
     }
-    return rounded(content)
+    return _rounded(content)
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:
-    """Writes JSON; the file is whole or not there."""
+    """Writes JSON; the file is complete or absent."""
     with complete_or_absent(path) as file:
         file.write(f"{json.dumps(content, indent=2)}\n".encode())
 
 
-def rounded(value: Any) -> Any:
-    """JSON-able data with six significant digits in every float, and lists for tuples, as they will be in the file."""
+def _rounded(value: Any) -> Any:
+    """Six significant digits in every float, and lists for tuples, as JSON will have them."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, Mapping):
-        return {key: rounded(child) for key, child in value.items()}
+        return {key: _rounded(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(child) for child in value]
+        return [_rounded(child) for child in value]
     return value
 
 
@@ -84,7 +81,7 @@ def processor() -> str:
 
 def _accelerators() -> list[str]:
     """Names of the GPUs and TPUs that TensorFlow sees."""
-    tf = import_quietly("tensorflow")  # here, as the benchmark may have needed none
+    import tensorflow as tf
 
     return [
         str(tf.config.experimental.get_device_details(device).get("device_name", device.name))
@@ -94,10 +91,8 @@ def _accelerators() -> list[str]:
 
 
 def commit() -> str | None:
-    """The git commit of this code, with "+" after it if the code has been changed since; None if it is not known."""
-    root = pathlib.Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():  # installed, perhaps into a directory of some other repository
-        return None
+    """The git commit of this code, with a "+" if the code differs from it; None where it is unknown."""
+    root = pathlib.Path(__file__).resolve().parents[1]
 
     def git(*arguments: str) -> str:
         return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
@@ -105,5 +100,47 @@ def commit() -> str | None:
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "*.py", "*.gin")
         return git("rev-parse", "HEAD").strip() + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):  # no git here, or a repository of another user
+    except (OSError, subprocess.CalledProcessError):  # no git, no repository, or that of another user
         return None
+
+
+def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; columns of numbers are aligned on the right, others on the left.
+
+    Args:
+      headers: of the columns; a header may have several lines.
+      rows: the cells of each row.
+    """
+    split = [header.split("\n") for header in headers]
+    height = max(len(lines) for lines in split)
+    padded = [[""] * (height - len(lines)) + lines for lines in split]
+    cells = [[row[column] for row in rows] for column in range(len(headers))]
+    widths = [max(map(len, [*lines, *column])) for lines, column in zip(split, cells, strict=True)]
+    right = [all(_is_number(cell) for cell in column) for column in cells]
+
+    def line(row: Sequence[str]) -> str:
+        aligned = (
+            cell.rjust(width) if to_the_right else cell.ljust(width)
+            for cell, width, to_the_right in zip(row, widths, right, strict=True)
+        )
+        return "  ".join(aligned).rstrip()
+
+    head = [line([lines[n] for lines in padded]) for n in range(height)]
+    return "\n".join([*head, "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def number(value: float) -> str:
+    """Three significant digits, and every digit before the point: 0.0123, 1.23, 12.3, 123, 1,234."""
+    if value == 0:
+        return "0"
+    magnitude = int(f"{value:.2e}".partition("e")[2])  # of the first digit after rounding
+    return f"{value:,.{max(0, 2 - magnitude)}f}"
+
+
+def median(value: Mapping[str, Any]) -> str:
+    """The median of a `timing.spread`, as a `number`."""
+    return number(value["median"])
+
+
+def _is_number(cell: str) -> bool:
+    return cell in ("", "-") or cell.strip("-+").replace(",", "").replace(".", "").isdigit()

@@ -1,147 +1,259 @@
-"""Whether many slow streams cost the fast ones anything.
+"""Load for a learner's server: streams of observations from a process that has no environments.
 
-Actor processes play Pong, as in a run, through the real server and act step, without learning; once alone and once
-beside idle streams of one environment each, in turn. The result is what the busy ones get with the idle ones over what
-they get alone. With --saturate load generators stand in for the actors and send random frames as fast as they are
-answered.
+An imitated actor has a connection of its own, and a stream for each of its groups. A stream sends random frames, which
+were drawn and encoded once, a step time after it got its actions; with a step time of 0, as soon as it got them. The
+latency of an answer counts from the end of the step time, when the observations were due, so that a busy generator
+makes latencies longer and hides none. All streams share one thread.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
+import asyncio
+import itertools
 import multiprocessing
+import selectors
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from multiprocessing.process import BaseProcess
-from typing import Any
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks import flags
-from benchmarks.failures import MeasurementFailed, last_words
-from benchmarks.load import send_load
-from benchmarks.text import columns, number
-from benchmarks.timing import ratio, spread
-from seed_rl import config_files
-from seed_rl.experiment import Actors, Experiment, Inference
-from seed_rl.inference.acting import Acting, central_inference
-from seed_rl.launch.local_actors import LocalActors
-from seed_rl.transport.credentials import ServerSecurity
+import grpc
+import grpc.aio
+import numpy as np
+import psutil
+
+from benchmarks import BenchmarkError
+from seed_rl.specs import ArraySpec, EnvSpec, Lease
+from seed_rl.transport import methods
+from seed_rl.transport.address import parse_address
+from seed_rl.transport.client import LearnerClient
+from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.transport.server import ActorServer
+from seed_rl.transport.shared_memory import OfferedMemory
+from seed_rl.types import EnvOutput
 
-QUICK = {"busy": 1, "group_size": 2, "idle": 4, "pause": 0.1, "settle": 0.2, "seconds": 0.3, "repeats": 1}
+if TYPE_CHECKING:  # the process of the generator does without TensorFlow
+    from seed_rl.inference.service import CentralInference
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
-    parser.add_argument("--busy", type=flags.count, default=4, help="busy actor processes")
-    parser.add_argument("--group_size", type=flags.count, default=16, help="environments of each")
-    parser.add_argument("--idle", type=flags.count, default=256, help="slow streams of one environment")
-    parser.add_argument("--pause", type=flags.positive, default=1.0, help="seconds between the steps of a slow stream")
-    parser.add_argument("--max_wait_ms", type=float, default=Inference().max_wait_ms, help="Inference.max_wait_ms")
-    parser.add_argument("--settle", type=float, default=2.0, help="seconds before each measurement")
-    parser.add_argument("--saturate", action="store_true", help="load generators in place of real actors")
-    parser.add_argument("--seconds", type=flags.positive, default=10.0, help="for each measurement")
-    parser.add_argument("--repeats", type=flags.count, default=3, help="of the measurement with and without idle ones")
+SERVER_THREAD, INFERENCE_THREAD = "actor-server", "inference"
+_JITTER = 0.3  # step times vary by this share, up and down
+_START_SECONDS = 120.0
 
 
-def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Agent steps per second of the busy actors, `alone` and `with_idle` ones, and the `ratio`."""
-    busy_envs = arguments.busy * arguments.group_size
-    experiment = dataclasses.replace(
-        config_files.load(["atari/vtrace_pong"]),
-        actors=Actors(num_actors=busy_envs + arguments.idle, groups_per_actor=1, envs_per_group=1),
-        inference=Inference(max_batch_size=busy_envs, max_wait_ms=arguments.max_wait_ms),
-    )
-    rates: dict[str, list[float]] = {"alone": [], "with_idle": []}
-    for _ in range(arguments.repeats):
-        for name, idle in (("alone", 0), ("with_idle", arguments.idle)):
-            rates[name].append(busy_rate(experiment, arguments, idle))
-    spreads = {name: spread(values) for name, values in rates.items()}
-    return {"idle": arguments.idle, **spreads, "ratio": ratio(rates["with_idle"], rates["alone"])}
+class Load(NamedTuple):
+    """The streams of a generator."""
+
+    env_spec: EnvSpec
+    actors: int
+    """Connections."""
+    groups: int
+    """Streams of each actor."""
+    group_size: int
+    """Environments of each stream."""
+    step_seconds: float = 0.0
+    """Mean time between actions and the next observations."""
+    share_memory: bool = False
+    """Hand steps over in shared memory, with an empty message."""
+
+    @property
+    def streams(self) -> int:
+        """Of all actors."""
+        return self.actors * self.groups
 
 
-def table(result: dict[str, Any]) -> str:
-    """For people."""
-    names = {"alone": "alone", "with_idle": f"beside {result['idle']} idle streams"}
-    rows = [
-        [text, number(result[name]["median"]), ", ".join(map(number, result[name]["repeats"]))]
-        for name, text in names.items()
-    ]
-    each = ", ".join(f"{value:.2f}" for value in result["ratio"]["repeats"])
-    rows.append(["ratio", f"{result['ratio']['median']:.2f}", each])
-    return columns(["busy actors", "agent steps/s", "repeats"], rows)
+class Window(NamedTuple):
+    """The events of one repeat of a measurement."""
+
+    latencies: np.ndarray
+    """float64 [n], seconds, of the messages that were answered."""
+    seconds: float
+    messages: int
+    observations: int
+    batches: int
+    server_cpu: float
+    """CPU seconds of the learner's process."""
+    server_thread_cpu: float
+    """CPU seconds of its server's thread, which takes and decodes the messages."""
+    inference_thread_cpu: float
+    """CPU seconds of the thread that batches, acts and sends the answers."""
+    client_cpu: float
+    """CPU seconds of the load generator's process."""
 
 
-def busy_rate(experiment: Experiment, arguments: argparse.Namespace, idle: int) -> float:
-    """Agent steps per second that the busy actors get while `idle` streams of one environment step slowly.
+def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
+    """Random observations [batch, ...] with zero reward, in the middle of an episode."""
+    rng = np.random.default_rng(0)
 
-    Finished unrolls are taken and given back without learning.
+    def draw(tensor: ArraySpec) -> np.ndarray:
+        return rng.integers(0, 2 if tensor.dtype == "bool" else 100, (batch, *tensor.shape)).astype(tensor.dtype)
+
+    drawn = {name: draw(tensor) for name, tensor in spec.observation_tensors()}
+    return EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), drawn.get("", drawn))
+
+
+def measure(
+    service: CentralInference,
+    load: Load,
+    settle: float,
+    seconds: float,
+    repeats: int,
+    failure: Callable[[], BaseException | None] = lambda: None,
+) -> list[Window]:
+    """Puts a service behind the real server and a load in front of it.
+
+    Args:
+      service: is started and stopped here.
+      load: of one generator.
+      settle: seconds of load before the measurement.
+      seconds: for all repeats together.
+      repeats: windows.
+      failure: of whatever consumes the service's unrolls.
 
     Raises:
-      MeasurementFailed: an actor fails again and again, or streams don't come.
+      BenchmarkError: a part failed, or nothing was answered in a window.
     """
-    busy, group_size, pause = arguments.busy, arguments.group_size, arguments.pause
-    env_spec = experiment.env.spec()
-    acting = Acting(experiment, experiment.build_agent(), env_spec, experiment.seed, experiment.batch_size)
-    service = central_inference(experiment, env_spec, experiment.seed, [acting])
-    acting.act_step.warm_up()
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
         service.start()
-        address = server.start()
-        threading.Thread(target=_drain, args=(acting,), daemon=True).start()
-        sizes = ["--num_groups=1", f"--envs_per_group={group_size}"]
-        actors = LocalActors(sizes, busy, directory, on_failure=acting.queue.close)
-        loads: list[BaseProcess] = []
+        generator = _Generator(server.start(), load)
         try:
-            if arguments.saturate:
-                loads += [_start_load(address, env_spec, 1, group_size) for _ in range(busy)]
-            else:
-                actors.start(address)
-            _wait_for(
-                server, actors, loads, streams=busy, messages=10 * busy
-            )  # actors open their streams before they play
-            if idle:
-                loads.append(_start_load(address, env_spec, idle, 1, pause))
-            _wait_for(server, actors, loads, streams=busy + idle)
-            time.sleep(arguments.settle)
-            before, started = service.stats.agent_steps, time.monotonic()
-            time.sleep(arguments.seconds)
-            steps, elapsed = service.stats.agent_steps - before, time.monotonic() - started
+            try:
+                _wait_for_streams(server, generator, load)
+                time.sleep(settle)
+                counters = [_counters(server, service, generator)]
+                for _ in range(repeats):
+                    time.sleep(seconds / repeats)
+                    counters.append(_counters(server, service, generator))
+                service.raise_failure()
+                if (failed := failure()) is not None:
+                    raise BenchmarkError(f"the learner failed: {failed}") from failed
+                if server.stats.streams < load.streams:
+                    raise BenchmarkError(f"{load.streams - server.stats.streams} of {load.streams} streams ended early")
+            finally:
+                service.stop()
+                server.stop(grace=1)
+            due, answered = generator.times()
         finally:
-            actors.stop()
-            service.stop()
-            server.stop(grace=1)
-            for load in loads:
-                load.join()
-    if actors.failed is not None:
-        raise MeasurementFailed(f"an actor ended again and again: {last_words(str(actors.failed))}")
-    return steps / elapsed - idle / pause
+            generator.kill()
+    windows = []
+    for before, after in itertools.pairwise(counters):
+        inside = (answered >= before[0]) & (answered < after[0])
+        if not inside.any():
+            raise BenchmarkError("nothing was answered within a repeat: measure for longer (--seconds)")
+        windows.append(Window((answered - due)[inside], *(after - before).tolist()))
+    return windows
 
 
-def _start_load(*arguments: Any) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=send_load, args=arguments)
-    process.start()
-    return process
+def _wait_for_streams(server: ActorServer, generator: _Generator, load: Load) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while server.stats.streams < load.streams or server.stats.steps < 2 * load.streams:
+        time.sleep(0.01)
+        if not generator.alive or time.monotonic() > deadline:
+            raise BenchmarkError(f"{server.stats.streams} of {load.streams} streams opened")
 
 
-def _wait_for(
-    server: ActorServer, actors: LocalActors, loads: Sequence[BaseProcess], streams: int, messages: int = 0
-) -> None:
-    deadline = time.monotonic() + 60
-    while server.stats.streams < streams or server.stats.steps < messages:
-        if actors.failed is not None:
-            raise MeasurementFailed(f"an actor ended again and again: {last_words(str(actors.failed))}")
-        if time.monotonic() > deadline or not all(load.is_alive() for load in loads):
-            stats = server.stats
-            raise MeasurementFailed(
-                f"{stats.streams} of {streams} streams came, with {stats.steps} of {messages} messages"
-            )
-        time.sleep(0.05)
+def _counters(server: ActorServer, service: CentralInference, generator: _Generator) -> np.ndarray:
+    """The fields of a `Window` from `seconds` on, as they have grown so far; the first is the monotonic clock."""
+    numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
+    cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
+    for thread in psutil.Process().threads():
+        name = numbers.get(thread.id, "")
+        if name in cpu:
+            cpu[name] += thread.user_time + thread.system_time
+    stats = service.stats
+    counts = server.stats.steps, stats.agent_steps, stats.batches
+    return np.array([time.monotonic(), *counts, time.process_time(), *cpu.values(), generator.cpu_seconds()])
 
 
-def _drain(acting: Acting) -> None:
-    while (slots := acting.queue.take(1, timeout=3600)) is not None:
-        acting.pool.release(slots)
+class _Generator:
+    """The process of a load generator; it ends when the server ends its streams."""
+
+    def __init__(self, address: str, load: Load):
+        spawn = multiprocessing.get_context("spawn")
+        self._times, theirs = spawn.Pipe(duplex=False)
+        self._process = spawn.Process(target=_generate, args=(address, load, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def cpu_seconds(self) -> float:
+        used = psutil.Process(self._process.pid).cpu_times()
+        return used.user + used.system
+
+    def times(self) -> tuple[np.ndarray, np.ndarray]:
+        """When observations were due and when they were answered, float64 [n] each, in seconds of the monotonic clock.
+
+        To be called after the server has stopped.
+        """
+        try:
+            if not self._times.poll(30):
+                raise BenchmarkError("the load generator doesn't end")
+            due, answered = self._times.recv()
+        except EOFError as error:
+            raise BenchmarkError("the load generator has failed") from error
+        return due, answered
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._times.close()
+
+
+def _generate(address: str, load: Load, times: Connection) -> None:
+    client = LearnerClient(address, ClientSecurity())
+    lease = client.join("load", load.env_spec, [load.group_size] * load.streams, timeout=60)
+    client.close()
+    # `epoll`, the usual choice, would round waits up to whole milliseconds.
+    loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
+    asyncio.set_event_loop(loop)
+    times.send(loop.run_until_complete(_send(address, load, lease)))
+
+
+async def _send(address: str, load: Load, lease: Lease) -> tuple[np.ndarray, np.ndarray]:
+    output, codec = random_output(load.env_spec, load.group_size), StepCodec(load.env_spec, load.group_size)
+    rng = np.random.default_rng(0)
+    options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+    target = str(parse_address(address))
+    channels = [grpc.aio.insecure_channel(target, options) for _ in range(load.actors)]
+    times: list[tuple[float, float]] = []
+
+    async def converse(stream: int) -> None:
+        message, metadata = codec.encode_step(output), methods.membership_metadata(lease.session, stream)
+        memory = OfferedMemory(codec.payload_bytes) if load.share_memory else None
+        if memory is not None:
+            metadata += methods.memory_metadata(memory.offer)
+        call: Any = channels[stream % load.actors].stream_stream(methods.ACT)(metadata=metadata)
+        if memory is not None:
+            if not methods.memory(await call.initial_metadata()):
+                raise RuntimeError("the learner doesn't accept the shared memory")
+            memory.close()
+            message = b""
+        due = time.monotonic() + rng.uniform(0, load.step_seconds)
+        while True:
+            if load.step_seconds:
+                await asyncio.sleep(due - time.monotonic())
+            if memory is not None:
+                codec.write_step(output, memory.step)
+            await call.write(message)
+            if await call.read() is grpc.aio.EOF:
+                return
+            answered = time.monotonic()
+            times.append((due, answered))
+            due = answered + load.step_seconds * rng.uniform(1 - _JITTER, 1 + _JITTER)
+
+    async def until_ended(stream: int) -> None:
+        try:
+            await converse(stream)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # by the server
+
+    await asyncio.gather(*(until_ended(stream) for stream in range(load.streams)))
+    await asyncio.gather(*(channel.close() for channel in channels))
+    due, answered = np.array(times, np.float64).reshape(-1, 2).T
+    return due, answered

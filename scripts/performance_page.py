@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/performance.md and docs/scaling.md from docs/results/performance/*.json:
-scripts/performance_page.py [--check]
+"""Writes the tables of docs/performance.md from docs/results/performance/*.json: scripts/performance_page.py [--check]
 
 A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made from NAME.json, which
-`scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` has what `seed_rl plan FLAGS` says with them. The text around them
-is written by hand. With --check nothing is written: the exit code is 1 if a page is not what the files say.
+`scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS` with these files. The
+text around them is written by hand. With --check nothing is written: the exit code is 1 if the page is out of date.
 """
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import pathlib
@@ -17,11 +17,10 @@ import shlex
 import sys
 from typing import Any
 
-from benchmarks.command import benchmark
 from seed_rl.launch.cli import main as seed_rl
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "scaling.md")
+PAGE = ROOT / "docs" / "performance.md"
 RESULTS = ROOT / "docs" / "results" / "performance"
 END = "<!-- end -->"
 BEGIN = re.compile("<!-- (table|plan): ")
@@ -33,7 +32,7 @@ class PageError(Exception):
 
 
 def filled(page: str, results: pathlib.Path) -> str:
-    """The page with every table made anew from the files in `results`.
+    """The page with every block made anew from the files in `results`.
 
     Raises:
       PageError: a marker without its partner, or a table without its file.
@@ -45,7 +44,7 @@ def filled(page: str, results: pathlib.Path) -> str:
 
 
 def plan_of(flags: str, results: pathlib.Path) -> str:
-    """What `seed_rl plan` says with these flags, as Markdown."""
+    """The output of `seed_rl plan` with these flags, as Markdown."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = seed_rl(["plan", *shlex.split(flags), f"--measured={results}"])
@@ -55,12 +54,12 @@ def plan_of(flags: str, results: pathlib.Path) -> str:
 
 
 def table_of(name: str, results: pathlib.Path) -> str:
-    """The table and where it is from, as Markdown."""
+    """The table and its origin, as Markdown."""
     path = results / f"{name}.json"
     if not path.is_file():
         raise PageError(f"the table {name} has no data: {path.name} is missing; `scripts/bench.sh` writes it")
     content = json.loads(path.read_text(encoding="utf-8"))
-    table = benchmark(content["benchmark"]).table(content["result"])
+    table = importlib.import_module(f"benchmarks.{content['benchmark']}").table(content["result"])
     return f"\n```\n{table}\n```\n\n{origin(content)}\n"
 
 
@@ -78,28 +77,21 @@ def origin(content: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, fail if the page differs")
-    parser.add_argument("--page", type=pathlib.Path, action="append", help="in place of those of docs/")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if the page is out of date")
+    parser.add_argument("--page", type=pathlib.Path, default=PAGE)
     parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
     arguments = parser.parse_args()
-    codes = [write(page, arguments.results, arguments.check) for page in arguments.page or PAGES]
-    return max(codes)
-
-
-def write(path: pathlib.Path, results: pathlib.Path, only_check: bool) -> int:
-    """Writes one page; returns the exit code."""
-    page = path.read_text(encoding="utf-8")
+    page = arguments.page.read_text(encoding="utf-8")
     try:
-        wanted = filled(page, results)
+        wanted = filled(page, arguments.results)
     except PageError as error:
-        print(f"{path.name}: {error}", file=sys.stderr)
+        print(f"{arguments.page.name}: {error}", file=sys.stderr)
         return 1
-    if wanted == page:
-        return 0
-    if only_check:
-        print(f"{path.name} is not what its data say: run scripts/performance_page.py", file=sys.stderr)
+    if wanted != page and arguments.check:
+        print(f"{arguments.page.name} is out of date: run scripts/performance_page.py", file=sys.stderr)
         return 1
-    path.write_text(wanted, encoding="utf-8")
+    if wanted != page:
+        arguments.page.write_text(wanted, encoding="utf-8")
     return 0
 
 

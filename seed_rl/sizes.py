@@ -34,6 +34,8 @@ class Sizes:
     """T: steps between the beginnings of consecutive unrolls of an environment."""
     batch_size: int
     """B: unrolls in an update, per device."""
+    new_unrolls: float
+    """New unrolls that an update takes on average, per device: a batch, or fewer if they are replayed."""
     queue_capacity: int
     """Finished unrolls that may wait for the learner before acting stops, per device."""
     replay_capacity: int
@@ -58,8 +60,8 @@ class Sizes:
         actors, replay = experiment.actors, experiment.replay
         batch_size = experiment.batch_size // (num_devices * num_hosts)
         max_batch = min(experiment.inference.max_batch_size, -(-actors.num_envs // num_devices))
-        new_unrolls = batch_size if replay is None else min(batch_size, batch_size / replay.ratio)
-        queue_capacity = math.ceil(experiment.inference.queue_batches * new_unrolls)
+        new_unrolls = batch_size / (1.0 if replay is None else replay.ratio)
+        queue_capacity = math.ceil(experiment.inference.queue_batches * min(batch_size, new_unrolls))
         min_size = 0 if replay is None else -(-replay.min_size // num_devices)
         capacity = 0 if replay is None else max(min_size, replay.capacity // num_devices)
         unrolls_per_env = -(-(agent.length - 1) // agent.unroll_length)
@@ -73,6 +75,7 @@ class Sizes:
             length=agent.length,
             stride=agent.unroll_length,
             batch_size=batch_size,
+            new_unrolls=new_unrolls,
             queue_capacity=queue_capacity,
             replay_capacity=capacity,
             replay_min_size=min_size,
@@ -89,6 +92,11 @@ class Sizes:
     def max_batch(self) -> int:
         """Environments in the largest act step."""
         return self.act_batches[-1]
+
+    @property
+    def num_kept(self) -> int:
+        """Unrolls in the replay, or else in the batch that is learned from, per device."""
+        return self.replay_capacity or self.batch_size
 
     @property
     def store_nbytes(self) -> int:

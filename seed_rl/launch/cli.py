@@ -32,7 +32,7 @@ class Command(NamedTuple):
     summary: str
     example: str
     function: str
-    """`module.function` of `launch.commands`."""
+    """`module.function`, relative to `launch.commands`."""
     flags: tuple[Callable[[flags.FlagValues], None], ...] = ()
     """Define its flags, besides those of every command."""
     takes_places: bool = False
@@ -109,7 +109,7 @@ COMMANDS = {
     "plan": Command(
         "Says what a learner needs: actors, cores, network, memory.",
         "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
-        "planning.plan",
+        ".plan.command",
         (groups.plan_flags,),
     ),
     "configs": Command("Lists the shipped experiments.", "seed_rl configs", "inspection.configs"),
@@ -156,8 +156,8 @@ def _run(command: str, arguments: Sequence[str]) -> int:
 
 def _function(command: str) -> Callable[..., int]:
     """Imported late: an actor must stay free of the learner's libraries, and a wrong flag say so at once."""
-    module, name = COMMANDS[command].function.split(".")
-    return getattr(importlib.import_module(f"seed_rl.launch.commands.{module}"), name)
+    module, _, name = COMMANDS[command].function.rpartition(".")
+    return getattr(importlib.import_module(f".{module}", "seed_rl.launch.commands"), name)
 
 
 class _StderrHandler(logging.StreamHandler):

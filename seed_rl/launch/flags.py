@@ -258,16 +258,18 @@ def actor_flags(values: flags.FlagValues) -> None:
 
 
 def plan_flags(values: flags.FlagValues) -> None:
-    """Of `plan`."""
+    """Flags of `plan`: the experiment, the machines around the learner, and rates."""
     flags.DEFINE_multi_string("gin_file", [], "Gin file with the experiment. May be repeated.", flag_values=values)
-    flags.DEFINE_multi_string("gin_param", [], "Gin binding that wins over the files.", flag_values=values)
+    flags.DEFINE_multi_string(
+        "gin_param", [], "Gin binding that overrides the files. May be repeated.", flag_values=values
+    )
     flags.DEFINE_string("measured", "runs/bench", "Directory with the files of `scripts/bench.sh`.", flag_values=values)
     _float("rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0, flag_values=values)
     flags.DEFINE_integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1, flag_values=values)
     for name, text in (
         ("env_steps", "Agent steps/s of the environments of one core"),
-        ("act_ms", "Milliseconds of an act step of --act_batch"),
-        ("update_ms", "Milliseconds of an update, with the experiment's batch on one device"),
+        ("act_ms", "Milliseconds of an act step with --act_batch"),
+        ("update_ms", "Milliseconds of an update with the experiment's batch on one device"),
         ("server_us", "Microseconds of the server's thread per message"),
         ("host_us", "Microseconds of batching and answering per step"),
     ):
@@ -278,5 +280,5 @@ def plan_flags(values: flags.FlagValues) -> None:
     ):
         flags.DEFINE_integer(name, None, f"{text}; default: {default}.", lower_bound=1, flag_values=values)
     flags.DEFINE_integer(
-        "accelerators", None, "Of the learner; default: as it was measured.", lower_bound=0, flag_values=values
+        "accelerators", None, "Accelerators of the learner; default: as measured.", lower_bound=0, flag_values=values
     )

@@ -66,7 +66,7 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
         if sizes.store_nbytes <= usable[name]:
             return name
     largest = max(candidates, key=lambda name: usable[name])
-    in_progress = sizes.num_slots + 1 - sizes.replay_capacity
+    in_progress = sizes.num_slots + 1 - sizes.num_kept
     fitting = usable[largest] // sizes.slot_nbytes - in_progress
     remedy = f"a Replay.capacity of at most {_round_down(fitting):,} fits" if fitting > 0 else "not even one fits"
     raise DoesNotFit(

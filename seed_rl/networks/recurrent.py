@@ -89,7 +89,7 @@ def _unroll(
     """The outputs h_t and cells c_t, float32 [T, B, U], and their gradient.
 
     The gradient is written out because automatic differentiation keeps every intermediate result of every step on a
-    stack and adds up T gradients of the recurrent kernel; here the backward loop carries only the gradient of the state,
+    stack and adds up T gradients of the recurrent kernel. Here the backward loop carries the gradient of the state only,
     and one product gives that of the kernel.
 
     Args:

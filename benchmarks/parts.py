@@ -1,0 +1,299 @@
+"""The learner's components, each ready to be measured alone: the one module here that knows how they are built."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.streams import random_output
+from seed_rl.agents.base import Agent
+from seed_rl.buffers.samplers import PrioritizedSampler
+from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
+from seed_rl.experiment import Actors, Experiment
+from seed_rl.inference.acting import Acting
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.membership import Membership
+from seed_rl.inference.service import CentralInference
+from seed_rl.inference.staging import Staging
+from seed_rl.inference.thread import ActingThread
+from seed_rl.learner.assembly import assemble
+from seed_rl.learner.sources import ReplaySource
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.sizes import Sizes
+from seed_rl.specs import ActorSettings, EnvDescription, EnvSpec
+from seed_rl.types import EnvOutput, Unroll
+
+
+def num_weights(agent: Agent) -> int:
+    """Trained weights of an agent's networks."""
+    return sum(int(variable.value.shape.num_elements()) for variable in agent.trainable_variables)
+
+
+class ActStepPart:
+    """The act step for a single full batch of environments, whose steps are all recorded."""
+
+    def __init__(self, experiment: Experiment, agent: Agent, batch: int):
+        """
+        Args:
+          experiment: every setting but the number of environments.
+          agent: chooses the actions.
+          batch: environments.
+        """
+        sized = dataclasses.replace(
+            experiment,
+            # With every field given: gin would fill in the experiment's.
+            actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
+            inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
+        )
+        self._agent = agent
+        self._env_spec = experiment.env_spec()
+        self._acting = Acting(agent, Sizes.of(sized, agent), sized.inference, experiment.seed)
+        self._env_ids = np.arange(batch, dtype=np.int32)
+        self._restarted = np.zeros(batch, bool)
+        self._output = random_output(self._env_spec, batch)
+        self._acting.cursor.restart(self._env_ids)
+        self.advance()
+
+    def advance(self) -> int:
+        """The bookkeeping of a step's unrolls, whose slots are freed at once; returns how many unrolls it finished."""
+        self._writes, finished = self._acting.cursor.advance(self._env_ids)
+        self._acting.unrolls.pool.release(finished)
+        return len(finished)
+
+    def act(self) -> np.ndarray:
+        """One act step, recorded where the last `advance` said; returns the actions [B, ...]."""
+        return self._acting.act_step(self._env_ids, self._restarted, self._writes, [self._output])
+
+    def network_alone(self, jit_compile: bool) -> Callable[[], np.ndarray]:
+        """`Agent.act` on inputs that are on the device already."""
+        action, batch = self._env_spec.action.tensor, len(self._env_ids)
+        observations = tf.nest.map_structure(tf.constant, self._output)
+        prev_action, state = tf.zeros([batch, *action.shape], action.dtype), self._agent.initial_state(batch)
+        inputs = prev_action, observations, state, tf.range(batch), tf.constant([0, 1])
+        forward = tf.function(self._agent.act, jit_compile=jit_compile)
+        return lambda: forward(*inputs).action.numpy()
+
+
+class UpdatePart:
+    """The learner's update on a batch of unrolls of random frames, which are on the device already."""
+
+    def __init__(self, experiment: Experiment, agent: Agent, batch: int):
+        """
+        Args:
+          experiment: says how to optimize.
+          agent: is updated, with a learning rate of 0: learning the same random batch repeatedly might diverge.
+          batch: unrolls.
+        """
+        self._train_step = TrainStep(agent, dataclasses.replace(experiment.optimizer, learning_rate=0.0))
+        self._unroll = _random_unroll(agent, batch)
+        self._importance_weights = np.ones(batch, np.float32)
+
+    def update(self) -> None:
+        """One update, waiting for its metrics."""
+        self._train_step(self._unroll, 0.0, self._importance_weights)
+
+
+def _random_unroll(agent: Agent, batch: int) -> Unroll:
+    """Unrolls [L, B, ...] of random frames; all else in them is zero."""
+    step_spec = agent.step_spec
+
+    def blank(spec: tf.TensorSpec) -> tf.Tensor:
+        return tf.zeros([agent.length, batch, *spec.shape], spec.dtype)
+
+    def frames(spec: tf.TensorSpec) -> tf.Tensor:
+        shape = [agent.length, batch, *spec.shape]
+        return tf.cast(tf.random.stateless_uniform(shape, [0, 0], 0, 256, tf.int32), spec.dtype)
+
+    unroll = tf.nest.map_structure(blank, step_spec._replace(initial_state=()))
+    observation = tf.nest.map_structure(frames, step_spec.env_output.observation)
+    return unroll._replace(
+        initial_state=agent.initial_state(batch), env_output=unroll.env_output._replace(observation=observation)
+    )
+
+
+class ReplayPart:
+    """A full prioritized replay over a store of sequences of a few bytes per step."""
+
+    STEP_SPEC = Unroll(
+        initial_state=tf.TensorSpec([16], tf.float32),
+        prev_action=tf.TensorSpec([], tf.int32),
+        env_output=EnvOutput(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool), tf.TensorSpec([4], tf.uint8)),
+        action=tf.TensorSpec([], tf.int32),
+        behaviour=(),
+    )
+
+    def __init__(self, sequences: int, steps: int, batch: int):
+        """
+        Args:
+          sequences: in the replay.
+          steps: of each sequence.
+          batch: sequences that are inserted, and so evicted, and drawn at a time.
+        """
+        self._rng = np.random.default_rng(0)
+        self._batch = batch
+        self._store = UnrollStore(self.STEP_SPEC, steps, sequences + batch)
+        self._fill_store()
+        self._pool = SlotPool(self._store.num_slots)
+        self._replay = PrioritizedSampler(sequences, self._store.num_slots, seed=0)
+        self._replay.insert(self._pool.acquire(sequences), self._rng.exponential(size=sequences))
+        self._slots = np.zeros(0, np.int32)
+
+    def insert(self) -> None:
+        """Puts a batch of new sequences in the place of the oldest."""
+        slots = self._pool.acquire(self._batch)
+        self._pool.release(self._replay.insert(slots, self._rng.exponential(size=self._batch)))
+
+    def sample(self) -> None:
+        """Draws the batch of the next `read` and `update`."""
+        self._slots = self._replay.sample(self._batch).slots
+
+    def read(self) -> None:
+        """Copies the batch out of the store, and waits for the device."""
+        self._store.read(tf.constant(self._slots)).env_output.reward.numpy()
+
+    def update(self) -> None:
+        """Gives the sequences of the batch new priorities."""
+        self._replay.update(self._slots, self._rng.exponential(size=self._batch))
+
+    def _fill_store(self) -> None:
+        """Writes every byte: memory that was never written isn't resident, and is fast to read."""
+        chunk = 1024
+        write = tf.function(self._store.write)
+        step = tf.nest.map_structure(lambda spec: tf.ones([chunk, *spec.shape], spec.dtype), self.STEP_SPEC)
+        for start in range(0, self._store.num_slots, chunk):
+            slots = tf.minimum(tf.range(start, start + chunk), self._store.num_slots)
+            for position in range(self._store.length):
+                write(StepWrites(slots[None], tf.fill([1, chunk], position), slots), step)
+
+
+class LearnerPart:
+    """Acting and updates of an experiment in this process, without checkpoints and logs."""
+
+    def __init__(self, experiment: Experiment):
+        """Compiles the act step and the update."""
+        self._experiment = experiment
+        self._agent = experiment.build_agent()
+        self.service, [self._acting], self._source, _ = assemble(experiment, self._agent, experiment.seed)
+        self._acting.act_step.warm_up()
+        self._train_step = TrainStep(self._agent, experiment.optimizer)
+        self._train_on_blanks()
+        self.steps_per_act = min(self._acting.act_step.batch_sizes[-1], experiment.actors.num_training_envs)
+        """Agent steps of the largest act step; evaluation environments are padding."""
+        self.steps_per_update = Sizes.of(experiment, self._agent).new_unrolls * self._agent.unroll_length
+        """New agent steps for each update; with a replay, it trains on `ratio` times as many."""
+
+    def step_by_step(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """The largest act step and the update, to be called in any order.
+
+        The first includes the insertion into a replay; the second sampling, reading and updating priorities.
+        """
+        experiment, acting, source = self._experiment, self._acting, self._source
+        env_ids, restarted = np.arange(self.steps_per_act, dtype=np.int32), np.zeros(self.steps_per_act, bool)
+        output = random_output(experiment.env_spec(), self.steps_per_act)
+        acting.cursor.restart(env_ids)
+
+        def act() -> None:
+            writes, finished = acting.cursor.advance(env_ids)
+            acting.act_step(env_ids, restarted, writes, [output])
+            if not isinstance(source, ReplaySource):
+                acting.unrolls.pool.release(finished)
+            elif len(finished):
+                source.insert(finished)
+
+        def train() -> None:
+            if isinstance(source, ReplaySource):
+                drawn = source.draw()
+                source.write_back(self._train_step(drawn.parts[0], 0.0, drawn.importance_weights).priorities)
+            else:
+                self._train_on_blanks()
+
+        while isinstance(source, ReplaySource) and source.taken < experiment.batch_size:
+            act()
+        return act, train
+
+    def _train_on_blanks(self) -> None:
+        batch_size = self._experiment.batch_size
+        unroll = self._acting.unrolls.store.read(tf.zeros([batch_size], tf.int32))
+        self._train_step(unroll, 0.0, np.ones(batch_size, np.float32))
+
+    def learn(self) -> bool:
+        """An update on the unrolls of the next batch; False if none was complete within a moment."""
+        batch = self._source.next(timeout=0.2)
+        if batch is None:
+            return False
+        self._source.write_back(self._train_step(batch.parts[0], 0.0, batch.importance_weights).priorities)
+        return True
+
+    def discard(self) -> bool:
+        """Takes finished unrolls and frees their slots, in the place of `learn`; False."""
+        queue = self._acting.unrolls.queue
+        slots = queue.take(queue.capacity, 0.2, at_least=1)
+        if slots is not None:
+            self._acting.unrolls.pool.release(slots)
+        return False
+
+
+class Consumer:
+    """A thread that consumes the unrolls that acting finishes, as long as the context lasts."""
+
+    def __init__(self, consume: Callable[[], bool]):
+        """
+        Args:
+          consume: `LearnerPart.learn` or `discard`.
+        """
+        self.updates = 0
+        self.failure: BaseException | None = None
+        self._consume = consume
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="consumer", daemon=True)
+
+    def __enter__(self) -> Consumer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self.updates += self._consume()
+        except Exception as error:
+            self.failure = error
+
+
+def null_inference(env_spec: EnvSpec, num_envs: int, batch_size: int) -> CentralInference:
+    """Central inference that batches observations, answers with zeros and records nothing."""
+    thread = ActingThread(
+        act_step=_NullActStep(env_spec, batch_size),  # type: ignore[arg-type]
+        cursor=UnrollCursor(np.zeros(num_envs, bool), 2, 1, SlotPool(1), False),
+        queue=UnrollQueue(1),
+        batcher=Batcher(batch_size, max_wait=0.002),
+    )
+    settings = ActorSettings(EnvDescription("none", {}), 1, 1)
+    return CentralInference(settings, env_spec, Membership(num_envs, 0, 60.0), [thread])
+
+
+class _NullActStep:
+    """Copies observations into a batch, as the act step does, and answers with zeros."""
+
+    def __init__(self, env_spec: EnvSpec, batch_size: int):
+        self._staging = Staging(env_spec, batch_size)
+        action = env_spec.action.tensor
+        self._actions = np.zeros((batch_size, *action.shape), action.dtype)
+
+    def __call__(
+        self, env_ids: np.ndarray, restarted: np.ndarray, writes: StepWrites, outputs: Sequence[EnvOutput]
+    ) -> np.ndarray:
+        self._staging.fill(outputs)
+        return self._actions[: len(env_ids)]
+
+    def padding(self, batch: int) -> int:
+        return 0

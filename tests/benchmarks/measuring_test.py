@@ -1,0 +1,149 @@
+"""Spreads, shares, tables, reports, and the experiments that are measured."""
+
+import argparse
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from benchmarks import end_to_end, experiments, report, timing
+from benchmarks.flops import forward_flops, update_flops
+from benchmarks.parts import ActStepPart
+from benchmarks.streams import random_output
+from seed_rl import __version__, config_files
+from seed_rl.networks.config import DTYPES
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.transport.codec import StepCodec
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def test_a_spread_has_the_median_and_every_repeat_in_order():
+    assert timing.spread([3.0, 1.0, 2.0]) == {"median": 2.0, "repeats": [3.0, 1.0, 2.0]}
+    assert timing.spreads([{"a": 1.0, "b": 5.0}, {"a": 3.0, "b": 4.0}]) == {
+        "a": {"median": 2.0, "repeats": [1.0, 3.0]},
+        "b": {"median": 4.5, "repeats": [5.0, 4.0]},
+    }
+
+
+def test_ratios_are_of_values_measured_side_by_side():
+    assert timing.ratio([2.0, 6.0, 8.0], [1.0, 2.0, 2.0]) == {"median": 3.0, "repeats": [2.0, 3.0, 4.0]}
+    with pytest.raises(ValueError, match="zip"):
+        timing.ratio([1.0], [1.0, 2.0])
+
+
+def test_functions_take_turns_within_each_repeat_after_a_first_call():
+    order = []
+    works = {name: lambda name=name: order.append(name) for name in ("one", "other")}
+    times = timing.milliseconds(works, seconds=1e-9, repeats=2)
+    assert order == ["one", "other"] * 3
+    assert {name: len(values) for name, values in times.items()} == {"one": 2, "other": 2}
+
+
+def test_the_share_of_the_ceiling_is_that_of_the_components_around_each_run():
+    around = [{"env": 600.0, "act": 300.0, "train": 200.0}, {"env": 1200.0, "act": 600.0, "train": 400.0}]
+    shares = end_to_end.shares(around, [90.0, 220.0])
+    assert shares["ceiling"]["repeats"] == pytest.approx([100.0, 200.0])
+    assert shares["efficiency"]["repeats"] == pytest.approx([0.9, 1.1])
+    assert shares["efficiency"]["median"] == pytest.approx(1.0)
+    assert shares["env"]["median"] == 900.0
+
+
+def test_a_run_counts_from_some_seconds_after_its_first_update():
+    rows = [{"seconds": float(second), "learner_updates": max(0, second - 3)} for second in range(10)]
+    counted = end_to_end.settled(rows, settle=2.0)
+    assert [row["seconds"] for row in counted] == [7.0, 8.0, 9.0]
+    assert end_to_end.duration(counted) == 2.0
+    assert end_to_end.settled(rows[:3], settle=0.0) == []
+
+
+def test_numbers_are_aligned_on_the_right_and_words_on_the_left():
+    table = report.columns(["system", "steps\n/s", "share"], [["a", "1,234", "0.5"], ["longer", "-5", "-"]])
+    assert table.split("\n") == [
+        "        steps",
+        "system     /s  share",
+        "------  -----  -----",
+        "a       1,234    0.5",
+        "longer     -5      -",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.01234, "0.0123"), (0.9999, "1.00"), (1.234, "1.23"), (99.99, "100"), (1234.5, "1,234")],
+)
+def test_numbers_have_three_digits_or_all_before_the_point(value, text):
+    assert report.number(value) == text
+
+
+def test_a_report_says_what_was_measured_where_and_with_what(tmp_path):
+    result = {"rates": (1234.56789, 7), "nested": {"share": 1 / 3}}
+    report.write(str(tmp_path / "x.json"), report.report("env", ["--quick"], {"quick": True}, result))
+    (file,) = tmp_path.iterdir()
+    content = json.loads(file.read_text())
+    assert content["command"] == "scripts/bench.sh env --quick"
+    assert content["arguments"] == {"quick": True}
+    assert content["version"] == __version__
+    assert content["libraries"]["numpy"] == np.__version__
+    assert content["hardware"]["cores"] >= 1
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", content["date"])
+    assert content["result"] == {"rates": [1234.57, 7], "nested": {"share": 0.333333}}
+    if (ROOT / ".git").exists():
+        assert re.fullmatch(r"[0-9a-f]{40}\+?", content["commit"])
+
+
+def test_every_preset_is_an_experiment_with_the_network_it_is_named_after():
+    presets = {name: recipe.load().agent for name, recipe in experiments.PRESETS.items() if name != "catch"}
+    assert {name: (agent.torso, agent.core, agent.core_units, agent.dtype) for name, agent in presets.items()} == {
+        "vtrace": ("shallow", "none", 256, "float32"),
+        "vtrace_lstm": ("shallow", "lstm", 256, "float32"),
+        "vtrace_lstm_bf16": ("shallow", "lstm", 256, "mixed_bfloat16"),
+        "vtrace_deep": ("deep", "lstm", 256, "float32"),
+        "vtrace_deep_bf16": ("deep", "lstm", 256, "mixed_bfloat16"),
+        "r2d2": ("shallow", "lstm", 512, "mixed_bfloat16"),
+    }
+    assert (presets["r2d2"].unroll_length, presets["r2d2"].burn_in) == (40, 20)
+
+
+def test_networks_and_dtypes_are_combined():
+    arguments = argparse.Namespace(networks=list(experiments.NETWORKS), dtypes=list(DTYPES))
+    combined = list(experiments.networks(arguments))
+    assert [(network, dtype) for network, dtype, _ in combined] == [
+        (network, dtype) for network in experiments.NETWORKS for dtype in DTYPES
+    ]
+    assert all(experiment.agent.dtype == dtype for _, dtype, experiment in combined)
+
+
+@pytest.mark.parametrize("network", ["shallow", "r2d2"])
+def test_all_environments_of_a_batch_are_recorded(network):
+    experiment = experiments.NETWORKS[network].load()
+    part = ActStepPart(experiment, experiment.build_agent(), batch=2)
+    finished = sum(part.advance() for _ in range(4 * experiment.agent.unroll_length))
+    assert finished >= 2 * 2
+    assert part.act().shape == (2,)
+
+
+@pytest.mark.parametrize("observation", [ArraySpec((2, 3), "uint8"), {"a": ArraySpec((), "bool")}])
+def test_random_observations_fit_the_spec(observation):
+    codec = StepCodec(EnvSpec(observation, DiscreteSpec(2)), 5)
+    output = random_output(EnvSpec(observation, DiscreteSpec(2)), 5)
+    decoded = codec.decode_step(codec.encode_step(output))
+    assert not np.any(decoded.reward)
+    assert not np.any(decoded.done)
+
+
+SHALLOW = 20 * 20 * 32 * (8 * 8 * 4) + 9 * 9 * 64 * (4 * 4 * 32) + 7 * 7 * 64 * (3 * 3 * 64) + 7 * 7 * 64 * 512
+"""Multiplications of the shallow network in Pong, without the heads."""
+
+
+@pytest.mark.parametrize(
+    ("core", "multiplications"),
+    [("none", SHALLOW + 512 * (6 + 1)), ("lstm", SHALLOW + (512 + 8) * 4 * 8 + 8 * (6 + 1))],
+)
+def test_every_product_counts_two_operations_those_of_a_loop_included(core, multiplications):
+    experiment = config_files.load(["atari/vtrace"], [f"VTrace.core = '{core}'", "VTrace.core_units = 8"])
+    agent = experiment.build_agent()
+    assert forward_flops(agent, experiment.env_spec()) == 2 * multiplications
+    assert update_flops(experiment, agent) == 3 * 21 * 2 * multiplications
