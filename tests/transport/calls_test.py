@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from seed_rl.transport.calls import CallServer
+from seed_rl.transport.refusal import Refusal, Refused
 
 
 class Echo:
@@ -13,20 +14,21 @@ class Echo:
 
     def __init__(self, call):
         self.call = call
-        self.vanishings = []
-        self.silences = 0
+        self.ends = []
+        self.vanished = threading.Event()
 
     def received(self, message):
         if message is None:
-            self.silences += 1
-            self.call.finish(grpc.StatusCode.OK)
+            self.ends.append("silence")
+            self.call.finish()
         elif message == b"fail":
             raise KeyError("x")
         elif message != b"hold":
             threading.Thread(target=self.call.send, args=(message,)).start()
 
-    def vanished(self):
-        self.vanishings.append(threading.current_thread().name)
+    def on_vanished(self):
+        self.ends.append(threading.current_thread().name)
+        self.vanished.set()
 
 
 class Server:
@@ -39,18 +41,12 @@ class Server:
 
     def _on_call(self, call):
         if call.method == "/unknown":
-            call.finish(grpc.StatusCode.UNIMPLEMENTED, "no such method: \u00e9")
+            call.refuse(Refused(Refusal.UNIMPLEMENTED, "no such method: é"))
             return
         assert call.peer.startswith("unix:")
-        self.echoes.append(Echo(call))
-        call.listen(self.echoes[-1], (("welcome", dict(call.metadata)["name"]),))
-
-    def wait_until_vanished(self, echo):
-        for _ in range(500):
-            if echo.vanishings:
-                return
-            threading.Event().wait(0.01)
-        raise AssertionError("nothing vanished")
+        echo = Echo(call)
+        self.echoes.append(echo)
+        call.listen(echo.received, echo.on_vanished, (("welcome", dict(call.metadata)["name"]),))
 
 
 @pytest.fixture
@@ -72,16 +68,14 @@ def test_a_conversation_ends_when_the_peer_has_no_more_to_say(server):
         assert list(call) == [b"a", b"", b"c"]
         assert dict(call.initial_metadata())["welcome"] == "me"
         assert call.code() is grpc.StatusCode.OK
-    assert server.echoes[0].silences == 1
-    assert server.echoes[0].vanishings == []
-    assert server.echoes[0].call.is_over
+    assert server.echoes[0].ends == ["silence"]
 
 
-def test_a_call_may_be_finished_at_once(server):
+def test_a_call_may_be_refused_at_once(server):
     with grpc.insecure_channel(server.address) as channel, pytest.raises(grpc.RpcError) as error:
         list(stream(channel, iter([b"a"]), "/unknown"))
     assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert error.value.details() == "no such method: \u00e9"
+    assert error.value.details() == "no such method: é"
 
 
 @pytest.mark.parametrize("message", [b"hold", bytes(2000)])
@@ -104,13 +98,11 @@ def test_a_call_that_is_cut_has_vanished_once(server, message):
             with pytest.raises(grpc.RpcError, match="larger than max"):
                 next(call)
         (echo,) = server.echoes
-        server.wait_until_vanished(echo)
+        assert echo.vanished.wait(5.0)
         never.set()
-    assert echo.vanishings == ["actor-server"]
-    assert echo.call.is_over
     echo.call.send(b"too late")
-    echo.call.finish(grpc.StatusCode.OK)
-    assert echo.silences == 0
+    echo.call.finish()
+    assert echo.ends == ["actor-server"]
 
 
 def test_a_fault_in_one_conversation_leaves_the_others_alone(server, caplog):
@@ -137,7 +129,7 @@ def test_stopping_cuts_the_calls_that_do_not_end(server):
         server.calls.stop(grace=0.05)
         with pytest.raises(grpc.RpcError):
             next(call)
-    assert server.echoes[0].vanishings == ["actor-server"]
+    assert server.echoes[0].ends == ["actor-server"]
     assert not server.calls.is_serving
 
 
