@@ -11,17 +11,16 @@ import collections
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
+from seed_rl.transport.methods import Metadata
 from seed_rl.transport.refusal import Refusal, Refused
 
 _log = logging.getLogger(__name__)
-
-Metadata = Sequence[tuple[str, str | bytes]]
 
 _MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
 _POLL_SECONDS = 0.1  # the longest that a posted function waits
@@ -82,7 +81,7 @@ class IncomingCall:
         if not isinstance(error, Refused):
             _log.error("a call of %s failed in the learner", self.peer, exc_info=error)
             error = Refused(Refusal.INTERNAL, f"the learner failed: {error!r}")
-        self._end(grpc.StatusCode[error.refusal.name], error.sentence[:_MAX_SENTENCE])
+        self._end(grpc.StatusCode[error.refusal.name], str(error)[:_MAX_SENTENCE])
 
     def _end(self, code: grpc.StatusCode, sentence: str, message: bytes | None = None) -> None:
         status = cygrpc.SendStatusFromServerOperation(None, code.value[0], sentence.encode(errors="replace"), _NO_FLAGS)

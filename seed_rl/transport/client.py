@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import queue
 import socket
@@ -19,7 +20,7 @@ from seed_rl.transport.address import parse_address
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ClientSecurity
 from seed_rl.transport.refusal import Refusal, WireError
-from seed_rl.transport.shared_memory import OfferedMemory, SharedMemoryError
+from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -44,7 +45,9 @@ class Rejected(Exception):
 class LearnerClient:
     """Talks to one learner. Its methods may be called from any thread.
 
-    After `Disconnected`, close it, wait, and make another: one that stays open tries to connect twice a second.
+    They raise `Rejected` if the learner refuses this actor or isn't a learner, and `Disconnected` if there is no answer
+    in time, the learner is full, or this client is closed. After `Disconnected`, close it, wait, and make another: one
+    that stays open tries to connect twice a second.
     """
 
     def __init__(
@@ -94,15 +97,7 @@ class LearnerClient:
         self._closed = threading.Event()
 
     def describe(self, timeout: float) -> ActorSettings:
-        """What the learner asks its actors to build. Waits for a learner that is still starting.
-
-        Args:
-          timeout: seconds.
-
-        Raises:
-          Disconnected: no answer in time.
-          Rejected: the learner refuses this actor, or isn't one.
-        """
+        """The environments that the learner wants. Waits up to `timeout` seconds for a learner that is starting."""
         request = messages.describe_request(self._name)
         return self._call(methods.DESCRIBE, request, messages.read_describe_reply, timeout)
 
@@ -114,15 +109,10 @@ class LearnerClient:
           env_spec: of one environment.
           group_sizes: number of environments of each group.
           timeout: seconds.
-
-        Raises:
-          Disconnected: no answer in time, or the learner is full.
-          Rejected: the learner refuses this actor.
         """
         request = messages.join_request(run_id, env_spec, group_sizes)
-        return self._call(
-            methods.JOIN, request, lambda reply: messages.read_join_reply(reply, env_spec, group_sizes), timeout
-        )
+        read = functools.partial(messages.read_join_reply, env_spec=env_spec, group_sizes=group_sizes)
+        return self._call(methods.JOIN, request, read, timeout)
 
     def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
         """Opens a group's stream. If the learner refuses it, the first step says so.
@@ -131,9 +121,6 @@ class LearnerClient:
           lease: from `join`.
           group: index into `lease.groups`.
           env_spec: the one given to `join`.
-
-        Raises:
-          Disconnected: the client is closed.
         """
         codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
         metadata = (*self._metadata, *methods.membership_metadata(lease.session, group))
@@ -163,7 +150,7 @@ class LearnerClient:
             return None
         try:
             return OfferedMemory(num_bytes)
-        except SharedMemoryError as error:
+        except OSError as error:
             _log.debug("steps go over the wire: %s", error)
             return None
 

@@ -38,7 +38,15 @@ class _Field(NamedTuple):
 
 
 class StepCodec:
-    """Encodes and decodes the steps of one group of environments."""
+    """Encodes and decodes the steps of one group of environments, checking both.
+
+    A step's tensors are reward float32 [E], done bool [E] and the observation [E, ...shape] as the spec says: one array,
+    or a mapping of arrays by name. Actions are [E, ...] as the spec says.
+
+    Encoding raises a WireError if a tensor is missing, unexpected, or of another dtype or shape; decoding, if the message
+    has another size or header than the spec's, or holds a bool that isn't 0 or 1, a floating-point number that isn't
+    finite, or an action outside the action space.
+    """
 
     payload_bytes: int
     """Size of a step's tensors."""
@@ -76,41 +84,16 @@ class StepCodec:
         self._action_low, self._action_high = np.array(low), np.array(high)
 
     def encode_step(self, output: EnvOutput) -> bytes:
-        """A step's message.
-
-        Args:
-          output: reward float32 [E], done bool [E], observation tensors [E, ...shape] as the spec says: one array, or
-            a mapping of arrays by name.
-
-        Raises:
-          WireError: a tensor is missing, unexpected, or of another dtype or shape.
-        """
+        """A step's message."""
         return b"".join((self._header, *(tensor.data for tensor in self._tensors(output))))
 
     def write_step(self, output: EnvOutput, payload: memoryview) -> None:
-        """Writes a step's tensors into memory that the learner reads.
-
-        Args:
-          output: as for `encode_step`.
-          payload: `payload_bytes` bytes.
-
-        Raises:
-          WireError: as `encode_step`; nothing has been written.
-        """
+        """Writes a step's tensors into `payload_bytes` bytes that the learner reads; nothing if there is an error."""
         for field, tensor in zip(self._fields, self._tensors(output), strict=True):
             payload[field.begin : field.end] = tensor.data.cast("B")
 
     def decode_step(self, message: bytes) -> EnvOutput:
-        """A step from its message.
-
-        Returns:
-          reward float32 [E], done bool [E], observation tensors [E, ...shape]: read-only views of the message, in
-          general not aligned.
-
-        Raises:
-          WireError: another size or header than the spec's, a bool that isn't 0 or 1, or a floating-point number that
-            isn't finite.
-        """
+        """A step from its message: read-only views, in general not aligned."""
         _check_framing(message, self._header, self.step_bytes)
         output = self.views(message, len(self._header))
         self.check(output)
@@ -124,10 +107,7 @@ class StepCodec:
         return EnvOutput(reward, done, dict(zip(self._names, rest, strict=True)) if self._named else rest[0])
 
     def check(self, output: EnvOutput) -> None:
-        """
-        Raises:
-          WireError: a bool isn't 0 or 1, or a floating-point number isn't finite.
-        """
+        """Raises a WireError if a bool isn't 0 or 1, or a floating-point number isn't finite."""
         # Strips every 0 and 1 from both ends: faster than numpy for the few bytes of `done`.
         if output.done.tobytes().strip(b"\x00\x01"):
             raise WireError("done must hold only 0 and 1, got another value")
@@ -136,19 +116,11 @@ class StepCodec:
             _check_values(name or "observation", output.observation[name] if self._named else output.observation)
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
-        """A reply's message of actions [E, ...] as the spec says.
-
-        Raises:
-          WireError: another dtype or shape.
-        """
+        """A reply's message."""
         return self._actions_header + _contiguous(actions, self._actions).tobytes()
 
     def decode_actions(self, message: bytes) -> np.ndarray:
-        """Actions [E, ...], as the spec says, from a reply's message; a new array.
-
-        Raises:
-          WireError: another size or header than the spec's, or an action outside the action space.
-        """
+        """Actions from a reply's message, in a new array."""
         _check_framing(message, self._actions_header, self.actions_bytes)
         actions = np.frombuffer(message, self._actions.dtype, offset=len(self._actions_header)).copy()
         actions = actions.reshape(self._actions.shape)

@@ -12,11 +12,11 @@ import dataclasses
 import hmac
 import os
 import ssl
-from collections.abc import Iterable
 
 import grpc
 
 from seed_rl.transport.address import Address
+from seed_rl.transport.methods import Metadata
 from seed_rl.transport.refusal import Refusal, Refused
 
 TOKEN_VARIABLE = "SEED_RL_TOKEN"
@@ -95,7 +95,7 @@ class ServerSecurity:
             ) from error
         return grpc.ssl_server_credentials([(key, certificate)])
 
-    def check_token(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+    def check_token(self, metadata: Metadata) -> None:
         """
         Args:
           metadata: of a call.

@@ -46,7 +46,7 @@ def describe_request(client: str) -> bytes:
 def read_describe_request(data: bytes) -> str:
     """The actor's name, for the learner's log."""
     request = _parse(pb.DescribeRequest, data)
-    _check_version(learner=PROTOCOL_VERSION, actor=request.protocol_version)
+    _check_version(request.protocol_version)
     return request.client
 
 
@@ -67,7 +67,7 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
 def read_describe_reply(data: bytes) -> specs.ActorSettings:
     """The settings that the learner sent."""
     reply = _parse(pb.DescribeReply, data)
-    _check_version(learner=reply.protocol_version, actor=PROTOCOL_VERSION)
+    _check_version(reply.protocol_version)
     options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
     env = specs.EnvDescription(_text("the name of the suite", reply.env.suite), options)
     return specs.ActorSettings(env, reply.num_groups, reply.envs_per_group)
@@ -84,7 +84,7 @@ def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int
 def read_join_request(data: bytes) -> tuple[str, specs.EnvSpec, tuple[int, ...]]:
     """Run id, spaces, and sizes of the groups, of which there is at least one."""
     request = _parse(pb.JoinRequest, data)
-    _check_version(learner=PROTOCOL_VERSION, actor=request.protocol_version)
+    _check_version(request.protocol_version)
     sizes = tuple(request.group_sizes)
     if not sizes or min(sizes) < 1:
         raise WireError(f"expected groups of at least one environment, got sizes {list(sizes)}")
@@ -123,12 +123,10 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
         raise WireError(f"expected a {name}, got {len(data)} bytes that aren't one") from error
 
 
-def _check_version(learner: int, actor: int) -> None:
-    if learner != actor:
-        raise VersionMismatch(
-            f"the learner speaks protocol {learner} and the actor protocol {actor}: "
-            f"install the same version of seed_rl on both sides"
-        )
+def _check_version(version: int) -> None:
+    if version != PROTOCOL_VERSION:
+        sentence = f"expected version {PROTOCOL_VERSION} of the protocol, the other side has {version}"
+        raise VersionMismatch(f"{sentence}: install the same version of seed_rl for learner and actors")
 
 
 def _env_spec_message(env_spec: specs.EnvSpec) -> pb.EnvSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.refusal import WireError
@@ -14,7 +14,7 @@ DESCRIBE = f"/{_SERVICE}/Describe"
 JOIN = f"/{_SERVICE}/Join"
 ACT = f"/{_SERVICE}/Act"
 
-Metadata = Iterable[tuple[str, str | bytes]]
+Metadata = Sequence[tuple[str, str | bytes]]
 
 _SESSION_KEY = "seed-rl-session"
 _GROUP_KEY = "seed-rl-group"

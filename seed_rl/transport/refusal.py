@@ -33,7 +33,6 @@ class Refused(Exception):
     def __init__(self, refusal: Refusal, sentence: str):
         super().__init__(sentence)
         self.refusal = refusal
-        self.sentence = sentence
 
 
 class WireError(ValueError):

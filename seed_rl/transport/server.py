@@ -14,7 +14,7 @@ from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.refusal import Refusal, Refused, reading
-from seed_rl.transport.shared_memory import SharedMemoryError, open_offered
+from seed_rl.transport.shared_memory import open_offered
 from seed_rl.transport.stream import ActorStream, ServerStats, Service
 
 _log = logging.getLogger(__name__)
@@ -175,6 +175,6 @@ def _shared_memory(call: IncomingCall, num_bytes: int) -> memoryview | None:
         return None
     try:
         return open_offered(offer, num_bytes)
-    except SharedMemoryError as error:
+    except OSError as error:
         _log.info("%s offers shared memory, but %s: its steps come over the wire", call.peer, error)
         return None

@@ -19,10 +19,6 @@ _STEP_OFFSET = 64  # bytes; a step begins at a cache line
 _SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-class SharedMemoryError(Exception):
-    """Memory that can't be shared; one sentence."""
-
-
 class OfferedMemory:
     """The memory, on the actor's side."""
 
@@ -32,23 +28,20 @@ class OfferedMemory:
           num_bytes: of a step.
 
         Raises:
-          SharedMemoryError: this machine has no such memory.
+          OSError: this machine has no such memory.
         """
         if sys.platform != "linux":
-            raise SharedMemoryError(f"{sys.platform} has no sealed memory")
+            raise OSError(f"{sys.platform} has no sealed memory")
         token = secrets.token_bytes(_TOKEN_BYTES)
-        try:
-            self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        except OSError as error:
-            raise SharedMemoryError(f"no memory to share: {error.strerror}") from error
+        self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._file, _STEP_OFFSET + num_bytes)
             # It can't shrink any more: reading beyond its end would kill the learner.
             fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _SEALS)
             memory = mmap.mmap(self._file, _STEP_OFFSET + num_bytes)
-        except OSError as error:
+        except OSError:
             os.close(self._file)
-            raise SharedMemoryError(f"no memory to share: {error.strerror}") from error
+            raise
         memory[:_TOKEN_BYTES] = token
         self.step = memoryview(memory)[_STEP_OFFSET:]
         """For one step."""
@@ -70,29 +63,24 @@ def open_offered(offer: str, num_bytes: int) -> memoryview:
       num_bytes: of a step.
 
     Raises:
-      SharedMemoryError: it can't be opened from here, or isn't the offered memory.
+      OSError: it can't be opened from here, or isn't the offered memory.
     """
-    match = re.fullmatch(rf"(\d{{1,10}})/(\d{{1,10}})/([0-9a-f]{{{2 * _TOKEN_BYTES}}})", offer, re.ASCII)
+    match = re.fullmatch(rf"([0-9]{{1,10}})/([0-9]{{1,10}})/([0-9a-f]{{{2 * _TOKEN_BYTES}}})", offer)
     if match is None:
-        raise SharedMemoryError("the offer isn't process/file/token")
+        raise OSError("the offer isn't process/file/token")
     process, file, token = match.groups()
     path = f"/proc/{process}/fd/{file}"
-    try:
-        if not os.readlink(path).startswith(f"/memfd:{_NAME}"):  # opening something else might have effects
-            raise SharedMemoryError("it isn't memory for steps")
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SharedMemoryError(error.strerror or str(error)) from error
+    if not os.readlink(path).startswith(f"/memfd:{_NAME}"):  # opening something else might have effects
+        raise OSError("it isn't memory for steps")
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if fcntl.fcntl(opened, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
-            raise SharedMemoryError("its size isn't sealed")
+            raise OSError("its size isn't sealed")
         if os.fstat(opened).st_size != _STEP_OFFSET + num_bytes:
-            raise SharedMemoryError("it has another size than a step")
+            raise OSError("it has another size than a step")
         memory = mmap.mmap(opened, _STEP_OFFSET + num_bytes, prot=mmap.PROT_READ)
-    except OSError as error:
-        raise SharedMemoryError(error.strerror or str(error)) from error
     finally:
         os.close(opened)
     if not secrets.compare_digest(memory[:_TOKEN_BYTES], bytes.fromhex(token)):
-        raise SharedMemoryError("it is another process's")
+        raise OSError("it is another process's")
     return memoryview(memory)[_STEP_OFFSET:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -15,11 +16,12 @@ from tests.transport import peers
 
 
 class House:
-    """Makes servers, clients and processes, and ends them."""
+    """Makes servers, clients, threads and processes, and ends them."""
 
     def __init__(self, directory):
         self.path = f"unix:{directory}/learner.sock"
-        self._ends = []
+        self.threads = ThreadPoolExecutor(64)
+        self._ends = [self.threads.shutdown]
 
     def serve(self, address=None, security=None, **limits):
         """Starts a server with a new fake service."""

@@ -102,7 +102,7 @@ def broken(kind, valid, changes):
         ({"env.suite": "a\n"}, r"the name of the suite must be 1 to 256 printable ASCII characters, got 'a\\n'"),
         ({"num_groups": 0}, "num_groups must be at least 1, got 0"),
         ({"envs_per_group": 0}, "envs_per_group must be at least 1, got 0"),
-        ({"protocol_version": 1}, "learner speaks protocol 1 and the actor protocol 2: install the same version"),
+        ({"protocol_version": 1}, "expected version 2 of the protocol, the other side has 1: install the same"),
     ],
 )
 def test_bad_settings_are_refused(changes, sentence):
@@ -153,7 +153,7 @@ TENSOR = "env_spec.observation.0."
         (SPEC, {"group_sizes": [3, 0]}, r"groups of at least one environment, got sizes \[3, 0\]"),
         (SPEC, {"group_sizes": [1] * 2**20}, "expected a JoinRequest of up to 1048576 bytes, got"),
         (SPEC, {"run_id": None}, "the run id must be"),
-        (SPEC, {"protocol_version": 0}, "learner speaks protocol 2 and the actor protocol 0"),
+        (SPEC, {"protocol_version": 0}, "expected version 2 of the protocol, the other side has 0"),
     ],
 )
 def test_bad_join_requests_are_refused(spec, changes, sentence):
@@ -184,7 +184,7 @@ def test_a_learner_of_other_spaces_is_refused(other):
 
 def test_a_version_mismatch_is_not_mistaken_for_a_bad_message():
     old = broken(pb.DescribeRequest, messages.describe_request("me"), {"protocol_version": 1})
-    with pytest.raises(VersionMismatch, match="learner speaks protocol 2 and the actor protocol 1"):
+    with pytest.raises(VersionMismatch, match="the other side has 1"):
         messages.read_describe_request(old)
 
 

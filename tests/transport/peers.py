@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import random
 import sys
@@ -12,27 +13,24 @@ import numpy as np
 from seed_rl.specs import ActorSettings, ArraySpec, DiscreteSpec, EnvDescription, EnvSpec, GroupLease, Lease
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
-from seed_rl.transport.refusal import Refusal, Refused
 from seed_rl.transport.server import ActorServer
 from seed_rl.types import EnvOutput
 
 SPEC = EnvSpec(ArraySpec((4,), "int32"), DiscreteSpec(10_000))
 SETTINGS = ActorSettings(EnvDescription("fake", {"game": "pong", "frames": 4, "sticky": 0.25, "full": True}), 2, 3)
-MAX_ENVS = 256
 
 
 class FakeService:
     """Answers each environment with the sum of its observation plus its id, from another thread and out of order."""
 
     def __init__(self):
+        self.failures = {}  # exceptions that methods raise, by name
         self.joined = []  # (run_id, env_spec, group_sizes, peer)
         self.closed = queue.Queue()  # (session, group, lease, reason)
         self.steps = []  # (lease, first, output)
         self.held = queue.Queue()  # streams that are not answered
         self.hold = False
-        self.fail: Exception | None = None
-        self._leases = {}
-        self._streaming = set()
+        self._leases = []
         self._requests = queue.SimpleQueue()
         self._worker = threading.Thread(target=self._answer, daemon=True)
         self._worker.start()
@@ -41,37 +39,29 @@ class FakeService:
         self._requests.put(None)
         self._worker.join()
 
+    def _may_fail(self, method):
+        if method in self.failures:
+            raise self.failures[method]
+
     def describe(self):
+        self._may_fail("describe")
         return SETTINGS
 
     def join(self, run_id, env_spec, group_sizes, peer):
-        if env_spec != SPEC:
-            raise Refused(Refusal.FAILED_PRECONDITION, f"expected {SPEC}, got {env_spec}")
-        taken = sum(len(group.env_ids) for lease in self._leases.values() for group in lease.groups)
-        if taken + sum(group_sizes) > MAX_ENVS:
-            raise Refused(Refusal.RESOURCE_EXHAUSTED, f"the learner is full: {taken} of {MAX_ENVS}")
+        self._may_fail("join")
+        begin = sum(len(group.env_ids) for lease in self._leases for group in lease.groups)
+        ends = itertools.accumulate(group_sizes, initial=begin)
+        groups = (GroupLease(tuple(range(begin, end)), seed=100 + begin) for begin, end in itertools.pairwise(ends))
+        self._leases.append(Lease(str(len(self._leases)), tuple(groups)))
         self.joined.append((run_id, env_spec, group_sizes, peer))
-        groups = []
-        for size in group_sizes:
-            groups.append(GroupLease(tuple(range(taken, taken + size)), seed=100 + taken))
-            taken += size
-        lease = Lease(f"session-{len(self._leases)}", tuple(groups))
-        self._leases[lease.session] = lease
-        return lease
+        return self._leases[-1]
 
     def open(self, session, group):
-        if session not in self._leases:
-            raise Refused(Refusal.NOT_FOUND, f"unknown session {session!r}")
-        if group >= len(self._leases[session].groups):
-            raise Refused(Refusal.INVALID_ARGUMENT, f"no group {group} in session {session!r}")
-        if (session, group) in self._streaming:
-            raise Refused(Refusal.FAILED_PRECONDITION, f"group {group} is already streaming")
-        self._streaming.add((session, group))
-        return self._leases[session].groups[group], SPEC
+        self._may_fail("open")
+        return self._leases[int(session)].groups[group], SPEC
 
     def step(self, lease, first, output, stream):
-        if self.fail is not None:
-            raise self.fail
+        self._may_fail("step")
         self.steps.append((lease, first, output))
         if self.hold:
             self.held.put(stream)
@@ -79,7 +69,6 @@ class FakeService:
             self._requests.put((lease, output, stream))
 
     def close(self, session, group, lease, reason):
-        self._streaming.remove((session, group))
         self.closed.put((session, group, lease, reason))
 
     def _answer(self):

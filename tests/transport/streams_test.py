@@ -1,7 +1,6 @@
 """Streams over real connections: every step answered once, and what happens when either side goes away."""
 
 import gc
-import queue
 import socket
 import threading
 import time
@@ -13,23 +12,9 @@ import pytest
 from seed_rl.transport import methods
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
-from seed_rl.transport.refusal import Refusal, Refused
 from seed_rl.transport.shared_memory import OfferedMemory
+from seed_rl.types import EnvOutput
 from tests.transport import peers
-
-
-def in_thread(function, *arguments):
-    """Runs a function in a thread; returns a queue that gets its result or exception."""
-    results = queue.Queue()
-
-    def run():
-        try:
-            results.put(function(*arguments))
-        except Exception as error:
-            results.put(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return results
 
 
 @pytest.mark.parametrize("share_memory", [False, True])
@@ -41,11 +26,13 @@ def test_every_step_is_answered_once_with_its_groups_answer(house, share_memory)
     for index, client in enumerate(clients):
         lease, streams = house.streams(client, sizes[index::4])
         for group, stream in zip(lease.groups, streams, strict=True):
-            runs.append(in_thread(run_steps, group, stream, num_steps))
-    assert [run.get(timeout=20.0) for run in runs] == [num_steps] * len(sizes)
+            runs.append(house.threads.submit(run_steps, group, stream, num_steps))
+    assert [run.result(timeout=20.0) for run in runs] == [num_steps] * len(sizes)
 
     assert learner.server.stats.steps == len(learner.service.steps) == len(sizes) * num_steps
     assert sum(first for _, first, _ in learner.service.steps) == len(sizes)
+    assert all((output.reward == lease.env_ids).all() for lease, _, output in learner.service.steps)
+    assert all((output.done == (output.reward % 2 > 0)).all() for _, _, output in learner.service.steps)
     assert [learner.service.closed.get(timeout=5.0)[3] for _ in sizes] == ["the actor left"] * len(sizes)
     assert learner.server.stats.streams == 0
 
@@ -56,24 +43,12 @@ def run_steps(group, stream, num_steps):
     size = len(group.env_ids)
     right = 0
     for _ in range(num_steps):
-        output = peers.output(size)._replace(observation=rng.integers(0, 2000, (size, 4), np.int32))
+        ids = np.array(group.env_ids)
+        output = EnvOutput(ids.astype(np.float32), ids % 2 > 0, rng.integers(0, 2000, (size, 4), np.int32))
         actions = stream.step(output)
         right += actions.dtype == np.int32 and np.array_equal(actions, peers.answer(group, output.observation))
     stream.close()
     return right
-
-
-@pytest.mark.parametrize("share_memory", [False, True])
-def test_the_service_sees_the_actors_output(house, share_memory):
-    learner = house.serve()
-    lease, (stream,) = house.streams(house.connect(share_memory=share_memory), [2])
-    sent = peers.output(2, 3)._replace(reward=np.array([0.5, -1], np.float32), done=np.array([True, False]))
-    stream.step(sent)
-    ((seen_lease, first, output),) = learner.service.steps
-    assert seen_lease == lease.groups[0]
-    assert first is True
-    for name in sent._fields:
-        np.testing.assert_array_equal(getattr(output, name), getattr(sent, name), strict=True)
 
 
 NAN = b"\x00\x00\xc0\x7f"
@@ -147,19 +122,23 @@ def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
     assert "offers shared memory, but" in caplog.text
 
 
-def test_streams_leave_no_memory_behind(house):
+def test_streams_leave_neither_memory_nor_threads_behind(house):
     learner = house.serve()
     client = house.connect()
+    client.describe(timeout=5.0)
     wait_until(lambda: shared_memory_in_use() == 0)
+    threads = threading.active_count()
     _, streams = house.streams(client, [2, 2])
     for stream in streams:
         stream.step(peers.output(2))
     assert shared_memory_in_use() == 4  # of both ends
+    assert threading.active_count() > threads
     learner.service.steps.clear()  # it has kept views
     for stream in streams:
         stream.close()
     del stream, streams
     wait_until(lambda: shared_memory_in_use() == 0)  # the server's side is given up on its own thread
+    wait_until(lambda: threading.active_count() <= threads)
 
 
 def wait_until(condition, seconds=5.0):
@@ -199,33 +178,13 @@ def test_an_output_that_does_not_fit_is_not_sent(house):
     assert learner.service.steps == []
 
 
-@pytest.mark.parametrize(
-    ("failure", "exception", "sentence"),
-    [
-        (Refused(Refusal.UNAVAILABLE, "inference failed"), Disconnected, r"inference failed \(UNAVAILABLE\)"),
-        (Refused(Refusal.FAILED_PRECONDITION, "never"), Rejected, "never"),
-        (KeyError("x"), Disconnected, r"the learner failed: KeyError\('x'\) \(INTERNAL\)"),
-    ],
-)
-def test_a_step_that_fails_ends_the_stream_with_its_status(house, failure, exception, sentence):
-    learner = house.serve()
-    _, (stream, other) = house.streams(house.connect(), [1, 1])
-    other.step(peers.output(1))
-    learner.service.fail = failure
-    with pytest.raises(exception, match=sentence):
-        stream.step(peers.output(1))
-    assert learner.service.closed.get(timeout=5.0)[3] == str(failure)
-    learner.service.fail = None
-    assert other.step(peers.output(1)).tolist() == [5]
-
-
 def test_an_answer_of_the_wrong_size_is_the_learners_fault(house, caplog):
     learner = house.serve()
     _, (stream,) = house.streams(house.connect(), [2])
     learner.service.hold = True
-    result = in_thread(stream.step, peers.output(2))
+    result = house.threads.submit(stream.step, peers.output(2))
     learner.service.held.get(timeout=5.0).answer(np.zeros(3, np.int32))
-    error = result.get(timeout=5.0)
+    error = result.exception(timeout=5.0)
     assert isinstance(error, Disconnected)
     assert "the learner failed" in str(error)
     assert "expected actions int32[2], got int32[3]" in caplog.text
@@ -237,13 +196,15 @@ def test_stopping_the_server_ends_waiting_steps(house):
     for stream, size in zip(streams, [1, 2, 3], strict=True):
         stream.step(peers.output(size))
     learner.service.hold = True
-    waiting = [in_thread(stream.step, peers.output(size)) for stream, size in zip(streams[:2], [1, 2], strict=True)]
+    waiting = [
+        house.threads.submit(stream.step, peers.output(size)) for stream, size in zip(streams[:2], [1, 2], strict=True)
+    ]
     held = [learner.service.held.get(timeout=5.0) for _ in waiting]
     started = time.monotonic()
     learner.server.stop(grace=5.0)
     assert time.monotonic() - started < 4.0
     for result in waiting:
-        error = result.get(timeout=5.0)
+        error = result.exception(timeout=5.0)
         assert isinstance(error, Disconnected)
         assert "the learner is stopping (UNAVAILABLE)" in str(error)
     with pytest.raises(Disconnected):
@@ -260,10 +221,10 @@ def test_closing_the_client_ends_everything(house):
     lease, (stream, idle) = house.streams(client, [1, 1])
     idle.step(peers.output(1))
     learner.service.hold = True
-    result = in_thread(stream.step, peers.output(1))
+    result = house.threads.submit(stream.step, peers.output(1))
     held = learner.service.held.get(timeout=5.0)
     client.close()
-    assert isinstance(result.get(timeout=5.0), Disconnected)
+    assert isinstance(result.exception(timeout=5.0), Disconnected)
     ends = sorted(learner.service.closed.get(timeout=5.0)[1::2] for _ in range(2))
     assert ends == [(0, "the actor vanished"), (1, "the actor vanished")]
     held.answer(np.zeros(1, np.int32))  # too late
@@ -278,23 +239,9 @@ def test_closing_the_client_ends_everything(house):
 
 def test_closing_the_client_ends_a_call_that_waits_for_a_learner(house):
     client = house.connect()
-    result = in_thread(client.describe, 60.0)
+    result = house.threads.submit(client.describe, 60.0)
     client.close()
-    assert isinstance(result.get(timeout=5.0), Disconnected)
-
-
-def test_streams_leave_no_threads_behind(house):
-    house.serve()
-    client = house.connect()
-    client.describe(timeout=5.0)
-    before = threading.active_count()
-    _, streams = house.streams(client, [1] * 8)
-    for stream in streams:
-        stream.step(peers.output(1))
-    assert threading.active_count() > before
-    streams[0].close()
-    client.close()
-    wait_until(lambda: threading.active_count() <= before)
+    assert isinstance(result.exception(timeout=5.0), Disconnected)
 
 
 def test_an_actor_that_is_killed_is_noticed(house):
@@ -305,8 +252,7 @@ def test_an_actor_that_is_killed_is_noticed(house):
     learner.service.held.get(timeout=5.0)
     actor.process.kill()
     session, group, lease, reason = learner.service.closed.get(timeout=5.0)
-    assert (session, group, lease.env_ids) == ("session-0", 0, (0, 1))
-    assert reason == "the actor vanished"
+    assert (session, group, lease.env_ids, reason) == ("0", 0, (0, 1), "the actor vanished")
     assert learner.service.closed.empty()
 
 
@@ -361,10 +307,10 @@ def test_both_sides_notice_a_cut_cable(house):
     _, (stream,) = house.streams(house.connect(cable.address, keepalive_seconds=0.5), [1])
     stream.step(peers.output(1))
     learner.service.hold = True
-    result = in_thread(stream.step, peers.output(1))
+    result = house.threads.submit(stream.step, peers.output(1))
     learner.service.held.get(timeout=5.0)
     assert learner.service.closed.empty()
     cable.cut.set()
-    assert isinstance(result.get(timeout=10.0), Disconnected)
+    assert isinstance(result.exception(timeout=10.0), Disconnected)
     assert learner.service.closed.get(timeout=10.0)[3] == "the actor vanished"
     cable.close()
