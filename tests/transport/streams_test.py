@@ -126,18 +126,18 @@ def test_streams_leave_neither_memory_nor_threads_behind(house):
     learner = house.serve()
     client = house.connect()
     client.describe(timeout=5.0)
-    wait_until(lambda: shared_memory_in_use() == 0)
-    threads = threading.active_count()
+    gc.collect()
+    memory, threads = shared_memory_in_use(), threading.active_count()
     _, streams = house.streams(client, [2, 2])
     for stream in streams:
         stream.step(peers.output(2))
-    assert shared_memory_in_use() == 4  # of both ends
+    assert shared_memory_in_use() == memory + 4  # of both ends
     assert threading.active_count() > threads
     learner.service.steps.clear()  # it has kept views
     for stream in streams:
         stream.close()
     del stream, streams
-    wait_until(lambda: shared_memory_in_use() == 0)  # the server's side is given up on its own thread
+    wait_until(lambda: shared_memory_in_use() <= memory)  # the server's side is given up on its own thread
     wait_until(lambda: threading.active_count() <= threads)
 
 
@@ -196,9 +196,7 @@ def test_stopping_the_server_ends_waiting_steps(house):
     for stream, size in zip(streams, [1, 2, 3], strict=True):
         stream.step(peers.output(size))
     learner.service.hold = True
-    waiting = [
-        house.threads.submit(stream.step, peers.output(size)) for stream, size in zip(streams[:2], [1, 2], strict=True)
-    ]
+    waiting = [house.threads.submit(stream.step, peers.output(size)) for size, stream in enumerate(streams[:2], 1)]
     held = [learner.service.held.get(timeout=5.0) for _ in waiting]
     started = time.monotonic()
     learner.server.stop(grace=5.0)
