@@ -40,12 +40,12 @@ class _Field(NamedTuple):
 class StepCodec:
     """Encodes and decodes the steps of one group of environments, checking both.
 
-    A step's tensors are reward float32 [E], done bool [E] and the observation [E, ...shape] as the spec says: one array,
-    or a mapping of arrays by name. Actions are [E, ...] as the spec says.
+    A step's tensors are reward float32 [E], done bool [E] and the observation [E, ...shape] as the spec says: one
+    array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
 
-    Encoding raises a WireError if a tensor is missing, unexpected, or of another dtype or shape; decoding, if the message
-    has another size or header than the spec's, or holds a bool that isn't 0 or 1, a floating-point number that isn't
-    finite, or an action outside the action space.
+    Encoding raises a WireError if a tensor is missing, unexpected, or of another dtype or shape. Decoding raises one if
+    the message has another size or header than the spec's, or holds a bool that isn't 0 or 1, a floating-point number
+    that isn't finite, or an action outside the action space.
     """
 
     payload_bytes: int
