@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import secrets
@@ -24,12 +25,12 @@ from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
-RPC_TIMEOUT = 10.0  # seconds, for the two calls of the handshake
+_RPC_SECONDS = 10.0  # seconds, for each call of the handshake
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Overrides of what the learner asks its actors for; None: as asked."""
+    """Overrides of the sizes that the learner asks for; None: as asked."""
 
     num_groups: int | None = None
     envs_per_group: int | None = None
@@ -44,20 +45,22 @@ class Sizes:
 
 
 class Actor:
-    """Steps environments for a learner until told to stop, through restarts of the learner.
+    """Steps environments for a learner until `stop`, through restarts of the learner.
 
-    Environments are built once. After a lost connection everything in them is given up: they are reset and join the
-    learner anew, under a new run id.
+    Environments are built once. After a lost connection their episodes are abandoned: they are reset and join the
+    learner again, under a new run id.
     """
 
-    def __init__(self, connect: Callable[[], LearnerClient], sizes: Sizes = Sizes()):
+    def __init__(self, connect: Callable[[], LearnerClient], sizes: Sizes = Sizes(), backoff: Backoff | None = None):
         """
         Args:
           connect: makes a client of the learner.
           sizes: overrides.
+          backoff: delays between tries to join, by default from 0.5 s up to 30 s.
         """
         self._connect = connect
         self._sizes = sizes
+        self._backoff = backoff or Backoff()
         self._stop = threading.Event()
         self._client: LearnerClient | None = None
         self._settings: ActorSettings | None = None
@@ -76,18 +79,17 @@ class Actor:
         Raises:
           Rejected: the learner refuses this actor for good.
           CannotBuild: the environments can't be built here, or aren't as `EnvConfig` says.
-          EnvironmentFailed: one of them raised an error; where it did is logged.
+          EnvironmentFailed: one of them raised an error, whose traceback is logged.
         """
-        backoff = Backoff()
         try:
             while not self._stop.is_set():
                 client = self._client = self._connect()
                 if self._stop.is_set():  # `stop` may have closed the client before this one
                     client.close()
                 try:
-                    self._run_once(client, backoff)
+                    self._run_once(client)
                 except Disconnected as lost:
-                    delay = backoff.next()
+                    delay = self._backoff.next()
                     if not self._stop.is_set():
                         _log.warning("no learner: %s; next try in %.1f s", lost, delay)
                     self._stop.wait(delay)
@@ -100,22 +102,22 @@ class Actor:
         for env in self._envs:
             try:
                 env.close()
-            except Exception as error:  # environments raise all kinds; it must not hide why this one is closed
+            except Exception as error:  # of any kind, and it must not hide why the environment is closed
                 _log.warning("an environment could not be closed: %r", error)
         self._envs = []
 
-    def _run_once(self, client: LearnerClient, backoff: Backoff) -> None:
+    def _run_once(self, client: LearnerClient) -> None:
         started = time.monotonic()
-        self._build(self._sizes.apply(client.describe(RPC_TIMEOUT)))
+        self._build(self._sizes.apply(client.describe(_RPC_SECONDS)))
         spec = spec_of(self._envs[0])
-        lease = client.join(secrets.token_hex(8), spec, [env.num_envs for env in self._envs], RPC_TIMEOUT)
-        backoff.reset()
+        lease = client.join(secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS)
+        self._backoff.reset()
         num_envs = sum(env.num_envs for env in self._envs)
         _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)
         with ThreadPoolExecutor(len(self._envs), thread_name_prefix="group") as groups:
             runs = [groups.submit(self._run_group, client, lease, group, spec) for group in range(len(self._envs))]
         errors = [error for run in runs if (error := run.exception()) is not None]
-        # One group's error ends the others with Disconnected: it is the one to tell of.
+        # One group's error ends the others with Disconnected, so any other kind comes first.
         for error in sorted(errors, key=lambda error: isinstance(error, Disconnected)):
             raise error
 
@@ -124,10 +126,10 @@ class Actor:
             return
         self._close_envs()
         self._suite = settings.env.suite
-        config: EnvConfig = _ask(self._suite, "load", registry.from_description, settings.env)
+        config: EnvConfig = self._call_env("load", registry.from_description, settings.env)
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
             builds = [
-                builders.submit(_ask, self._suite, "make", config.make, settings.envs_per_group)
+                builders.submit(self._call_env, "make", config.make, settings.envs_per_group)
                 for _ in range(settings.num_groups)
             ]
         self._envs = [build.result() for build in builds if build.exception() is None]  # `run` closes them
@@ -143,33 +145,29 @@ class Actor:
 
     def _run_group(self, client: LearnerClient, lease: Lease, group: int, spec: EnvSpec) -> None:
         try:
-            stream = client.open(lease, group, spec)
-            try:
+            with contextlib.closing(client.open(lease, group, spec)) as stream:
                 self._step_group(self._envs[group], lease.groups[group], stream)
-            finally:
-                stream.close()
         finally:
-            client.close()  # the groups live and die together
+            client.close()  # when one group ends, so do the others
 
     def _step_group(self, env: gymnasium.vector.VectorEnv, lease: GroupLease, stream: ActStream) -> None:
-        observation, _ = _ask(self._suite, "reset", env.reset, seed=lease.seed)
+        observation, _ = self._call_env("reset", env.reset, seed=lease.seed)
         output = EnvOutput(np.zeros(env.num_envs, np.float32), np.ones(env.num_envs, bool), observation)
         while not self._stop.is_set():
             actions = stream.step(output)
-            observation, reward, terminated, truncated, _ = _ask(self._suite, "step", env.step, actions)
+            observation, reward, terminated, truncated, _ = self._call_env("step", env.step, actions)
             output = EnvOutput(np.asarray(reward, np.float32), terminated | truncated, observation)
 
-
-def _ask(suite: str, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Calls into an environment: whatever it raises becomes one sentence, and the log has the rest."""
-    try:
-        return call(*arguments, **named)
-    except registry.CannotBuild:
-        raise
-    except Exception as error:  # environments raise all kinds
-        text = " ".join(str(error).split())
-        if not isinstance(error, registry.EnvironmentFailed):  # that is a sentence already
-            text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        sentence = f"an environment of suite {suite!r} failed in {what}: {text}"
-        _log.error("%s", sentence, exc_info=error)
-        raise registry.EnvironmentFailed(sentence) from error
+    def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Calls into an environment: any exception becomes an EnvironmentFailed of one sentence, and is logged."""
+        try:
+            return call(*arguments, **named)
+        except registry.CannotBuild:
+            raise
+        except Exception as error:
+            text = " ".join(str(error).split())
+            if not isinstance(error, registry.EnvironmentFailed):  # that is a sentence already
+                text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+            sentence = f"an environment of suite {self._suite!r} failed in {what}: {text}"
+            _log.error("%s", sentence, exc_info=error)
+            raise registry.EnvironmentFailed(sentence) from error

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-import grpc
-
 from seed_rl.experiment import Experiment
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import AlreadyStreaming, Membership, NoRoom, UnknownSession
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
-from seed_rl.transport.refusal import Refused
+from seed_rl.transport.refusal import Refusal, Refused
 from seed_rl.transport.stream import ActorStream
 from seed_rl.types import EnvOutput
 
@@ -108,20 +106,20 @@ class CentralInference:
         """Makes room for an actor's groups, or refuses with a sentence."""
         if env_spec != self._env_spec:
             raise Refused(
-                grpc.StatusCode.FAILED_PRECONDITION,
+                Refusal.FAILED_PRECONDITION,
                 f"the learner trains on environments with {self._env_spec}; the actor's have {env_spec}",
             )
         largest = self._threads[0].batcher.max_batch_size
         if not group_sizes or not all(1 <= size <= largest for size in group_sizes):
             raise Refused(
-                grpc.StatusCode.INVALID_ARGUMENT,
+                Refusal.INVALID_ARGUMENT,
                 f"an actor needs groups of 1 to {largest} environments (the largest inference batch), "
                 f"got {list(group_sizes)}",
             )
         try:
             lease = self._membership.join(group_sizes)
         except NoRoom as full:
-            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, str(full)) from full
+            raise Refused(Refusal.RESOURCE_EXHAUSTED, str(full)) from full
         _log.info("actor %s joined from %s with %s environments", run_id, peer, "+".join(map(str, group_sizes)))
         return lease
 
@@ -130,9 +128,9 @@ class CentralInference:
         try:
             lease = self._membership.open(session, group)
         except UnknownSession as unknown:
-            raise Refused(grpc.StatusCode.NOT_FOUND, str(unknown)) from unknown
+            raise Refused(Refusal.NOT_FOUND, str(unknown)) from unknown
         except AlreadyStreaming as twice:
-            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, str(twice)) from twice
+            raise Refused(Refusal.FAILED_PRECONDITION, str(twice)) from twice
         self._batcher(lease).group_opened(lease)
         return lease, self._env_spec
 
@@ -146,7 +144,7 @@ class CentralInference:
         """Queues a group's observations; the stream gets its actions, [E, ...]."""
         thread = self._threads[self._membership.device_of(lease)]
         if thread.failure is not None:
-            raise Refused(grpc.StatusCode.UNAVAILABLE, f"inference failed: {thread.failure}")
+            raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")
         thread.batcher.put(Request(lease, first, output, stream))
 
     def _batcher(self, lease: GroupLease) -> Batcher:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import os
+import re
 import socket
 import stat
 
+_ADDRESS = re.compile(
+    r"unix:(//)?(?P<path>.+) | (\[(?P<ip6>[^][/]+)] | (?P<host>[^][/:]+)) : (?P<port>[0-9]{1,5})", re.VERBOSE
+)
+
 
 class AddressError(OSError, ValueError):
-    """An address that isn't one, or that can't be listened on; one sentence."""
+    """An address that is malformed or can't be listened on; one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +33,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can be at the other end."""
+        """Whether the other end is on this machine."""
         if self.path or self.host == "localhost":
             return True
         try:
@@ -42,31 +47,21 @@ def parse_address(text: str) -> Address:
     Raises:
       AddressError: neither `unix:PATH` nor `HOST:PORT`.
     """
-    if text.startswith("unix:"):
-        path = text.removeprefix("unix:")
-        if path.startswith("//"):
-            path = path[2:]
-        if path:
-            return Address(path=path)
-    host, _, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        host = ""
-    if not host or "/" in host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"] or 0) > 65535:
         raise AddressError(f"an address must be HOST:PORT, [IPV6]:PORT or unix:PATH, got {text!r}")
-    return Address(host=host, port=int(port))
+    return Address(match["path"] or "", match["ip6"] or match["host"] or "", int(match["port"] or 0))
 
 
 def clear_stale_socket(path: str) -> None:
-    """Removes the socket file of a server that is no more.
+    """Removes the socket file that a dead server left behind.
 
     Raises:
       AddressError: a server answers there, or the file isn't a socket.
     """
     try:
         mode = os.stat(path).st_mode
-    except OSError:  # nothing there, or the bind will say what is wrong
+    except OSError:  # nothing there, or binding will fail with the reason
         return
     if not stat.S_ISSOCK(mode):
         raise AddressError(f"cannot listen on unix:{path}: a file that isn't a socket is there")
@@ -83,7 +78,7 @@ def clear_stale_socket(path: str) -> None:
 
 
 def explain_bind_failure(address: Address) -> AddressError:
-    """Why an address that gRPC couldn't bind can't be bound; gRPC itself doesn't tell."""
+    """Finds the reason why gRPC, which gives none, couldn't bind an address."""
     family = socket.AF_UNIX if address.path else socket.AF_INET6 if ":" in address.host else socket.AF_INET
     reason = "gRPC could not bind it"
     try:

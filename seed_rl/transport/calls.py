@@ -1,9 +1,8 @@
 """Calls that arrive at a server, each a few operations on one completion queue that one thread polls.
 
-gRPC's Python servers come as threads that each wait for one call, or as coroutines: both spend more on waking each
-other than on carrying a message. Below them is a queue of completed operations, which both of them poll. Here it is
-polled directly, and whoever has an answer sends it, on whatever thread it is. This is the only module that knows that
-layer.
+gRPC's Python servers use a thread for each call, or coroutines. Both spend more on waking each other than on carrying a
+message, and both poll a queue of completed operations. Here one thread polls that queue directly, and an answer is sent
+by the thread that has it. No other module uses that layer of grpcio.
 """
 
 from __future__ import annotations
@@ -12,72 +11,59 @@ import collections
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
+from seed_rl.transport.methods import Metadata
+from seed_rl.transport.refusal import Refusal, Refused
+
 _log = logging.getLogger(__name__)
 
-Metadata = Sequence[tuple[str, str | bytes]]
-
-_POLL_SECONDS = 0.1  # how soon the thread sees what has been posted to it
+_MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
+_POLL_SECONDS = 0.1  # the longest that a posted function waits
 _IDLE_SECONDS = 0.001
 _NO_FLAGS = 0
 
 
-class Conversation(Protocol):
-    """Takes what a peer says in a call. Its methods are called on the server's thread and must return at once."""
-
-    def received(self, message: bytes | None) -> None:
-        """The peer's next message; None: it will send no more."""
-
-    def vanished(self) -> None:
-        """The call was ended by the peer or the network. Not called after `finish`."""
-
-
 class IncomingCall:
-    """A call of a peer. It must be listened to or finished; `send` and `finish` may be called on any thread."""
+    """A peer's call. It must be listened to, finished or refused; `send`, `finish` and `refuse` work on any thread."""
 
     def __init__(self, event: Any, post: Callable[[Callable[[], None]], None]):
-        """
-        Args:
-          event: of the completion queue: a call has come.
-          post: of the `CallServer`.
-        """
-        self._post = post
+        self.post = post
+        """`CallServer.post`."""
         self.method: str = event.call_details.method.decode("ascii", "replace")
         self.metadata: Metadata = event.invocation_metadata
         self._call = event.call
         self._lock = threading.Lock()
         self._over = False
         self._listening = False
-        self._conversation: Conversation
+        self._received: Callable[[bytes | None], None]
+        self._vanished: Callable[[], None]
 
     @property
     def peer(self) -> str:
-        """Where it comes from, in gRPC's words."""
+        """Its origin, as gRPC writes addresses."""
         peer = self._call.peer()
         return peer.decode(errors="replace") if isinstance(peer, bytes) else peer
 
-    def listen(self, conversation: Conversation, metadata: Metadata = ()) -> None:
-        """Accepts the call, and asks for its first message.
+    def listen(
+        self, received: Callable[[bytes | None], None], vanished: Callable[[], None], metadata: Metadata = ()
+    ) -> None:
+        """Accepts the call, and asks for its first message. The functions are called on the server's thread.
 
         Args:
-          conversation: what to call from now on.
+          received: takes each message, and None when the peer will send no more; must return at once.
+          vanished: the peer or the network ended the call. Not called after `finish` or `refuse`.
           metadata: sent to the peer at once.
         """
-        self._conversation = conversation
+        self._received, self._vanished = received, vanished
         self._listening = True
         self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),), self._on_close)
         accept = cygrpc.SendInitialMetadataOperation(tuple(metadata) or None, _NO_FLAGS)
         self._call.start_server_batch((accept, cygrpc.ReceiveMessageOperation(_NO_FLAGS)), self._on_message)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody will hear more."""
-        return self._over
 
     def send(self, message: bytes) -> None:
         """Sends an answer and asks for the next message, as one operation; does nothing if the call is over."""
@@ -86,45 +72,51 @@ class IncomingCall:
             if not self._over:
                 self._call.start_server_batch(operations, self._on_message)
 
-    def finish(self, code: grpc.StatusCode, sentence: str = "", message: bytes | None = None) -> None:
-        """Ends the call, perhaps with a last message; does nothing if it is over."""
-        operations = [
-            cygrpc.SendStatusFromServerOperation(None, code.value[0], sentence.encode(errors="replace"), _NO_FLAGS)
-        ]
-        if message is not None:
-            operations.insert(0, cygrpc.SendMessageOperation(message, _NO_FLAGS))
+    def finish(self, message: bytes | None = None) -> None:
+        """Ends the call well, perhaps with a last message; does nothing if it is over."""
+        self._end(grpc.StatusCode.OK, "", message)
+
+    def refuse(self, error: Exception) -> None:
+        """Ends the call with a `Refused`'s status and sentence; any other error is logged as the learner's failure."""
+        if not isinstance(error, Refused):
+            _log.error("a call of %s failed in the learner", self.peer, exc_info=error)
+            error = Refused(Refusal.INTERNAL, f"the learner failed: {error!r}")
+        self._end(grpc.StatusCode[error.refusal.name], str(error)[:_MAX_SENTENCE])
+
+    def _end(self, code: grpc.StatusCode, sentence: str, message: bytes | None = None) -> None:
+        status = cygrpc.SendStatusFromServerOperation(None, code.value[0], sentence.encode(errors="replace"), _NO_FLAGS)
+        operations = [] if message is None else [cygrpc.SendMessageOperation(message, _NO_FLAGS)]
+        if not self._listening:
+            operations.append(cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS))
+            operations.append(cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS))
         with self._lock:
-            if self._over:
-                return
-            self._over = True
-            if not self._listening:
-                operations.insert(0, cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS))
-                operations.insert(0, cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS))
-            self._call.start_server_batch(tuple(operations), _ignore)
+            if not self._over:
+                self._over = True
+                self._call.start_server_batch((*operations, status), _ignore)
 
     def _on_message(self, event: Any) -> None:
         if not event.success or self._over:  # without success, `_on_close` follows
             return
         message = event.batch_operations[-1].message()
         if message is None:  # a peer that vanishes also falls silent first
-            self._post(self._on_silence)
+            self.post(self._on_silence)
         else:
-            self._conversation.received(message)
+            self._received(message)
 
     def _on_silence(self) -> None:
         if not self._over:
-            self._conversation.received(None)
+            self._received(None)
 
     def _on_close(self, event: Any) -> None:
         with self._lock:
             if self._over:
                 return
             self._over = True
-        self._conversation.vanished()
+        self._vanished()
 
 
 def _ignore(_: object) -> None:
-    """For operations whose end is of no interest."""
+    """Takes the event of an operation after which nothing is left to do."""
 
 
 class CallServer:
@@ -134,7 +126,7 @@ class CallServer:
         """
         Args:
           on_call: called on the server's thread with each new call; must return at once.
-          options: of gRPC's channels.
+          options: gRPC's, by name.
         """
         self._on_call = on_call
         self._queue = cygrpc.CompletionQueue()
@@ -157,7 +149,7 @@ class CallServer:
           credentials: for TLS; None: plain text.
 
         Returns:
-          The port, whatever that is for a path; 0 if the address can't be bound.
+          The port, or some positive number for a path; 0 if the address can't be bound.
         """
         secure = () if credentials is None else (credentials._credentials,)  # type: ignore[attr-defined]
         port = self._server.add_http2_port(address.encode(), *secure)
@@ -168,7 +160,7 @@ class CallServer:
         return port
 
     def post(self, function: Callable[[], None]) -> None:
-        """Has a function called on the server's thread: when it is idle, but within a tenth of a second."""
+        """Calls a function on the server's thread: as soon as that is idle, or after a tenth of a second."""
         self._posted.append(function)
 
     def stop(self, grace: float) -> None:
@@ -195,7 +187,7 @@ class CallServer:
                     _run(self._posted.popleft())
             if not idle:
                 _run(event.tag, event)
-            event = None  # what it holds on to should not live until the next one
+            event = None  # frees the message before the next one comes
 
     def _on_request(self, event: Any) -> None:
         if not event.success:  # the server is shutting down

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import queue
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import grpc
 import numpy as np
-from google.protobuf import message as protobuf
 
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
 from seed_rl.transport import messages, methods
-from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.address import parse_address
-from seed_rl.transport.codec import StepCodec, WireError
+from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ClientSecurity
-from seed_rl.transport.shared_memory import OfferedMemory, SharedMemoryError
+from seed_rl.transport.refusal import Refusal, WireError
+from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
-_Reply = TypeVar("_Reply", bound=protobuf.Message)
+_Reply = TypeVar("_Reply")
 
-_PERMANENT = {
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.OUT_OF_RANGE,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.UNIMPLEMENTED,
-}
+_FINAL = {grpc.StatusCode[refusal.name] for refusal in Refusal if refusal.is_final}
+_FINAL.add(grpc.StatusCode.PERMISSION_DENIED)  # from a proxy
 _RETRY_SECONDS = 0.1  # while a learner is starting
 _CONNECT_MILLISECONDS = 5000  # a peer that doesn't answer as a gRPC server by then doesn't count as connected
 _CLOSE_SECONDS = 1.0
@@ -51,7 +45,9 @@ class Rejected(Exception):
 class LearnerClient:
     """Talks to one learner. Its methods may be called from any thread.
 
-    After `Disconnected`, close it, wait, and make another: one that stays open keeps trying to connect twice a second.
+    They raise `Rejected` if the learner refuses this actor or isn't a learner, and `Disconnected` if there is no answer
+    in time, the learner is full, or this client is closed. After `Disconnected`, close it, wait, and make another: one
+    that stays open tries to connect twice a second.
     """
 
     def __init__(
@@ -66,8 +62,8 @@ class LearnerClient:
         """
         Args:
           address: `host:port` or `unix:/path`.
-          security: what to show to the learner.
-          name: how the learner may call this actor in its log, by default the name of the host.
+          security: credentials.
+          name: of this actor in the learner's log, by default the name of the host.
           keepalive_seconds: a learner whose machine has been silent for this long is asked for a sign of life, and is
             given up after as long again without one.
           share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
@@ -101,20 +97,9 @@ class LearnerClient:
         self._closed = threading.Event()
 
     def describe(self, timeout: float) -> ActorSettings:
-        """What the learner asks its actors to build. Waits for a learner that is still starting.
-
-        Args:
-          timeout: seconds.
-
-        Raises:
-          Disconnected: no answer in time.
-          Rejected: the learner refuses this actor, or isn't one.
-        """
-        reply = self._call(methods.DESCRIBE, messages.describe_request(self._name), pb.DescribeReply, timeout)
-        try:
-            return messages.read_describe_reply(reply)
-        except WireError as error:
-            raise Rejected(str(error)) from error
+        """The environments that the learner wants. Waits up to `timeout` seconds for a learner that is starting."""
+        request = messages.describe_request(self._name)
+        return self._call(methods.DESCRIBE, request, messages.read_describe_reply, timeout)
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], timeout: float) -> Lease:
         """Asks for room for groups of environments.
@@ -124,17 +109,10 @@ class LearnerClient:
           env_spec: of one environment.
           group_sizes: number of environments of each group.
           timeout: seconds.
-
-        Raises:
-          Disconnected: no answer in time, or the learner is full.
-          Rejected: the learner refuses this actor.
         """
         request = messages.join_request(run_id, env_spec, group_sizes)
-        reply = self._call(methods.JOIN, request, pb.JoinReply, timeout)
-        try:
-            return messages.read_join_reply(reply, env_spec, group_sizes)
-        except WireError as error:
-            raise Rejected(str(error)) from error
+        read = functools.partial(messages.read_join_reply, env_spec=env_spec, group_sizes=group_sizes)
+        return self._call(methods.JOIN, request, read, timeout)
 
     def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
         """Opens a group's stream. If the learner refuses it, the first step says so.
@@ -143,45 +121,48 @@ class LearnerClient:
           lease: from `join`.
           group: index into `lease.groups`.
           env_spec: the one given to `join`.
-
-        Raises:
-          Disconnected: the client is closed.
         """
         codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
         metadata = (*self._metadata, *methods.membership_metadata(lease.session, group))
-        memory = self._memory_for(codec)
-        if memory is not None:
-            metadata += methods.memory_metadata(memory.offer)
+        offered = self._offer_memory(codec.payload_bytes)
+        if offered is not None:
+            metadata += methods.memory_metadata(offered.offer)
         requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         act: Any = self._channel.stream_stream(methods.ACT)
         try:
             call = act(iter(requests.get, None), metadata=metadata)
+            # The initial metadata are the learner's first message: waits for them.
+            accepted = offered is not None and methods.memory(call.initial_metadata() or ())
         except ValueError as error:
-            if memory is not None:
-                memory.close()
             raise Disconnected("the client is closed") from error
-        return ActStream(call, requests, codec, memory, self._learner)
-
-    def _memory_for(self, codec: StepCodec) -> OfferedMemory | None:
-        if not self._share_memory:
-            return None
-        try:
-            return OfferedMemory(codec.payload_bytes)
-        except SharedMemoryError as error:
-            _log.debug("steps go over the wire: %s", error)
-            return None
+        finally:
+            if offered is not None:
+                offered.close()
+        return ActStream(call, requests, codec, offered.step if offered and accepted else None, self._learner)
 
     def close(self) -> None:
-        """Ends all streams and calls; what waits raises Disconnected. May be called twice."""
+        """Ends all streams and calls; those that wait raise Disconnected. May be called twice."""
         self._closed.set()
         self._channel.close()
 
-    def _call(self, method: str, request: protobuf.Message, reply: type[_Reply], timeout: float) -> _Reply:
-        """Calls until the learner can be reached; gRPC's own waiting would not tell why it can't."""
-        call = self._channel.unary_unary(
-            method, request_serializer=type(request).SerializeToString, response_deserializer=reply.FromString
-        )
-        deadline = time.monotonic() + timeout
+    def _offer_memory(self, num_bytes: int) -> OfferedMemory | None:
+        if not self._share_memory:
+            return None
+        try:
+            return OfferedMemory(num_bytes)
+        except OSError as error:
+            _log.debug("steps go over the wire: %s", error)
+            return None
+
+    def _call(self, method: str, request: bytes, read: Callable[[bytes], _Reply], timeout: float) -> _Reply:
+        reply = self._answer(self._channel.unary_unary(method), request, time.monotonic() + timeout)
+        try:
+            return read(reply)
+        except ValueError as error:
+            raise Rejected(str(error)) from error
+
+    def _answer(self, call: Any, request: bytes, deadline: float) -> bytes:
+        """Calls until the learner can be reached; gRPC's own waiting would not say why it can't."""
         unreachable: Exception | None = None
         while not self._closed.is_set():
             try:
@@ -200,29 +181,20 @@ class LearnerClient:
 
 
 class ActStream:
-    """A group's stream. One thread steps; any thread may cancel."""
+    """A group's stream, from `LearnerClient.open`. For one thread; `LearnerClient.close` ends a step that waits."""
 
     def __init__(
         self,
-        call: Any,
-        requests: queue.SimpleQueue[bytes | None],
+        call: Any,  # a grpc.Call, grpc.Future and iterator of replies
+        requests: queue.SimpleQueue[bytes | None],  # gRPC sends them; None ends its thread that waits here
         codec: StepCodec,
-        memory: OfferedMemory | None,
+        memory: memoryview | None,  # in which the learner reads steps
         learner: str,
     ):
-        """
-        Args:
-          call: the stream (a grpc.Call, grpc.Future and iterator), which gRPC feeds from `requests`.
-          requests: encoded steps; None ends the sending side, and with it gRPC's thread that waits there.
-          codec: of the group.
-          memory: offered to the learner.
-          learner: its address, for messages.
-        """
         self._call = call
         self._requests = requests
         self._codec = codec
-        self._offered = memory
-        self._shared: memoryview | None = None
+        self._memory = memory
         self._learner = learner
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
@@ -234,14 +206,19 @@ class ActStream:
           output: reward float32 [E], done bool [E], observation [E, ...] as the spec says.
 
         Returns:
-          Actions int32 [E].
+          Actions [E, ...] as the spec says.
 
         Raises:
-          Disconnected: the learner has gone, or the stream was cancelled.
-          Rejected: `output` isn't what the spec says, or the learner refuses this stream.
+          Disconnected: the learner has gone, or the client is closed.
+          Rejected: `output` isn't as the spec says, or the learner refuses this stream.
         """
         try:
-            self._requests.put(self._message(output))
+            if self._memory is None:
+                message = self._codec.encode_step(output)
+            else:
+                self._codec.write_step(output, self._memory)
+                message = b""
+            self._requests.put(message)
             return self._codec.decode_actions(next(self._call))
         except grpc.RpcError as error:
             raise _failure(error, self._learner) from error
@@ -250,29 +227,8 @@ class ActStream:
         except WireError as error:
             raise Rejected(str(error)) from error
 
-    def _message(self, output: EnvOutput) -> bytes:
-        """What to send: nothing if the learner reads the step from memory."""
-        if self._offered is not None:
-            if methods.memory(self._call.initial_metadata() or ()):  # waits for the learner's first word
-                self._shared = self._offered.step
-            self._withdraw_offer()
-        if self._shared is None:
-            return self._codec.encode_step(output)
-        self._codec.write_step(output, self._shared)
-        return b""
-
-    def _withdraw_offer(self) -> None:
-        if self._offered is not None:
-            self._offered.close()
-            self._offered = None
-
-    def cancel(self) -> None:
-        """Ends the stream at once; a step that waits for its answer raises Disconnected."""
-        self._call.cancel()
-
     def close(self) -> None:
-        """Takes leave of the learner, if it is still there. May be called twice."""
-        self._withdraw_offer()
+        """Closes cleanly, if the learner is still there. May be called twice."""
         self._requests.put(None)
         if not self._ended.wait(_CLOSE_SECONDS):
             self._call.cancel()
@@ -285,7 +241,7 @@ class ActStream:
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
     """What a failed call means for an actor."""
     code, details = error.code(), error.details() or "no reason given"
-    if code in _PERMANENT:
+    if code in _FINAL:
         return Rejected(details)
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return Rejected(f"the certificate of the learner at {learner} isn't vouched for by --tls_ca: {details}")

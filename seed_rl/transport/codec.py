@@ -1,52 +1,59 @@
-"""The payload of a step, to and from arrays: raw bytes against a spec agreed when the stream opened.
+"""A step's tensors as bytes: raw arrays against a spec agreed when the stream opened.
 
-On the wire a step is a protobuf message with the one field `bytes payload = 1`. It is put together and taken apart by
-hand, which saves the two copies of the observations that the generated classes would make.
+On the wire a step is a protobuf message with the one field `bytes payload = 1`. Its header is written and compared by
+hand: the generated classes would copy the observations twice.
 
 E is the number of environments in the group.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
 from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec
+from seed_rl.transport.refusal import WireError
 from seed_rl.types import EnvOutput
 
 if sys.byteorder != "little":
     raise ImportError("seed_rl.transport needs a little-endian machine: tensors cross the wire as they are in memory")
 
-_TAG = b"\x0a"  # field 1, length-delimited
-_FLOAT32 = np.dtype(np.float32)
-_BOOL = np.dtype(np.bool_)
-
-
-class WireError(ValueError):
-    """A message that isn't what was agreed; says in one sentence what was expected and what came."""
-
 
 class _Field(NamedTuple):
-    """Where a tensor of the observation stands in a payload."""
+    """A tensor of all environments, and where it stands in a payload."""
 
     name: str
     dtype: np.dtype
-    shape: tuple[int, ...]  # with the axis of environments
-    offset: int  # bytes from the payload's start
+    shape: tuple[int, ...]  # [E, ...]
+    begin: int = 0  # bytes from the payload's start
+
+    @property
+    def end(self) -> int:
+        # Python's integers don't overflow, whatever shape an actor sends.
+        return self.begin + math.prod(self.shape) * self.dtype.itemsize
 
 
 class StepCodec:
-    """Encodes and decodes the steps of one group of environments."""
+    """Encodes and decodes the steps of one group of environments, checking both.
+
+    A step's tensors are reward float32 [E], done bool [E] and the observation [E, ...shape] as the spec says: one
+    array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
+
+    Encoding raises a WireError if a tensor is missing, unexpected, or of another dtype or shape. Decoding raises one if
+    the message has another size or header than the spec's, or holds a bool that isn't 0 or 1, a floating-point number
+    that isn't finite, or an action outside the action space.
+    """
 
     payload_bytes: int
     """Size of a step's tensors."""
     step_bytes: int
-    """Size of an encoded step, all of it."""
+    """Size of an encoded step, header included."""
     actions_bytes: int
-    """Size of an encoded reply, all of it."""
+    """Size of an encoded reply, header included."""
 
     def __init__(self, env_spec: EnvSpec, num_envs: int):
         """
@@ -56,159 +63,113 @@ class StepCodec:
         """
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
-        self._num_envs = num_envs
-        action = env_spec.action
-        self._action_dtype = np.dtype(action.tensor.dtype)
-        self._action_shape = (num_envs, *action.tensor.shape)
-        self._action_low: np.ndarray
-        self._action_high: np.ndarray
-        if isinstance(action, ContinuousSpec):
-            self._action_low, self._action_high = np.array(action.low, np.float32), np.array(action.high, np.float32)
-        else:
-            self._action_low, self._action_high = np.array(0), np.array(action.n) - 1
-        self._action_spec = action
+        observation = env_spec.observation_tensors()
         self._named = not isinstance(env_spec.observation, ArraySpec)
-        tensors = env_spec.observation_tensors()
-        self.payload_bytes = num_envs * (_FLOAT32.itemsize + 1 + sum(spec.nbytes for _, spec in tensors))
-        self._header = _TAG + encode_varint(self.payload_bytes)
+        self._names = [name for name, _ in observation]
+        self._checked_names = [name for name, spec in observation if np.dtype(spec.dtype).kind in "fb"]
+        self._fields: list[_Field] = []
+        self.payload_bytes = 0
+        for name, spec in (("reward", ArraySpec((), "float32")), ("done", ArraySpec((), "bool")), *observation):
+            shape = (num_envs, *spec.shape)
+            self._fields.append(_Field(name or "observation", np.dtype(spec.dtype), shape, self.payload_bytes))
+            self.payload_bytes = self._fields[-1].end
+        self._header = _header(self.payload_bytes)
         self.step_bytes = len(self._header) + self.payload_bytes
-        self._actions_header = _TAG + encode_varint(num_envs * action.tensor.nbytes)
-        self.actions_bytes = len(self._actions_header) + num_envs * action.tensor.nbytes
 
-        self._done_offset = num_envs * _FLOAT32.itemsize
-        offset = self._done_offset + num_envs
-        self._fields = []
-        for name, spec in tensors:
-            self._fields.append(_Field(name, np.dtype(spec.dtype), (num_envs, *spec.shape), offset))
-            offset += num_envs * spec.nbytes
-        self._names = {name for name, _ in tensors}
-        self._checked_names = [field.name for field in self._fields if field.dtype.kind in "fb"]
+        self._action_spec = action = env_spec.action
+        self._actions = _Field("actions", np.dtype(action.tensor.dtype), (num_envs, *action.tensor.shape))
+        self._actions_header = _header(self._actions.end)
+        self.actions_bytes = len(self._actions_header) + self._actions.end
+        low, high = (action.low, action.high) if isinstance(action, ContinuousSpec) else (0, np.array(action.n) - 1)
+        self._action_low, self._action_high = np.array(low), np.array(high)
 
     def encode_step(self, output: EnvOutput) -> bytes:
-        """A step's message.
-
-        Args:
-          output: reward float32 [E], done bool [E], observation tensors [E, ...shape] as the spec says: one array, or
-            a mapping of arrays by name.
-
-        Raises:
-          WireError: a tensor is missing, unexpected, or of another dtype or shape.
-        """
+        """A step's message."""
         return b"".join((self._header, *(tensor.data for tensor in self._tensors(output))))
 
     def write_step(self, output: EnvOutput, payload: memoryview) -> None:
-        """Writes a step's tensors where a learner reads them.
-
-        Args:
-          output: as for `encode_step`.
-          payload: `payload_bytes` bytes.
-
-        Raises:
-          WireError: as `encode_step`; nothing has been written.
-        """
-        tensors = self._tensors(output)
-        begin = 0
-        for tensor in tensors:
-            end = begin + tensor.nbytes
-            payload[begin:end] = tensor.reshape(-1).view(np.uint8).data
-            begin = end
+        """Writes a step's tensors into `payload_bytes` bytes that the learner reads; nothing if there is an error."""
+        for field, tensor in zip(self._fields, self._tensors(output), strict=True):
+            payload[field.begin : field.end] = tensor.data.cast("B")
 
     def decode_step(self, message: bytes) -> EnvOutput:
-        """A step from its message.
-
-        Returns:
-          reward float32 [E], done bool [E], observation tensors [E, ...shape]: read-only views of the message, in
-          general not aligned.
-
-        Raises:
-          WireError: the message isn't exactly as long as the spec says or isn't well formed, a bool isn't 0 or 1, or a
-            floating-point number isn't finite.
-        """
-        if len(message) != self.step_bytes or not message.startswith(self._header):
-            _refuse_framing(message, self.payload_bytes)
+        """A step from its message: read-only views, in general not aligned."""
+        _check_framing(message, self._header, self.step_bytes)
         output = self.views(message, len(self._header))
         self.check(output)
         return output
 
     def views(self, buffer: bytes | memoryview, offset: int = 0) -> EnvOutput:
         """The tensors of a payload that begins `offset` bytes into a buffer: views, unchecked."""
-        reward: np.ndarray = np.ndarray((self._num_envs,), _FLOAT32, buffer, offset)
-        done: np.ndarray = np.ndarray((self._num_envs,), _BOOL, buffer, offset + self._done_offset)
-        observation: dict[str, np.ndarray] = {
-            field.name: np.ndarray(field.shape, field.dtype, buffer, offset + field.offset) for field in self._fields
-        }
-        return EnvOutput(reward, done, observation if self._named else observation[""])
+        reward, done, *rest = (
+            np.ndarray(field.shape, field.dtype, buffer, offset + field.begin) for field in self._fields
+        )
+        return EnvOutput(reward, done, dict(zip(self._names, rest, strict=True)) if self._named else rest[0])
 
     def check(self, output: EnvOutput) -> None:
-        """
-        Raises:
-          WireError: a bool isn't 0 or 1, or a floating-point number isn't finite.
-        """
-        # What is left after stripping every 0 and 1 from both ends is empty unless there is something else.
+        """Raises a WireError if a bool isn't 0 or 1, or a floating-point number isn't finite."""
+        # Strips every 0 and 1 from both ends: faster than numpy for the few bytes of `done`.
         if output.done.tobytes().strip(b"\x00\x01"):
-            raise WireError("done must be 0 or 1 for each environment, got another value")
+            raise WireError("done must hold only 0 and 1, got another value")
         _check_values("reward", output.reward)
         for name in self._checked_names:
             _check_values(name or "observation", output.observation[name] if self._named else output.observation)
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
-        """A reply's message of actions [E, ...] as the spec says.
-
-        Raises:
-          WireError: another dtype or shape.
-        """
-        return self._actions_header + _checked("actions", actions, self._action_dtype, self._action_shape).tobytes()
+        """A reply's message."""
+        return self._actions_header + _contiguous(actions, self._actions).tobytes()
 
     def decode_actions(self, message: bytes) -> np.ndarray:
-        """Actions [E, ...], as the spec says, from a reply's message; an array of its own.
-
-        Raises:
-          WireError: the message isn't exactly as long as the spec says or isn't well formed, or an action isn't in the
-            action space.
-        """
-        if len(message) != self.actions_bytes or not message.startswith(self._actions_header):
-            _refuse_framing(message, self.actions_bytes - len(self._actions_header))
-        actions = np.frombuffer(message, self._action_dtype, offset=len(self._actions_header)).copy()
-        actions = actions.reshape(self._action_shape)
+        """Actions from a reply's message, in a new array."""
+        _check_framing(message, self._actions_header, self.actions_bytes)
+        actions = np.frombuffer(message, self._actions.dtype, offset=len(self._actions_header)).copy()
+        actions = actions.reshape(self._actions.shape)
         if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # nor is a NaN
             raise WireError(f"actions must be in {self._action_spec}, got {actions.min()} to {actions.max()}")
         return actions
 
     def _tensors(self, output: EnvOutput) -> list[np.ndarray]:
         """A step's tensors in the order of the payload, contiguous."""
-        tensors = [
-            _checked("reward", output.reward, _FLOAT32, (self._num_envs,)),
-            _checked("done", output.done, _BOOL, (self._num_envs,)),
-        ]
+        observation = [output.observation]
         if self._named:
-            if not isinstance(output.observation, Mapping) or output.observation.keys() != self._names:
-                expected = ", ".join(field.name for field in self._fields)
-                raise WireError(f"expected observations named {expected}, got {_names_in(output.observation)}")
-            tensors += [
-                _checked(name, output.observation[name], dtype, shape) for name, dtype, shape, _ in self._fields
-            ]
-        else:
-            _, dtype, shape, _ = self._fields[0]
-            tensors.append(_checked("observation", output.observation, dtype, shape))
-        return tensors
+            if not isinstance(output.observation, Mapping) or set(output.observation) != set(self._names):
+                names = (
+                    sorted(map(str, output.observation)) if isinstance(output.observation, Mapping) else ["one array"]
+                )
+                raise WireError(f"expected observations {', '.join(self._names)}, got {', '.join(names) or 'none'}")
+            observation = [output.observation[name] for name in self._names]
+        values = (output.reward, output.done, *observation)
+        return [_contiguous(value, field) for value, field in zip(values, self._fields, strict=True)]
 
 
-def encode_varint(value: int) -> bytes:
-    """A non-negative integer in protobuf's variable-length encoding."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+def _header(payload_bytes: int) -> bytes:
+    """Of a protobuf message with these bytes in field 1: the field's tag, then the length as a varint."""
+    header = bytearray(b"\x0a")
+    while payload_bytes >= 0x80:
+        header.append(payload_bytes & 0x7F | 0x80)
+        payload_bytes >>= 7
+    header.append(payload_bytes)
+    return bytes(header)
 
 
-def _checked(name: str, value: object, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    if not isinstance(value, np.ndarray):
-        raise WireError(f"expected {name} as a numpy array {_describe(dtype, shape)}, got {type(value).__name__}")
-    if value.dtype != dtype or value.shape != shape:
-        raise WireError(f"expected {name} {_describe(dtype, shape)}, got {_describe(value.dtype, value.shape)}")
-    return value if value.flags.c_contiguous else np.ascontiguousarray(value)
+def _check_framing(message: bytes, header: bytes, size: int) -> None:
+    if len(message) != size:
+        raise WireError(f"expected a message of {size} bytes, got {len(message)}")
+    if not message.startswith(header):
+        begin = message[: len(header)].hex()
+        raise WireError(f"expected a message that begins with bytes {header.hex()}, got {begin}")
+
+
+def _contiguous(value: object, field: _Field) -> np.ndarray:
+    """The value, if it is the field's tensor, in C order."""
+    if isinstance(value, np.ndarray) and value.dtype == field.dtype and value.shape == field.shape:
+        return np.ascontiguousarray(value)
+    got = _describe(value.dtype, value.shape) if isinstance(value, np.ndarray) else type(value).__name__
+    raise WireError(f"expected {field.name} {_describe(field.dtype, field.shape)}, got {got}")
+
+
+def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
+    return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
 def _check_values(name: str, tensor: np.ndarray) -> None:
@@ -218,35 +179,3 @@ def _check_values(name: str, tensor: np.ndarray) -> None:
     elif not np.isfinite(tensor).all():
         env = int(np.argwhere(~np.isfinite(tensor))[0, 0])
         raise WireError(f"{name} must be finite, got {tensor[env][~np.isfinite(tensor[env])][0]} in environment {env}")
-
-
-def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
-    return f"{dtype}[{', '.join(map(str, shape))}]"
-
-
-def _names_in(observation: object) -> str:
-    if isinstance(observation, Mapping):
-        return ", ".join(sorted(map(str, observation))) or "none"
-    return f"one {type(observation).__name__}"
-
-
-def _refuse_framing(message: bytes, payload_bytes: int) -> NoReturn:
-    """Says what is wrong with a message that should hold `payload_bytes` and doesn't."""
-    expected = f"expected a payload of {payload_bytes} bytes"
-    if not message:
-        raise WireError(f"{expected}, got an empty message")
-    if not message.startswith(_TAG):
-        raise WireError(f"{expected} in field 1, got a message that begins with byte 0x{message[0]:02x}")
-    size = 0
-    for index, byte in enumerate(message[1:6]):
-        size |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            break
-    else:
-        raise WireError(f"{expected}, got a length that doesn't end within 5 bytes")
-    if size != payload_bytes:
-        raise WireError(f"{expected}, got {size}")
-    body = len(message) - 2 - index
-    if body != payload_bytes:
-        raise WireError(f"{expected}, got {body} after a length that says {size}")
-    raise WireError(f"{expected}, got its length in {index + 1} bytes instead of the shortest form")

@@ -1,9 +1,9 @@
 """Who may talk to a learner: TLS, a shared secret (the token), and the rules for when they are needed.
 
-Whoever reaches a learner without either can feed it any experience. Over a unix socket or the loopback interface that
-is left to the machine's owner; anywhere else both are needed, or the word of the user that the network is trusted
-(`insecure`). A token is read from a file or from the environment variable SEED_RL_TOKEN, never from a command line,
-which other users of the machine can see.
+Without them, anyone who can reach a learner can feed it any experience. A unix socket and the loopback interface need
+neither; any other address needs both, unless the user declares the network trusted (`insecure`). A token is read from a
+file or from the environment variable SEED_RL_TOKEN, never from a command line, which other users of the machine can
+see.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import dataclasses
 import hmac
 import os
 import ssl
-from collections.abc import Iterable
 
 import grpc
 
 from seed_rl.transport.address import Address
+from seed_rl.transport.methods import Metadata
+from seed_rl.transport.refusal import Refusal, Refused
 
 TOKEN_VARIABLE = "SEED_RL_TOKEN"
 _METADATA_KEY = "authorization"
-_SCHEME = "Bearer "
 
 
 class SecurityError(ValueError):
-    """Credentials that are missing, unusable or not enough; one sentence that names the flags."""
+    """Credentials that are missing, unusable or insufficient; one sentence that names the flags."""
 
 
 def read_token(token_file: str | None = None) -> str | None:
@@ -48,7 +48,7 @@ def read_token(token_file: str | None = None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class ServerSecurity:
-    """What a learner asks of those who call it."""
+    """The credentials that a learner demands of its callers."""
 
     tls_cert_file: str | None = None
     """PEM: the learner's certificate, followed by those of intermediate authorities."""
@@ -62,7 +62,7 @@ class ServerSecurity:
     def check(self, address: Address) -> None:
         """
         Raises:
-          SecurityError: not enough for listening on this address, or half a pair of files.
+          SecurityError: insufficient for listening on this address, or half a pair of files.
         """
         given = {"--tls_cert": self.tls_cert_file, "--tls_key": self.tls_key_file}
         lacking = [flag for flag, value in given.items() if not value]
@@ -77,7 +77,7 @@ class ServerSecurity:
             )
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """What gRPC needs for TLS, None for plain text.
+        """gRPC's credentials for TLS, None for plain text.
 
         Raises:
           SecurityError: the files can't be read, or aren't a certificate and its key.
@@ -95,27 +95,32 @@ class ServerSecurity:
             ) from error
         return grpc.ssl_server_credentials([(key, certificate)])
 
-    def refusal(self, metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
-        """Why a call with this metadata is refused, None if it is welcome."""
+    def check_token(self, metadata: Metadata) -> None:
+        """
+        Args:
+          metadata: of a call.
+
+        Raises:
+          Refused: it doesn't carry the token.
+        """
         if not self.token:
-            return None
-        for key, value in metadata:
-            if key == _METADATA_KEY:
-                given = value.encode() if isinstance(value, str) else value
-                if hmac.compare_digest(given, (_SCHEME + self.token).encode()):
-                    return None
-                return "the actor's token isn't the learner's"
-        return f"the learner asks for a token: give the actor --token_file or {TOKEN_VARIABLE}"
+            return
+        given = next((value for key, value in metadata if key == _METADATA_KEY), None)
+        if given is None:
+            sentence = f"the learner asks for a token: give the actor --token_file or {TOKEN_VARIABLE}"
+            raise Refused(Refusal.UNAUTHENTICATED, sentence)
+        if not hmac.compare_digest(given.encode() if isinstance(given, str) else given, _bearer(self.token).encode()):
+            raise Refused(Refusal.UNAUTHENTICATED, "the actor's token isn't the learner's")
 
 
 @dataclasses.dataclass(frozen=True)
 class ClientSecurity:
-    """How an actor shows itself to a learner, and what it asks of one."""
+    """How an actor authenticates itself to a learner, and the learner to it."""
 
     tls_ca_file: str | None = None
     """PEM: authorities that may sign the learner's certificate (or that certificate itself); None: plain text."""
     token: str | None = dataclasses.field(default=None, repr=False)
-    """Shared secret to send; see `read_token`."""
+    """Shared secret sent with every call; see `read_token`."""
     insecure: bool = False
     """Allow the token to cross a network in plain text."""
     server_name: str | None = None
@@ -132,7 +137,7 @@ class ClientSecurity:
             )
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """What gRPC needs for TLS, None for plain text.
+        """gRPC's credentials for TLS, None for plain text.
 
         Raises:
           SecurityError: the file can't be read or holds no certificate.
@@ -147,8 +152,12 @@ class ClientSecurity:
         return grpc.ssl_channel_credentials(root_certificates=authorities)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call carries."""
-        return ((_METADATA_KEY, _SCHEME + self.token),) if self.token else ()
+        """Sent with every call."""
+        return ((_METADATA_KEY, _bearer(self.token)),) if self.token else ()
+
+
+def _bearer(token: str) -> str:
+    return f"Bearer {token}"
 
 
 def _read(path: str, flag: str) -> bytes:

@@ -1,11 +1,12 @@
-"""What client and server must agree on beyond the messages: names of methods and metadata, signs of life."""
+"""The names of methods and metadata that client and server agree on, and how they detect a peer that vanished."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 
 from seed_rl.transport import seed_rl_pb2 as pb
-from seed_rl.transport.codec import WireError
+from seed_rl.transport.refusal import WireError
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["Learner"].full_name
 
@@ -13,10 +14,11 @@ DESCRIBE = f"/{_SERVICE}/Describe"
 JOIN = f"/{_SERVICE}/Join"
 ACT = f"/{_SERVICE}/Act"
 
+Metadata = Sequence[tuple[str, str | bytes]]
+
 _SESSION_KEY = "seed-rl-session"
 _GROUP_KEY = "seed-rl-group"
 _MEMORY_KEY = "seed-rl-memory"
-_MAX_GROUP_DIGITS = 6
 
 
 def membership_metadata(session: str, group: int) -> tuple[tuple[str, str], ...]:
@@ -24,36 +26,35 @@ def membership_metadata(session: str, group: int) -> tuple[tuple[str, str], ...]
     return ((_SESSION_KEY, session), (_GROUP_KEY, str(group)))
 
 
-def membership(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str, int]:
+def membership(metadata: Metadata) -> tuple[str, int]:
     """Session and group index of an Act stream.
 
     Raises:
       WireError: they are missing or malformed.
     """
-    values = {key: str(value) for key, value in metadata if key in (_SESSION_KEY, _GROUP_KEY)}
-    if len(values) < 2:
-        raise WireError(f"expected metadata {_SESSION_KEY} and {_GROUP_KEY}, got {', '.join(values) or 'neither'}")
-    group = values[_GROUP_KEY]
-    if not (group.isascii() and group.isdigit() and len(group) <= _MAX_GROUP_DIGITS):
-        raise WireError(f"expected the index of a group in metadata {_GROUP_KEY}, got {group[:20]!r}")
-    return values[_SESSION_KEY], int(group)
+    values = dict(metadata)
+    session, group = str(values.get(_SESSION_KEY, "")), str(values.get(_GROUP_KEY, ""))
+    if not session or not re.fullmatch("[0-9]{1,6}", group):
+        got = f"{session[:20]!r} and {group[:20]!r}"
+        raise WireError(f"expected a session in metadata {_SESSION_KEY} and an index in {_GROUP_KEY}, got {got}")
+    return session, int(group)
 
 
 def memory_metadata(text: str) -> tuple[tuple[str, str], ...]:
-    """An actor's offer of shared memory for an Act stream's steps; from the learner: whether it has taken it."""
+    """From an actor, its offer of shared memory for an Act stream's steps; from the learner, that it accepts."""
     return ((_MEMORY_KEY, text),)
 
 
-def memory(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """What `memory_metadata` said; empty if nothing."""
-    return next((str(value) for key, value in metadata if key == _MEMORY_KEY), "")
+def memory(metadata: Metadata) -> str:
+    """The text given to `memory_metadata`; empty if there is none."""
+    return str(dict(metadata).get(_MEMORY_KEY, ""))
 
 
 def keepalive_options(seconds: float) -> list[tuple[str, int]]:
-    """Channel options that find out about a peer that vanished, within twice this many seconds.
+    """Channel options that detect a peer that vanished, within twice this many seconds.
 
-    Both sides ask. A server by default counts frequent pings as an attack (too_many_pings), so it is told to expect
-    them.
+    Both sides send pings. By default a server counts frequent ones as an attack (too_many_pings), so these limits are
+    lifted.
     """
     milliseconds = int(1000 * seconds)
     return [

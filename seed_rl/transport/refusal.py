@@ -1,45 +1,54 @@
-"""How a call of an actor is refused: a status and one sentence."""
+"""How the learner refuses an actor's call, in words that don't depend on gRPC."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
+import enum
 from collections.abc import Iterator
 
-import grpc
 
-from seed_rl.transport import messages
-from seed_rl.transport.calls import IncomingCall
-from seed_rl.transport.codec import WireError
+class Refusal(enum.Enum):
+    """Why a call is refused. On the wire each is gRPC's status code of the same name."""
 
-_log = logging.getLogger(__name__)
+    # Another try would fare no better: the actor gives up.
+    INVALID_ARGUMENT = "a malformed message"
+    FAILED_PRECONDITION = "another protocol version, or other spaces"
+    UNAUTHENTICATED = "no token, or a wrong one"
+    UNIMPLEMENTED = "an unknown method"
+    # The actor tries again after a back-off.
+    NOT_FOUND = "an unknown session"
+    RESOURCE_EXHAUSTED = "no room for more environments"
+    UNAVAILABLE = "the learner is stopping"
+    INTERNAL = "a fault in the learner"
 
-_MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
+    @property
+    def is_final(self) -> bool:
+        """Whether the actor gives up."""
+        return self in (self.INVALID_ARGUMENT, self.FAILED_PRECONDITION, self.UNAUTHENTICATED, self.UNIMPLEMENTED)
 
 
 class Refused(Exception):
-    """Ends a call with a status and one sentence for the person who started the actor."""
+    """Ends a call with one sentence for the person who started the actor."""
 
-    def __init__(self, code: grpc.StatusCode, sentence: str):
+    def __init__(self, refusal: Refusal, sentence: str):
         super().__init__(sentence)
-        self.code = code
-        self.sentence = sentence
+        self.refusal = refusal
+
+
+class WireError(ValueError):
+    """A message that isn't as agreed; one sentence that says what was expected and what came."""
+
+
+class VersionMismatch(WireError):
+    """Learner and actor speak different versions of the protocol."""
 
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """What the peer sent is its fault; a WireError anywhere else is ours."""
+    """Blames the peer for a ValueError, which elsewhere is the learner's own fault."""
     try:
         yield
-    except messages.VersionMismatch as error:
-        raise Refused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
-    except WireError as error:
-        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-
-
-def refuse(call: IncomingCall, error: Exception) -> None:
-    """Ends a call with the status that fits the error."""
-    if not isinstance(error, Refused):
-        _log.error("a call of %s failed in the learner", call.peer, exc_info=error)
-        error = Refused(grpc.StatusCode.INTERNAL, f"the learner failed: {error!r}")
-    call.finish(error.code, error.sentence[:_MAX_SENTENCE])
+    except VersionMismatch as error:
+        raise Refused(Refusal.FAILED_PRECONDITION, str(error)) from error
+    except ValueError as error:
+        raise Refused(Refusal.INVALID_ARGUMENT, str(error)) from error

@@ -1,7 +1,7 @@
-"""Memory that an actor and a learner on the same machine share: steps are written there instead of on the wire.
+"""Memory that an actor and a learner on the same machine share: steps are written there instead of sent.
 
-The actor makes the memory and offers it in the metadata of its stream; the learner answers whether it could open it.
-The memory has no name in any file system, so nothing is left of it when the last of them is gone, however they went.
+The actor allocates the memory and offers it in the metadata of its stream; the learner accepts if it can open it. The
+memory has no name in any file system, so it is freed when both are gone, however they ended.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import re
 import secrets
 import sys
 
 _NAME = "seed_rl-step"
-_TOKEN_BYTES = 32  # they prove that what was opened is what was offered: numbers of processes repeat in containers
+_TOKEN_BYTES = 32  # proves that the opened memory is the offered one: containers reuse process numbers
 _STEP_OFFSET = 64  # bytes; a step begins at a cache line
 _SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
-class SharedMemoryError(Exception):
-    """Memory that can't be shared; one sentence."""
-
-
 class OfferedMemory:
-    """An actor's side."""
+    """The memory, on the actor's side."""
 
     def __init__(self, num_bytes: int):
         """
@@ -31,76 +28,59 @@ class OfferedMemory:
           num_bytes: of a step.
 
         Raises:
-          SharedMemoryError: this machine has no such memory.
+          OSError: this machine has no such memory.
         """
         if sys.platform != "linux":
-            raise SharedMemoryError(f"{sys.platform} has no sealed memory")
+            raise OSError(f"{sys.platform} has no sealed memory")
         token = secrets.token_bytes(_TOKEN_BYTES)
-        try:
-            self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        except OSError as error:
-            raise SharedMemoryError(f"no memory to share: {error.strerror}") from error
+        self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._file, _STEP_OFFSET + num_bytes)
-            # It can't become smaller any more: reading what is no longer there would kill the learner.
+            # It can't shrink any more: reading beyond its end would kill the learner.
             fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _SEALS)
             memory = mmap.mmap(self._file, _STEP_OFFSET + num_bytes)
-        except OSError as error:
+        except OSError:
             os.close(self._file)
-            raise SharedMemoryError(f"no memory to share: {error.strerror}") from error
+            raise
         memory[:_TOKEN_BYTES] = token
         self.step = memoryview(memory)[_STEP_OFFSET:]
-        """Where a step is written."""
+        """For one step."""
         self.offer = f"{os.getpid()}/{self._file}/{token.hex()}"
-        """What `open_offered` needs, in ASCII."""
+        """For `open_offered`, in ASCII."""
 
     def close(self) -> None:
-        """Ends the offer; whoever has opened the memory keeps it. May be called twice."""
+        """Withdraws the offer; memory that has been opened stays open. May be called twice."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def open_offered(offer: str, num_bytes: int) -> memoryview:
-    """A learner's side: the step in an actor's memory, read-only.
+    """The step in an actor's memory, read-only, on the learner's side.
 
     Args:
-      offer: of an `OfferedMemory`; from another process, and not trusted.
+      offer: of an `OfferedMemory`, from another process and not trusted.
       num_bytes: of a step.
 
     Raises:
-      SharedMemoryError: it can't be opened from here, or isn't what was offered.
+      OSError: it can't be opened from here, or isn't the offered memory.
     """
-    process, file, token = _parse(offer)
+    match = re.fullmatch(rf"([0-9]{{1,10}})/([0-9]{{1,10}})/([0-9a-f]{{{2 * _TOKEN_BYTES}}})", offer)
+    if match is None:
+        raise OSError("the offer isn't process/file/token")
+    process, file, token = match.groups()
     path = f"/proc/{process}/fd/{file}"
-    try:
-        if not os.readlink(path).startswith(f"/memfd:{_NAME}"):  # opening something else might have effects
-            raise SharedMemoryError("it isn't memory for steps")
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SharedMemoryError(error.strerror or str(error)) from error
+    if not os.readlink(path).startswith(f"/memfd:{_NAME}"):  # opening something else might have effects
+        raise OSError("it isn't memory for steps")
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if fcntl.fcntl(opened, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
-            raise SharedMemoryError("its size isn't sealed")
+            raise OSError("its size isn't sealed")
         if os.fstat(opened).st_size != _STEP_OFFSET + num_bytes:
-            raise SharedMemoryError("it has another size than a step")
+            raise OSError("it has another size than a step")
         memory = mmap.mmap(opened, _STEP_OFFSET + num_bytes, prot=mmap.PROT_READ)
-    except OSError as error:
-        raise SharedMemoryError(error.strerror or str(error)) from error
     finally:
         os.close(opened)
-    if not secrets.compare_digest(memory[:_TOKEN_BYTES], token):
-        raise SharedMemoryError("it is another process's")
+    if not secrets.compare_digest(memory[:_TOKEN_BYTES], bytes.fromhex(token)):
+        raise OSError("it is another process's")
     return memoryview(memory)[_STEP_OFFSET:]
-
-
-def _parse(offer: str) -> tuple[int, int, bytes]:
-    parts = offer.split("/")
-    numbers = [part for part in parts[:2] if part.isascii() and part.isdigit() and len(part) <= 10]
-    if len(parts) != 3 or len(numbers) != 2:
-        raise SharedMemoryError("expected process/file/token")
-    try:
-        token = bytes.fromhex(parts[2])
-    except ValueError as error:
-        raise SharedMemoryError("expected a token in hexadecimal digits") from error
-    return int(numbers[0]), int(numbers[1]), token

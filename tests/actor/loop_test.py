@@ -1,9 +1,8 @@
-"""The actor's loop with a learner that is played by the test."""
+"""The actor's loop with a fake client."""
 
-import dataclasses
+import contextlib
 import threading
 import traceback
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,63 +11,49 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.actor.loop import Actor, Sizes
 from seed_rl.envs import registry
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
+from seed_rl.transport.backoff import Backoff
 from seed_rl.transport.client import Disconnected, Rejected
 from tests.support.counting import Counting, CountingVectorEnv
 
 
-@registry.register
-@dataclasses.dataclass(frozen=True)
-class Fragile(Counting):
-    """Counting, but the environments whose seed is odd break at their third step."""
+class Fragile(CountingVectorEnv):
+    """Counting environments; those of the group with seed 1 break at their third step, and all when closed."""
 
-    suite: ClassVar[str] = "fragile"
-
-    def make(self, num_envs):
-        return FragileVectorEnv(num_envs, self.shortest_episode)
-
-
-@registry.register
-@dataclasses.dataclass(frozen=True)
-class Unmakable(Counting):
-    """Counting that fails before its first step."""
-
-    suite: ClassVar[str] = "unmakable"
-
-    def make(self, num_envs):
-        raise KeyError("assets")
-
-
-@registry.register
-@dataclasses.dataclass(frozen=True)
-class Unresettable(Counting):
-    """Counting that fails before its first step, in many words."""
-
-    suite: ClassVar[str] = "unresettable"
-
-    def make(self, num_envs):
-        env = super().make(num_envs)
-        env.reset = lambda seed: [][seed]
-        return env
-
-
-class FragileVectorEnv(CountingVectorEnv):
     def step(self, actions):
         if self._counters[0, 0] % 2 and self._counters[0, 3] == 2:
             raise OSError("the game crashed")
         return super().step(actions)
 
+    def close(self, **kwargs):
+        raise RuntimeError("stuck")
 
-@registry.register
-@dataclasses.dataclass(frozen=True)
-class Late(Counting):
-    """Counting, but the environments say that they reset in the step after the end of an episode."""
 
-    suite: ClassVar[str] = "late"
+class Unmakable(CountingVectorEnv):
+    def __init__(self, *arguments):
+        raise KeyError("assets")
 
-    def make(self, num_envs):
-        env = super().make(num_envs)
-        env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        return env
+
+class Unresettable(CountingVectorEnv):
+    def reset(self, *, seed=None, options=None):
+        raise IndexError("out of\n  range")
+
+
+class Late(CountingVectorEnv):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+
+def suite_of(env):
+    """Registers a suite of such environments; returns its name."""
+
+    class Suite(Counting):
+        suite = env.__name__.lower()
+
+        def make(self, num_envs):
+            return env(num_envs, self.shortest_episode)
+
+    return registry.register(Suite).suite
 
 
 class Stream:
@@ -117,73 +102,64 @@ class Client:
         self.closed.set()
 
 
-def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_the_log_says_where(caplog):
-    actor = Actor(lambda: Client("fragile"))
+def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in_the_log(caplog):
     sentence = "an environment of suite 'fragile' failed in step: OSError: the game crashed"
     with pytest.raises(registry.EnvironmentFailed, match=f"^{sentence}$"):
-        actor.run()
-    told = [record for record in caplog.records if record.exc_info]
-    assert [record.message for record in told] == [sentence]
-    assert "raise OSError" in "".join(traceback.format_exception(*told[0].exc_info))
-
-
-@pytest.mark.parametrize(
-    ("suite", "what"),
-    [("unmakable", "make: KeyError: 'assets'"), ("unresettable", "reset: IndexError: list index out of range")],
-)
-def test_what_fails_before_the_first_step_is_told_too(suite, what):
-    with pytest.raises(registry.EnvironmentFailed, match=f"^an environment of suite '{suite}' failed in {what}$"):
-        Actor(lambda: Client(suite)).run()
-
-
-def test_environments_that_cannot_be_closed_do_not_hide_why_they_are(caplog, monkeypatch):
-    def close(self, **kwargs):
-        raise RuntimeError("stuck")
-
-    monkeypatch.setattr(FragileVectorEnv, "close", close)
-    with pytest.raises(registry.EnvironmentFailed, match="the game crashed"):
-        Actor(lambda: Client("fragile")).run()
+        Actor(lambda: Client(suite_of(Fragile))).run()
+    (logged,) = [record for record in caplog.records if record.exc_info]
+    assert logged.message == sentence
+    assert "raise OSError" in "".join(traceback.format_exception(*logged.exc_info))
     assert "an environment could not be closed: RuntimeError('stuck')" in caplog.text
 
 
-def test_a_refusal_ends_the_actor_and_is_told():
+@pytest.mark.parametrize(
+    ("env", "failure"), [(Unmakable, "make: KeyError: 'assets'"), (Unresettable, "reset: IndexError: out of range")]
+)
+def test_an_error_before_the_first_step_ends_the_actor_too(env, failure):
+    suite = suite_of(env)
+    with pytest.raises(registry.EnvironmentFailed, match=f"^an environment of suite '{suite}' failed in {failure}$"):
+        Actor(lambda: Client(suite)).run()
+
+
+def test_a_refusal_ends_the_actor():
     with pytest.raises(Rejected, match="other spaces"):
-        Actor(lambda: Client("counting", Rejected("other spaces"))).run()
+        Actor(lambda: Client(suite_of(CountingVectorEnv), Rejected("other spaces"))).run()
 
 
 def test_environments_that_reset_in_another_step_are_refused():
     with pytest.raises(registry.CannotBuild, match=r"SAME_STEP autoreset\), those of suite 'late' say .*NEXT_STEP"):
-        Actor(lambda: Client("late")).run()
+        Actor(lambda: Client(suite_of(Late))).run()
 
 
-def test_sizes_of_the_actor_win_over_the_learners():
-    client = Client("counting")
-    actor = Actor(lambda: client, Sizes(num_groups=3, envs_per_group=2))
+@contextlib.contextmanager
+def running(actor):
+    """The actor runs meanwhile, in a thread."""
     run = threading.Thread(target=actor.run)
     run.start()
-    assert client.stepped.wait(30)
-    actor.stop()
-    run.join(30)
+    try:
+        yield
+    finally:
+        actor.stop()
+        run.join(30)
     assert not run.is_alive()
+
+
+def test_an_actors_own_sizes_win_over_the_learners():
+    client = Client(suite_of(CountingVectorEnv))
+    with running(Actor(lambda: client, Sizes(num_groups=3, envs_per_group=2))):
+        assert client.stepped.wait(30)
     assert client.joined[0][1] == [2, 2, 2]
 
 
-def test_a_lost_learner_is_joined_anew_with_other_runs_and_fresh_environments(monkeypatch):
-    clients = [Client("counting") for _ in range(3)]
+def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environments():
+    clients = [Client(suite_of(CountingVectorEnv)) for _ in range(3)]
     waiting = iter(clients)
-    monkeypatch.setattr("seed_rl.transport.backoff.Backoff.next", lambda self: 0.0)
-    actor = Actor(lambda: next(waiting))
-    run = threading.Thread(target=actor.run)
-    run.start()
-    for client in clients[:2]:
-        assert client.stepped.wait(30)
-        client.close()  # the connection is lost
-    assert clients[2].stepped.wait(30)
-    actor.stop()
-    run.join(30)
-    assert not run.is_alive()
-    run_ids = [client.joined[0][0] for client in clients]
-    assert len(set(run_ids)) == 3
+    with running(Actor(lambda: next(waiting), backoff=Backoff(0.001, 0.001))):
+        for client in clients[:2]:
+            assert client.stepped.wait(30)
+            client.close()  # the connection is lost
+        assert clients[2].stepped.wait(30)
+    assert len({client.joined[0][0] for client in clients}) == 3
     for client in clients:
         first = client.streams[0].outputs[0]
         assert first.done.all()

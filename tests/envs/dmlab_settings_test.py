@@ -10,6 +10,7 @@ import pytest
 from seed_rl.envs import registry
 from seed_rl.envs.dmlab import DMLab
 from seed_rl.envs.dmlab_levels import needs_dataset, path_of
+from seed_rl.specs import ActorSettings
 from seed_rl.transport import messages
 
 registry.register(DMLab)
@@ -18,7 +19,7 @@ registry.register(DMLab)
 def test_settings_survive_the_wire():
     config = DMLab(level="lt_chasm", action_set=(0, 0, 0, 1, 0, 0, 0), held_out=True, level_cache="gs://b/c")
     for sent in (config, DMLab()):
-        settings = messages.ActorSettings(sent.describe(), 1, 1)
+        settings = ActorSettings(sent.describe(), 1, 1)
         received = messages.read_describe_reply(messages.describe_reply(settings))
         assert registry.from_description(received.env) == sent
 

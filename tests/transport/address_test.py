@@ -39,11 +39,6 @@ def test_other_texts_are_refused(text):
         parse_address(text)
 
 
-def test_an_address_error_is_both_kinds():
-    assert issubclass(AddressError, OSError)
-    assert issubclass(AddressError, ValueError)
-
-
 def test_a_socket_without_a_server_is_removed(tmp_path):
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as dead:

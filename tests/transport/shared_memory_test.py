@@ -1,4 +1,4 @@
-"""Memory between two processes: only what was offered is opened, and it outlives whoever made it."""
+"""Memory between two processes: only the offered memory is opened, and it outlives the process that allocated it."""
 
 import fcntl
 import mmap
@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from seed_rl.transport.shared_memory import OfferedMemory, SharedMemoryError, open_offered
+from seed_rl.transport.shared_memory import OfferedMemory, open_offered
 
 SIZE = 100
+TOKEN = "00" * 32
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def offered():
     memory.close()
 
 
-def test_what_is_written_is_read_at_once_and_only_read(offered):
+def test_a_written_step_is_visible_at_once_and_read_only(offered):
     step = open_offered(offered.offer, SIZE)
     offered.step[:] = bytes(range(SIZE))
     assert bytes(step) == bytes(range(SIZE))
@@ -29,7 +30,7 @@ def test_what_is_written_is_read_at_once_and_only_read(offered):
     offered.close()
     offered.step[0] = 77
     assert step[0] == 77
-    with pytest.raises(SharedMemoryError):
+    with pytest.raises(FileNotFoundError):
         open_offered(offered.offer, SIZE)
     offered.close()
 
@@ -56,30 +57,29 @@ def test_it_outlives_a_process_that_is_killed():
         step = open_offered(offer, SIZE)
         process.kill()
     assert bytes(step[:3]) == b"end"
-    with pytest.raises(SharedMemoryError, match="No such file or directory"):
+    with pytest.raises(FileNotFoundError):
         open_offered(offer, SIZE)
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda process, file, token: f"{process}/{file}", "expected process/file/token"),
-        (lambda process, file, token: f"{process}/-1/{token}", "expected process/file/token"),
-        (lambda process, file, token: f"../{file}/{token}", "expected process/file/token"),
-        (lambda process, file, token: f"{process}/{file}/xyz", "expected a token in hexadecimal digits"),
-        (lambda process, file, token: f"{process}/{file}/", "it is another process's"),
+        (lambda process, file, token: f"{process}/{file}", "the offer isn't process/file/token"),
+        (lambda process, file, token: f"{process}/-1/{token}", "the offer isn't process/file/token"),
+        (lambda process, file, token: f"../{file}/{token}", "the offer isn't process/file/token"),
+        (lambda process, file, token: f"{process}/{file}/xyz", "the offer isn't process/file/token"),
         (lambda process, file, token: f"{process}/{file}/{token[::-1]}", "it is another process's"),
         (lambda process, file, token: f"{process}/9999999/{token}", "No such file or directory"),
     ],
 )
 def test_another_offer_is_refused(offered, change, sentence):
-    with pytest.raises(SharedMemoryError, match=sentence):
+    with pytest.raises(OSError, match=sentence):
         open_offered(change(*offered.offer.split("/")), SIZE)
 
 
 @pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1])
 def test_another_size_is_refused(offered, size):
-    with pytest.raises(SharedMemoryError, match="it has another size than a step"):
+    with pytest.raises(OSError, match="it has another size than a step"):
         open_offered(offered.offer, size)
 
 
@@ -87,8 +87,8 @@ def test_other_files_are_not_opened(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     file = os.open(fifo, os.O_RDWR)
-    with pytest.raises(SharedMemoryError, match="it isn't memory for steps"):
-        open_offered(f"{os.getpid()}/{file}/00", SIZE)
+    with pytest.raises(OSError, match="it isn't memory for steps"):
+        open_offered(f"{os.getpid()}/{file}/{TOKEN}", SIZE)
     os.close(file)
 
 
@@ -96,6 +96,6 @@ def test_memory_that_may_shrink_is_refused():
     file = os.memfd_create("seed_rl-step", os.MFD_ALLOW_SEALING)
     os.ftruncate(file, mmap.PAGESIZE)
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
-    with pytest.raises(SharedMemoryError, match="its size isn't sealed"):
-        open_offered(f"{os.getpid()}/{file}/00", mmap.PAGESIZE - 64)
+    with pytest.raises(OSError, match="its size isn't sealed"):
+        open_offered(f"{os.getpid()}/{file}/{TOKEN}", mmap.PAGESIZE - 64)
     os.close(file)
