@@ -4,8 +4,8 @@
 # DeepMind Lab is on no package index: the stage `build` makes a wheel of it. That alone, into the directory wheels/:
 #   docker build -f docker/dmlab.Dockerfile --target=wheel --output=wheels .
 #
-# With --build-arg=LOCK=requirements.lock the image holds a learner as well, for `train`:
-#   docker build -t seed_rl_dmlab -f docker/dmlab.Dockerfile --build-arg=LOCK=requirements.lock .
+# With --build-arg=LOCK=requirements/runtime.lock the image holds a learner as well, for `train`:
+#   docker build -t seed_rl_dmlab -f docker/dmlab.Dockerfile --build-arg=LOCK=requirements/runtime.lock .
 #   docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/runs:/runs" seed_rl_dmlab \
 #     train --gin_file=dmlab/small --logdir=/runs/lab
 #
@@ -15,9 +15,9 @@
 FROM python:3.11.14-slim-bookworm AS base
 
 # The locks name the same numpy.
-ARG LOCK=requirements-actor.lock
+ARG LOCK=requirements/actor.lock
 WORKDIR /opt/seed_rl
-COPY requirements*.lock ./
+COPY requirements requirements
 RUN pip install --no-cache-dir -r "$LOCK"
 
 
@@ -89,7 +89,7 @@ COPY --from=build /wheels/ /
 FROM base AS package
 
 COPY . .
-RUN pip install --no-cache-dir --constraint requirements-dev.lock setuptools wheel \
+RUN pip install --no-cache-dir --constraint requirements/dev.lock setuptools wheel \
     && pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir=/wheels .
 
 
@@ -107,7 +107,7 @@ RUN apt-get update \
 # fsspec is the extra `dmlab`.
 RUN --mount=type=bind,from=wheel,target=/wheels/dmlab \
     --mount=type=bind,from=package,source=/wheels,target=/wheels/seed_rl \
-    pip install --no-cache-dir --constraint requirements-dev.lock fsspec /wheels/dmlab/*.whl \
+    pip install --no-cache-dir --constraint requirements/dev.lock fsspec /wheels/dmlab/*.whl \
     && pip install --no-cache-dir --no-deps /wheels/seed_rl/*.whl
 
 COPY docker/health.py docker/cloud/vertex_start.py /usr/local/lib/seed_rl/

@@ -52,7 +52,7 @@ compile() {
   rm -rf -- "$work"
   mkdir -p -- "$work"
   logged "$venv/bin/python" -m venv "$work/venv"
-  pip "$work/venv" install --constraint requirements-dev.lock psutil setuptools wheel
+  pip "$work/venv" install --constraint requirements/dev.lock psutil setuptools wheel
   # Most of the time would go into Boost's headers, once for each of a hundred files: they are compiled sixteen at a time,
   # but for two whose macros and constants have the names of others'.
   cat >"$work/toolchain.cmake" <<'END'
@@ -75,6 +75,6 @@ if [[ ! -f ${wheel[0]} ]]; then
   wheel=("$venv/.gfootball/gfootball-$version-"*.whl)
 fi
 [[ -z $compile_only ]] || exit 0
-pip "$venv" install --constraint requirements-dev.lock --no-build-isolation --editable '.[gfootball]'
+pip "$venv" install --constraint requirements/dev.lock --no-build-isolation --editable '.[gfootball]'
 pip "$venv" install --no-deps "${wheel[0]}"
 rm -rf -- "$venv/.gfootball"
