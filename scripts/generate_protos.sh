@@ -3,7 +3,7 @@
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
-venv="$("$root/scripts/setup_venv.sh" dev)"
+venv="$("$root/scripts/setup_venv.sh" quick)"
 cd -- "$root"
 
 # Paths from the root, so that the generated modules import each other as seed_rl.transport.seed_rl_pb2.

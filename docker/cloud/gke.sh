@@ -138,9 +138,10 @@ run_with_input "$manifests" kubectl apply --filename=-
 
 scaling="${kubectl[*]} scale deployment/$name-actors --replicas=N   (up to ${flags[actors]})"
 [[ -z ${flags[least_actors]} ]] || scaling="${flags[least_actors]} to ${flags[actors]}, by their CPU usage"
+delete="$0 --delete --project=${flags[project]} --location=${flags[location]} --cluster=${flags[cluster]}"
+delete+=" --namespace=${flags[namespace]} --name=$name"
 say "The run: ${kubectl[*]} logs --follow job/$name-learner
 Curves:  ${kubectl[*]} exec job/$name-learner -- tensorboard --logdir=$runs, and
          ${kubectl[*]} port-forward job/$name-learner 6006
 Actors:  $scaling; they outlive the run
-Delete:  $0 --delete --project=${flags[project]} --location=${flags[location]} --cluster=${flags[cluster]} \\
-         --namespace=${flags[namespace]} --name=$name"
+Delete:  $delete"

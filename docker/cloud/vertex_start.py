@@ -48,7 +48,12 @@ def _flags(arguments: argparse.Namespace) -> list[str]:
 
     flags = [f"--token_file={secret('token')}"]
     if arguments.role == "learner":
-        return [*flags, f"--server_address=0.0.0.0:{port}", f"--tls_cert={secret('cert')}", f"--tls_key={secret('key')}"]
+        return [
+            *flags,
+            f"--server_address=0.0.0.0:{port}",
+            f"--tls_cert={secret('cert')}",
+            f"--tls_key={secret('key')}",
+        ]
     return [*flags, f"--server_address={host}:{port}", f"--tls_ca={secret('cert')}", "--tls_server_name=learner"]
 
 
