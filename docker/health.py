@@ -1,8 +1,8 @@
 """The health check of all containers: `health.py` for any, `health.py --ask` for a learner that must answer.
 
 Without a flag, some process in this container must serve actors or be connected to a learner, according to the kernel's
-socket tables. With `--ask`, the learner on this machine must answer an actor's first call, with TLS and token. Exits with 0,
-or with 1 and a sentence.
+socket tables. With `--ask`, the learner on this machine must answer an actor's first call, with TLS and token. The exit
+code is 0, or 1 after a sentence.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def look(port: int, tables: pathlib.Path) -> str:
     for _, _, _, flags, _, _, _, *path in _rows(tables / "unix"):  # the learner of `seed_rl train`
         if int(flags, 16) & _ACCEPTS_CONNECTIONS and path and path[0].endswith("/learner.sock"):
             return ""
-    return f"nothing in this container serves actors at port {port} or is connected to a learner's"
+    return f"nothing in this container serves actors at port {port} or is connected to it"
 
 
 def _rows(table: pathlib.Path) -> list[list[str]]:

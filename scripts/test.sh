@@ -16,6 +16,8 @@ printf '== ruff\n'
 "$venv/bin/ruff" format --check .
 printf '== shellcheck\n'
 "$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh .ci/run
+printf '== hadolint\n'
+"$venv/bin/hadolint" docker/*Dockerfile
 printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'

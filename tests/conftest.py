@@ -20,12 +20,15 @@ NOT_QUICK = (
     "docker",
     "docs",
     "envs/football_test.py",
+    "envs/pictures_test.py",
+    "evaluation",
     "examples_test.py",
     "integration",
-    "launch/on_ray",
+    "launch",
+    "learner/replicas_test.py",
     "packaging_test.py",
 )
-"""Folders and modules that `--quick` leaves out: they start learners, or need the football engine, a browser or Ray."""
+"""Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""
 
 
 def pytest_addoption(parser):

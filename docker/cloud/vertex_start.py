@@ -1,8 +1,8 @@
 """Starts the learner or an actor in a worker of a Vertex AI custom job: vertex_start.py FLAGS learner|actor ARGUMENT...
 
 CLUSTER_SPEC, set by Vertex AI, holds the learner's address. Custom jobs cannot mount secrets, so this script fetches
-NAME-cert, NAME-token and, for the learner, NAME-key from Secret Manager, as the job's service account, into files that only
-this user can read.
+NAME-cert, NAME-token and, for the learner, NAME-key from Secret Manager, as the job's service account, into files that
+only this user can read.
 """
 
 import argparse

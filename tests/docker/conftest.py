@@ -19,11 +19,11 @@ runs, rows, wait_for = integration.runs, integration.rows, integration.wait_for
 _RECORDER = """#!{python}
 import json, os, sys
 text = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
-record = {{"command": [os.path.basename(sys.argv[0]), *sys.argv[1:]], "input": text,
-          "variables": {{name: value for name, value in os.environ.items() if name.startswith("SEED_RL_")}}}}
+variables = {{name: value for name, value in os.environ.items() if name.startswith("SEED_RL_")}}
+command = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
 with open({log!r}, "a") as file:
-    file.write(json.dumps(record) + "\\n")
-print("from-" + os.path.basename(sys.argv[0]) if "--output=yaml" in sys.argv else "0")
+    print(json.dumps({{"command": command, "input": text, "variables": variables}}), file=file)
+print("from-" + command[0] if "--output=yaml" in command else "0")
 """
 
 
@@ -33,37 +33,26 @@ class Script:
     def __init__(self, directory):
         self.directory = directory
         self._log = directory / "log.jsonl"
-        (directory / "tools").mkdir()
         for name in ("docker", "gcloud", "kubectl", "seed_rl"):
             self.replace(name, _RECORDER.format(python=sys.executable, log=str(self._log)))
         self.variables = {name: value for name, value in os.environ.items() if not name.startswith("SEED_RL_")}
-        self.variables["PATH"] = f"{directory / 'tools'}{os.pathsep}{os.environ['PATH']}"
+        self.variables["PATH"] = f"{directory}{os.pathsep}{os.environ['PATH']}"
 
     def replace(self, tool, program):
         """Puts a program in the place of a tool."""
-        path = self.directory / "tools" / tool
-        path.write_text(program)
-        path.chmod(0o755)
+        (self.directory / tool).write_text(program)
+        (self.directory / tool).chmod(0o755)
 
     def run(self, script, *arguments, **variables):
         """Runs a script, or another program, to its end."""
-        command = [str(ROOT / "docker" / script), *map(str, arguments)]
-        environment = self.variables | variables
-        options = {"cwd": self.directory, "env": environment, "stdin": subprocess.DEVNULL, "timeout": 60}
-        return subprocess.run(command, capture_output=True, text=True, **options)
+        options = {"cwd": self.directory, "env": self.variables | variables, "stdin": subprocess.DEVNULL, "timeout": 60}
+        return subprocess.run([ROOT / "docker" / script, *arguments], capture_output=True, text=True, **options)
 
     def done(self, script, *arguments):
         """Its output; it must succeed."""
         done = self.run(script, *arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
-
-    def mistake(self, script, *arguments):
-        """The sentence that it fails with, before it calls any tool."""
-        done = self.run(script, *arguments)
-        assert (done.returncode, done.stdout, self.records()) == (2, "", [])
-        (sentence,) = done.stderr.splitlines()
-        return sentence
 
     def records(self):
         """The calls of tools since the last time."""
@@ -84,9 +73,8 @@ class Script:
 @pytest.fixture
 def script(tmp_path):
     """A `Script` in a directory of its own."""
-    directory = tmp_path / "script"
-    directory.mkdir()
-    return Script(directory)
+    (tmp_path / "script").mkdir()
+    return Script(tmp_path / "script")
 
 
 @pytest.fixture
