@@ -117,9 +117,7 @@ def equation(source: str, language: str, css_class: str, options: Any, md: Any, 
     drawn = io.StringIO()
     with rc_context({"mathtext.fontset": "stix", "svg.fonttype": "path", "svg.hashsalt": latex}):
         metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(
-            drawn, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.02, metadata=metadata
-        )
+        figure.savefig(drawn, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.02, metadata=metadata)
     svg = drawn.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)

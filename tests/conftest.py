@@ -1,4 +1,4 @@
-"""Settings of every test run; they must stand before the first import of TensorFlow and grpc."""
+"""Settings of every test run, which must precede the first import of TensorFlow and grpc."""
 
 import gc
 import os

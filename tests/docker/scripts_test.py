@@ -48,12 +48,12 @@ def test_git_docker_and_the_source_distribution_leave_secrets_out():
     [
         ("make_secrets.sh new a,DNS:evil", "a name must be a host name or an IP address, got 'a,DNS:evil'"),
         ("build.sh --pull cpu", "there is no --pull; --help lists the flags"),
+        ("run_local.sh atari/vtrase vtrace 2 8", "there is no experiment atari/vtrase in configs/"),
         ("run_local.sh doom vtrace 2 8", "ENV must be atari, football, dmlab, catch or the name of an experiment"),
         ("run_local.sh atari/vtrace r2d2 2 8", "the agent of atari/vtrace is vtrace, not r2d2"),
         ("run_local.sh atari vtrace 2 8 --gin_param='a=1\n'", "--gin_param takes one line"),
         (GKE + "--name=Pong!", "--name must be at most 40 of a-z, 0-9 and -, beginning with a letter, got 'Pong!'"),
         (GKE + "--actors=many", "--actors must be a whole number from 1 on, got 'many'"),
-        (GKE + "--gin_file=atari/vtrase", "there is no experiment atari/vtrase in configs/"),
         (GKE + "--accelerator=tpu --tpu_topology=4x4", "since a learner uses the chips of one host, got '4x4'"),
         (GKE + "--least_actors=21", "--least_actors (21) must not exceed --actors (20)"),
         (GKE + "--gin_param='a.b=1\n- evil'", "--gin_param must be a gin binding"),

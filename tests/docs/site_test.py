@@ -1,4 +1,4 @@
-"""The site as a reader's browser sees it. Its build, with every warning an error, has checked the links between pages."""
+"""The site as a reader's browser sees it. The strict build has checked the links between pages."""
 
 from __future__ import annotations
 
