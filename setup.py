@@ -1,7 +1,7 @@
-"""Where the packages stand; everything else is in pyproject.toml.
+"""The locations of the packages; everything else is in pyproject.toml.
 
-`agents/`, `envs/` and `configs/` stand at the top of the repository and install inside `seed_rl`. The links
-`seed_rl/agents -> ../agents` and so on say the same to tools that read the source tree without installing it.
+`agents/`, `envs/` and `configs/` are at the top of the repository and install inside `seed_rl`. The links
+`seed_rl/agents -> ../agents` and so on show the same to tools that read the source tree without installing it.
 """
 
 from setuptools import find_packages, setup

@@ -5,15 +5,14 @@
 #   cpu, gpu, tpu                      learner, TensorBoard and every other command
 #   actor, atari, football, dmlab      actors without TensorFlow; atari is another name of actor
 #
-#   --repository=R   where images are pushed to, such as europe-west4-docker.pkg.dev/project/images
+#   --repository=R   registry to push to, such as europe-west4-docker.pkg.dev/project/images
 #   --tag=TAG        default: latest
-#   --push           push them after building; needs --repository
-#   --dry_run        print the commands and do nothing
+#   --push           push the images after building them; needs --repository
+#   --dry_run        print the commands without running them
 set -euo pipefail
 
-here="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
 # shellcheck source=docker/common.sh
-source "$here/common.sh"
+source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 flags=([repository]='' [tag]=latest [push]=no [dry_run]=no)
 read_flags "$@"
@@ -23,16 +22,16 @@ for image in "${places[@]}"; do
 done
 check_form --tag "${flags[tag]}" '[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}' "a tag of letters, digits, dots and dashes"
 check_form --repository "${flags[repository]}" '|[a-z0-9][a-z0-9._:/-]*' "a registry and a path in lower case"
-[[ ${flags[push]} == no || -n ${flags[repository]} ]] || die "--push needs --repository, to know where to"
+[[ ${flags[push]} == no || -n ${flags[repository]} ]] || die "--push needs --repository"
 check_command docker
 
 for image in "${places[@]}"; do
   file=Dockerfile
   [[ $image != dmlab ]] || file=dmlab.Dockerfile
-  name="$(image_name "${flags[repository]}" "$image" "${flags[tag]}")"
-  command=(env DOCKER_BUILDKIT=1 docker build "--file=$here/$file" "--target=$image" "--tag=$name")
-  # What is pushed runs on machines of the cloud, whatever this one is.
+  name="$(image_name "$image")"
+  command=(env DOCKER_BUILDKIT=1 docker build "--file=$docker/$file" "--target=$image" "--tag=$name")
+  # Pushed images run on the cloud's machines, whatever this one is.
   [[ ${flags[push]} == no ]] || command+=(--platform=linux/amd64)
-  run "${command[@]}" "$(dirname -- "$here")"
+  run "${command[@]}" "$(dirname -- "$docker")"
   [[ ${flags[push]} == no ]] || run docker push "$name"
 done

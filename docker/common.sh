@@ -1,19 +1,22 @@
 # shellcheck shell=bash
-# What the scripts of this folder share: sentences for mistakes, flags, and commands that a dry run only prints.
+# Shared by the scripts of this folder: error messages, flags, and commands that a dry run only prints.
+
+# shellcheck disable=SC2034 # for the scripts
+docker="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
 
 say() { printf '%s\n' "$*" >&2; }
 
-# A mistake of the caller, in a sentence.
+# A mistake of the caller, in one sentence.
 die() {
   say "$(basename -- "$0"): $*"
   exit 2
 }
 
-declare -A flags=()   # every flag that there is, by name; a switch is "no" or "yes"
+declare -A flags=()   # every flag that exists, by name, with its default; a switch is "no" or "yes"
 gin_params=()         # of --gin_param, which may be repeated
-places=()             # arguments that are no flags
+places=()             # arguments that are not flags
 
-# The help of a script is the comment that it begins with.
+# The help of a script is its first comment.
 usage() { sed -n '2,/^set -/{/^set -/d;s/^# \{0,1\}//;p}' "$0"; }
 
 # read_flags ARGUMENT...: into the variables above.
@@ -48,25 +51,24 @@ read_flags() {
 need() {
   local name
   for name in "$@"; do
-    [[ -n ${flags[$name]} ]] || die "--$name is needed; --help says what it is"
+    [[ -n ${flags[$name]} ]] || die "--$name is needed; --help describes it"
   done
 }
 
 # check_number WHAT VALUE: a whole number from 1 on.
 check_number() { [[ $2 =~ ^[1-9][0-9]{0,5}$ ]] || die "$1 must be a whole number from 1 on, got '$2'"; }
 
-# check_form WHAT VALUE REGEX SENTENCE
+# check_form WHAT VALUE REGEX DESCRIPTION
 check_form() { [[ $2 =~ ^($3)$ ]] || die "$1 must be $4, got '$2'"; }
 
-# What Kubernetes and Google Cloud take as a name, short enough for what is put behind it.
-check_name() { check_form "$1" "$2" '[a-z]([-a-z0-9]{0,38}[a-z0-9])?' 'at most 40 of a-z, 0-9 and -, beginning with a letter'; }
-
-# check_secrets DIRECTORY: of docker/make_secrets.sh, or still to be made.
+# Checks that --secrets is a directory of make_secrets.sh, or does not exist yet.
 check_secrets() {
   local file
-  [[ -e $1 ]] || return 0
+  need secrets
+  [[ -e ${flags[secrets]} ]] || return 0
   for file in cert.pem key.pem token; do
-    [[ -f $1/$file ]] || die "--secrets must be a directory of docker/make_secrets.sh or a new one; $1 has no $file"
+    [[ -f ${flags[secrets]}/$file ]] ||
+      die "--secrets must be a directory of docker/make_secrets.sh or a new one; ${flags[secrets]} has no $file"
   done
 }
 
@@ -77,6 +79,20 @@ check_command() {
   for name in "$@"; do
     command -v -- "$name" >/dev/null || die "$name is not installed, or not on the PATH; --dry_run does without it"
   done
+}
+
+# check_experiment NAME: it must be in the images, which are built from this repository.
+check_experiment() {
+  [[ -f $docker/../configs/$1.gin ]] || die "there is no experiment $1 in configs/; seed_rl configs lists them"
+}
+
+# choose_actor_image SUITE: sets actor_image, and adds the settings that it requires.
+choose_actor_image() {
+  case "$1" in
+    football) actor_image=football gin_params=("Football.backend='gfootball'" "${gin_params[@]}") ;;
+    dmlab) actor_image=dmlab ;;
+    *) actor_image=actor ;;
+  esac
 }
 
 quoted() {
@@ -95,7 +111,7 @@ run() {
   fi
 }
 
-# run_shell TEXT: the same for a command with pipes, whose words are quoted already.
+# run_shell TEXT: the same for a command with pipes, already quoted.
 run_shell() {
   if [[ ${flags[dry_run]} == yes ]]; then
     printf '%s\n' "$1"
@@ -104,35 +120,13 @@ run_shell() {
   fi
 }
 
-# run_with_input TEXT COMMAND...: runs it with a text on its standard input, which a dry run prints as well.
-run_with_input() {
-  local text="$1"
-  shift
-  if [[ ${flags[dry_run]} == yes ]]; then
-    printf "%s <<'EOF'\n%s\nEOF\n" "$(quoted "$@")" "$text"
-  else
-    printf '%s\n' "$text" | "$@"
-  fi
+# build_images ARGUMENT...: of build.sh.
+build_images() {
+  [[ ${flags[dry_run]} == no ]] || set -- --dry_run "$@"
+  "$docker/build.sh" "$@"
 }
 
-# The tag of cloud images: the commit, so that a running job says what it runs.
-commit_tag() {
-  local tag
-  tag="$(git -C "$1" rev-parse --short=12 HEAD 2>/dev/null)" || die "--tag is needed outside a git repository"
-  [[ -z $(git -C "$1" status --porcelain 2>/dev/null) ]] || tag+=-changed
-  printf '%s' "$tag"
-}
+make_secrets() { [[ -e ${flags[secrets]} ]] || run "$docker/make_secrets.sh" "${flags[secrets]}"; }
 
-# suite_of EXPERIMENT: the image that its actors need; "atari" is that of all suites without an image of their own.
-suite_of() {
-  case "$1" in
-    football/* | dmlab/*) printf '%s' "${1%%/*}" ;;
-    *) printf atari ;;
-  esac
-}
-
-# check_experiment ROOT NAME: the images are built from the repository at ROOT.
-check_experiment() { [[ -f $1/configs/$2.gin ]] || die "there is no experiment $2 in configs/; seed_rl configs lists them"; }
-
-# The name of an image: image_name REPOSITORY IMAGE TAG; no repository is this machine.
-image_name() { printf '%s' "${1:+${1%/}/}seed_rl-$2:$3"; }
+# image_name IMAGE: its full name; without --repository it is local.
+image_name() { printf '%s' "${flags[repository]:+${flags[repository]%/}/}seed_rl-$1:${flags[tag]}"; }

@@ -1,14 +1,14 @@
-"""The `__init__.py` of the package `deepmind_lab`: its native module, under the package's own name.
+"""The `__init__.py` of the package `deepmind_lab`: loads its native module under the package's own name.
 
 Upstream's file does the same with `imp`, which Python 3.12 has dropped, and `pkg_resources`, which setuptools has
-dropped; and it imports bindings for dm_env, which nothing here needs.
+dropped; it also imports bindings for dm_env, which nothing here uses.
 """
 
 import importlib.util
 import pathlib
 import sys
 
-# The native module finds its files beside `__file__`, and itself as `sys.modules["deepmind_lab"]`.
+# The native module finds its files next to `__file__`, and itself as `sys.modules["deepmind_lab"]`.
 _spec = importlib.util.spec_from_file_location(__name__, pathlib.Path(__file__).with_name("deepmind_lab.so"))
 _native = importlib.util.module_from_spec(_spec)
 sys.modules[__name__] = _native

@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
 # Usage: docker/make_secrets.sh [FLAGS] DIRECTORY [NAME...]
 #
-# Makes what learner and actors need to trust each other, in a new directory that only its owner can read:
+# Makes the secrets with which learner and actors trust each other, in a new directory that only its owner can read:
 #   cert.pem   a self-signed certificate: the learner's --tls_cert, the actors' --tls_ca
 #   key.pem    its private key: the learner's --tls_key
 #   token      a random secret: --token_file of both
 #
-# NAMEs are the hosts or IP addresses by which actors know the learner. `learner`, `localhost` and 127.0.0.1 are always
-# among them; actors that know it by any other address say --tls_server_name=learner.
+# NAMEs are the hosts or IP addresses at which actors reach the learner. `learner`, `localhost` and 127.0.0.1 are always
+# included; actors that use any other address need --tls_server_name=learner.
 #
-#   --days=N   how long the certificate holds; default: 365
+#   --days=N   validity of the certificate; default: 365
 set -euo pipefail
 
-here="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
 # shellcheck source=docker/common.sh
-source "$here/common.sh"
+source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 flags=([days]=365)
 read_flags "$@"
-((${#places[@]})) || die "name a directory to make the secrets in"
+((${#places[@]})) || die "name a new directory for the secrets"
 directory="${places[0]}"
 check_number --days "${flags[days]}"
 names="DNS:learner,DNS:localhost,IP:127.0.0.1,IP:::1"
@@ -30,7 +29,7 @@ for name in "${places[@]:1}"; do
     names+=",DNS:$name"
   fi
 done
-[[ ! -e $directory ]] || die "$directory is there already: its secrets are left alone; remove it, or name another"
+[[ ! -e $directory ]] || die "$directory exists already: its secrets are left alone; remove it, or name another"
 command -v openssl >/dev/null || die "openssl is not installed, or not on the PATH"
 
 umask 077

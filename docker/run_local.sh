@@ -2,7 +2,7 @@
 # Usage: docker/run_local.sh [FLAGS] ENV AGENT ACTORS ENVS
 #
 # Builds the images and starts a learner, actors and TensorBoard in containers; Ctrl-C ends them with a last checkpoint.
-# The same command again continues the run.
+# Repeating the command continues the run.
 #
 #   ENV      atari, football, dmlab or catch: an experiment of that suite that fits a small machine;
 #            or the name of any experiment, such as atari/vtrace_deep (seed_rl configs lists them)
@@ -11,26 +11,24 @@
 #   ENVS     environments in each
 #
 #   --gin_param=BINDING   a setting, such as "Atari.game='breakout'"; may be repeated
-#   --runs=DIRECTORY      where runs are kept on this machine; default: runs
+#   --runs=DIRECTORY      parent directory of runs on this machine; default: runs
 #   --run=NAME            the run's own directory in it; default: the experiment's name
-#   --secrets=DIRECTORY   of docker/make_secrets.sh, made if need be; default: docker/secrets
+#   --secrets=DIRECTORY   of docker/make_secrets.sh, made if missing; default: docker/secrets
 #   --gpu                 the learner runs on this machine's NVIDIA GPUs
-#   --dry_run             print the commands and do nothing
+#   --dry_run             print the commands without running them
 set -euo pipefail
 
-here="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
-root="$(dirname -- "$here")"
 # shellcheck source=docker/common.sh
-source "$here/common.sh"
+source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
-flags=([runs]=runs [run]='' [secrets]="$here/secrets" [gpu]=no [dry_run]=no)
+flags=([runs]=runs [run]='' [secrets]="$docker/secrets" [gpu]=no [dry_run]=no)
 read_flags "$@"
-((${#places[@]} == 4)) || die "ENV, AGENT, ACTORS and ENVS are needed, got ${#places[@]} of them; --help says what they are"
+((${#places[@]} == 4)) || die "ENV, AGENT, ACTORS and ENVS are needed, got ${#places[@]} of them; --help describes them"
 env="${places[0]}" agent="${places[1]}" actors="${places[2]}" envs="${places[3]}"
 
 # agent_of NAME: of the experiment in configs/NAME.gin, or of the one that it includes.
 agent_of() {
-  local file="$root/configs/$1.gin" included
+  local file="$docker/../configs/$1.gin" included
   sed -n 's/^Experiment\.agent = @\([A-Za-z0-9]*\)().*/\L\1/p' "$file" | grep . && return
   included="$(sed -n "s/^include '\(.*\)\.gin'.*/\1/p" "$file")"
   [[ -n $included ]] && agent_of "$included"
@@ -44,47 +42,45 @@ case "$env-$agent" in
   catch-*) gin_file="catch/$agent" ;;
   football-vtrace) gin_file=football/academy ;;
   dmlab-vtrace) gin_file=dmlab/small ;;
-  football-* | dmlab-*) die "there is no experiment of $env with $agent: take vtrace, or name a gin file" ;;
+  football-* | dmlab-*) die "there is no experiment of $env with $agent: use vtrace, or name a gin file" ;;
   */*-*) gin_file="${env%.gin}" ;;
   *) die "ENV must be atari, football, dmlab, catch or the name of an experiment such as atari/vtrace_deep, got '$env'" ;;
 esac
 check_form ENV "$gin_file" '[a-z0-9_]+/[a-z0-9_]+' 'the name of an experiment such as atari/vtrace_deep'
-check_experiment "$root" "$gin_file"
+check_experiment "$gin_file"
 [[ $(agent_of "$gin_file") == "$agent" ]] || die "the agent of $gin_file is $(agent_of "$gin_file"), not $agent"
 run="${flags[run]:-${gin_file/\//_}}"
 check_form --run "$run" '[A-Za-z0-9_][A-Za-z0-9_.-]*' 'one name of letters, digits, dots and dashes'
 
-suite="$(suite_of "$gin_file")"
-# What the image of football has is the engine's own package.
-[[ $suite != football ]] || gin_params=("Football.backend='gfootball'" "${gin_params[@]}")
-actor_image="${suite/#atari/actor}" learner_image=cpu compose=(docker compose --file "$here/compose.yaml")
+choose_actor_image "${gin_file%%/*}"
+learner_image=cpu compose=(docker compose --file "$docker/compose.yaml")
 if [[ ${flags[gpu]} == yes ]]; then
   learner_image=gpu
-  compose+=(--file "$here/compose.gpu.yaml")
+  compose+=(--file "$docker/compose.gpu.yaml")
 fi
-need runs secrets
-check_secrets "${flags[secrets]}"
+need runs
+check_secrets
 check_command docker openssl
 
-# Two groups, so that one steps while the other waits for its actions.
+# Two groups, so that one steps while the other waits for actions.
 groups=$((envs % 2 ? 1 : 2))
 settings=("Actors.groups_per_actor=$groups" "Actors.envs_per_group=$((envs / groups))" "${gin_params[@]}")
 learner_flags=''
 for binding in "${settings[@]}"; do
-  [[ $binding != *$'\n'* ]] || die "--gin_param takes one line, got '$binding'"
+  [[ $binding != *$'\n'* ]] || die "--gin_param takes one line, got ${binding@Q}"
   learner_flags+=" $(quoted "--gin_param=$binding")"
 done
 
-# Files belong to whoever starts this, and to the image's own user if that is root.
+# Files belong to the caller, or to the image's own user if the caller is root.
 user="$(id -u):$(id -g)"
 ((EUID != 0)) || user=1000:1000
-absolute() { [[ $1 == /* ]] && printf '%s' "$1" || printf '%s' "$PWD/$1"; }
-runs="$(absolute "${flags[runs]}")" secrets="$(absolute "${flags[secrets]}")"
+for flag in runs secrets; do
+  [[ ${flags[$flag]} == /* ]] || flags[$flag]="$PWD/${flags[$flag]}"
+done
+runs="${flags[runs]}" secrets="${flags[secrets]}"
 
-build=("$here/build.sh" "$learner_image" "$actor_image")
-[[ ${flags[dry_run]} == no ]] || build+=(--dry_run)
-"${build[@]}"
-[[ -e $secrets ]] || run "$here/make_secrets.sh" "$secrets"
+build_images "$learner_image" "$actor_image"
+make_secrets
 run mkdir -p "$runs/$run"
 if ((EUID == 0)); then
   run chown -R "$user" "$runs/$run"

@@ -24,7 +24,10 @@ class Catch(EnvConfig):
     suite: ClassVar[str] = "catch"
 
     rows: int = 10
+    """Height of the board: an episode has one step fewer."""
+
     columns: int = 5
+    """Width of the board."""
 
     def __post_init__(self):
         check_types(self)

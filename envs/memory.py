@@ -28,7 +28,10 @@ class Memory(EnvConfig):
     suite: ClassVar[str] = "memory"
 
     num_cues: int = 4
+    """Cues, and actions."""
+
     delay: int = 10
+    """Steps without anything to see between the cue and the question."""
 
     def __post_init__(self):
         check_types(self)

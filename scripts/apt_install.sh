@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/apt_install.sh PACKAGE...
 #
-# Installs those of the Debian packages that are missing, as root or through sudo; where neither can be had it says what
-# to run instead.
+# Installs missing Debian packages, as root or through sudo; without either, it says which command to run.
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }
@@ -16,7 +15,7 @@ done
 
 as_root=()
 if [[ ! -x $(command -v apt-get) ]]; then
-  say "These packages are needed, under whatever name they have here: ${missing[*]}"
+  say "Install these packages, under the names that they have on this system: ${missing[*]}"
   exit 1
 elif ((EUID != 0)); then
   if ! sudo -n true 2>/dev/null; then

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
-venv="$("$root/scripts/setup_venv.sh" dev)"
+venv="$("$root/scripts/setup_venv.sh" quick)"
 cd -- "$root"
 
 # A path from the root, so that the descriptor is named like the module.

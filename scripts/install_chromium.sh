@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/install_chromium.sh
 #
-# Installs Debian's chromium, which opens the documentation's site in the tests and makes its pictures. Nothing to do where
-# there is one on the PATH.
+# Installs Debian's chromium, with which the tests open the documentation's site and scripts/pictures.py takes pictures.
+# Does nothing if there is one on the PATH.
 set -euo pipefail
 
 [[ ! -x $(command -v chromium) ]] || exit 0

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Usage: scripts/install_gfootball.sh [--compile-only] [VENV]
 #
-# Compiles the football engine (a minute or two on two cores) and installs it into a virtual environment, by default the
-# project's, with the Debian packages that it takes. Nothing to do where that version is installed already.
-# --compile-only leaves the wheel in VENV/.gfootball for the next call, and VENV else as it is: pip may run there meanwhile.
+# Compiles the football engine (a minute or two on two cores) with the Debian packages that it needs, and installs it into a
+# virtual environment that has seed_rl, by default the project's; does nothing if that version is installed already.
+# --compile-only only leaves the wheel in VENV/.gfootball for the next call: pip may run in VENV at the same time.
 set -euo pipefail
 
 version=2.10.2
@@ -45,16 +45,16 @@ logged() {
 
 pip() { local python="$1/bin/python"; shift; logged "$python" -m pip --disable-pip-version-check --no-input "$@"; }
 
-# Makes the wheel with an environment of its own.
+# Makes the wheel in an environment of its own.
 compile() {
   local work="$venv/.gfootball/work"
   printf 'Compiling gfootball %s; this takes a minute or two\n' "$version" >&2
   rm -rf -- "$work"
   mkdir -p -- "$work"
   logged "$venv/bin/python" -m venv "$work/venv"
-  pip "$work/venv" install --constraint requirements-dev.lock psutil setuptools wheel
-  # Most of the time would go into Boost's headers, once for each of a hundred files: they are compiled sixteen at a time,
-  # but for two whose macros and constants have the names of others'.
+  pip "$work/venv" install --constraint requirements/dev.lock psutil setuptools wheel
+  # Boost's headers would take most of the time, once for each of a hundred files. So sixteen files are compiled at a time,
+  # except two whose macros and constants clash with those of others.
   cat >"$work/toolchain.cmake" <<'END'
 set(CMAKE_UNITY_BUILD ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
@@ -75,6 +75,10 @@ if [[ ! -f ${wheel[0]} ]]; then
   wheel=("$venv/.gfootball/gfootball-$version-"*.whl)
 fi
 [[ -z $compile_only ]] || exit 0
-pip "$venv" install --constraint requirements-dev.lock --no-build-isolation --editable '.[gfootball]'
+mapfile -t extra < <("$venv/bin/python" -c '
+import importlib.metadata
+for requirement in importlib.metadata.requires("seed_rl"):
+    if "extra == \"gfootball\"" in requirement: print(requirement.partition(";")[0])')
+pip "$venv" install --constraint requirements/dev.lock "${extra[@]}"
 pip "$venv" install --no-deps "${wheel[0]}"
 rm -rf -- "$venv/.gfootball"

@@ -1,30 +1,34 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup_venv.sh runtime|dev
+# Usage: scripts/setup_venv.sh runtime|quick|dev
 #
-# Makes the project's virtual environment, or brings it up to date, and prints its path. When there is nothing to do
-# this takes a few hundredths of a second. `runtime` has what the product needs, `dev` also the tools of test.sh.
+# Makes the project's virtual environment, or brings it up to date, and prints its path; an environment that is up to
+# date costs a few hundredths of a second. Each kind includes the one before it:
 #
-#   PYTHON        the interpreter to use; by default python3, or else python3.12, python3.11, python3.10
-#   SEED_RL_VENV  where the environment stands; by default .venv at the root of the repository
+#   runtime  everything that the product needs
+#   quick    the tools and libraries of test.sh --quick
+#   dev      the football engine and chromium, for all of test.sh
 #
-# The environment is complete if and only if it holds a stamp, written last, that says what it was made from. One
-# without a stamp was interrupted and is made anew; one whose requirements have changed is updated in place.
+#   PYTHON        the interpreter; default: python3, or else python3.12, python3.11, python3.10
+#   SEED_RL_VENV  the environment's directory; default: .venv at the root of the repository
+#
+# The environment's stamp, written last, lists everything that it was made from. An environment without a stamp was
+# interrupted and is made again; one whose requirements have changed since is updated in place.
 set -euo pipefail
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 kind="${1:-}"
-[[ $kind == runtime || $kind == dev ]] || die "Usage: scripts/setup_venv.sh runtime|dev"
+[[ $kind == runtime || $kind == quick || $kind == dev ]] || die "Usage: scripts/setup_venv.sh runtime|quick|dev"
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
-venv="${SEED_RL_VENV:-$root/.venv}"
-[[ $venv == /* ]] || venv="$PWD/$venv"
-[[ ${PYTHON:-} != ?*/* || $PYTHON == /* ]] || PYTHON="$PWD/$PYTHON"
+venv="$(realpath --canonicalize-missing --no-symlinks -- "${SEED_RL_VENV:-$root/.venv}")"
+[[ ${PYTHON:-} != */* ]] || PYTHON="$(realpath --canonicalize-missing --no-symlinks -- "$PYTHON")"
 log="$venv/.setup.log"
+stamp="$venv/.complete"
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
 cd -- "$root"
 
-# The "3.11" of an interpreter, or nothing if it does not work.
+# The "3.11" of an interpreter; nothing if it does not work.
 version_of() {
   local version
   version="$("$1" -V 2>/dev/null)" || return 0
@@ -32,39 +36,23 @@ version_of() {
   printf '%s' "${version%.*}"
 }
 
-# What an environment cannot outlive: its place, the repository's and its Python.
-identity() { printf '%s\n' "$venv" "$root" "$(version_of "$venv/bin/python")"; }
+# An environment is tied to its own place, the repository's, and its Python, which must be the one that PYTHON asks for.
+identity() {
+  printf '%s\n' "place $venv" "source $root" "python $(version_of "$venv/bin/python")" \
+    "asked $(version_of "${PYTHON:-$venv/bin/python}")"
+}
 
-stamp_of() { printf '%s' "$venv/.complete-$1"; }
-
-# What the environment of kind $1 is made from, as its stamp says it.
+# The identity and sources of an environment of this kind.
 fingerprint() {
-  local sources=(requirements.lock pyproject.toml setup.py)
-  [[ $1 == runtime ]] || sources+=(requirements-dev.lock scripts/install_chromium.sh scripts/install_gfootball.sh)
+  local sources=(requirements/runtime.lock pyproject.toml setup.py)
+  [[ $kind == runtime ]] || sources+=(requirements/dev.lock)
+  [[ $kind != dev ]] || sources+=(scripts/install_chromium.sh scripts/install_gfootball.sh)
   identity
   sha256sum -- "${sources[@]}"
 }
 
-is_complete() {
-  local stamp
-  stamp="$(stamp_of "$kind")"
-  [[ -f $stamp && $(<"$stamp") == "$(fingerprint "$kind")" ]] && fits_python
-}
-
-# Whether the environment has the Python version that the caller asks for, if any.
-fits_python() { [[ -z ${PYTHON:-} || $(version_of "$PYTHON") == "$(version_of "$venv/bin/python")" ]]; }
-
-# Whether some stamp says that the environment was complete once, here and with its present Python.
-can_be_updated() {
-  local stamp
-  for stamp in "$(stamp_of runtime)" "$(stamp_of dev)"; do
-    if [[ -f $stamp && $(head -n 3 -- "$stamp") == "$(identity)" ]]; then
-      fits_python
-      return
-    fi
-  done
-  return 1
-}
+# stamped COMMAND: whether the stamp has every line that the command prints.
+stamped() { [[ -f $stamp && $("$1" | grep --count --invert-match --line-regexp --fixed-strings --file="$stamp") == 0 ]]; }
 
 # logged COMMAND...: its output goes to the log, and is shown only if it fails.
 logged() {
@@ -74,24 +62,18 @@ logged() {
 }
 
 choose_python() {
-  local candidate
-  if [[ -n ${PYTHON:-} ]]; then
-    case "$(version_of "$PYTHON")" in
-      3.10 | 3.11 | 3.12) python="$PYTHON" && return ;;
-    esac
-    die "PYTHON=$PYTHON is not a working Python 3.10, 3.11 or 3.12: set it to one that is."
-  fi
-  for candidate in python3 python3.12 python3.11 python3.10; do
-    case "$(version_of "$candidate")" in
-      3.10 | 3.11 | 3.12) python="$candidate" && return ;;
-    esac
+  local candidates=(python3 python3.12 python3.11 python3.10)
+  [[ -z ${PYTHON:-} ]] || candidates=("$PYTHON")
+  for python in "${candidates[@]}"; do
+    case "$(version_of "$python")" in 3.10 | 3.11 | 3.12) return ;; esac
   done
+  [[ -z ${PYTHON:-} ]] || die "PYTHON=$PYTHON is not a working Python 3.10, 3.11 or 3.12: set it to one that is."
   die "No Python 3.10, 3.11 or 3.12 found on PATH: install one, or set PYTHON to its path."
 }
 
 has_ensurepip() { "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }
 
-# Debian's Python leaves out what `python -m venv` needs, until one more package is installed.
+# Debian's Python cannot run `python -m venv` until an extra package is installed.
 install_ensurepip() {
   local package=python3-venv
   if [[ ! -x $(command -v apt-get) || $("$python" -c 'import sys; print(sys.base_prefix)') != /usr ]]; then
@@ -115,35 +97,34 @@ create() {
   logged "$python" -m venv "$venv"
 }
 
-# What takes longest, begun while pip loads: install() does afterwards what this could not, and tells why. It has the lock,
-# too, should it outlive this script.
+# Starts the slowest part while pip downloads; install() completes it and reports errors. A process group lets one signal
+# end all of it, and it inherits the lock in case it outlives this script.
 begin_compiling() {
-  # In a group of its own, so that one signal ends all of it.
-  # shellcheck disable=SC2016 # it is for the inner shell
+  # shellcheck disable=SC2016 # expanded by the inner shell
   setsid bash -c 'scripts/install_chromium.sh; scripts/install_gfootball.sh --compile-only "$1"' - "$venv" \
     >>"$venv/.compile.log" 2>&1 </dev/null &
   compiling=$!
   trap 'kill -- "-$compiling" 2>/dev/null || true' EXIT
 }
 
-# uv takes a quarter of pip's time, but does without pip's settings, such as another index: where it fails, pip tries.
+# uv takes a quarter of pip's time but ignores pip's settings, such as another index; pip takes over if it fails.
 install_lock() {
-  logged "${pip[@]}" install --progress-bar off --constraint requirements-dev.lock uv
+  logged "${pip[@]}" install --progress-bar off --constraint requirements/dev.lock uv
   "$venv/bin/uv" pip install --compile-bytecode --python "$venv/bin/python" --requirement "$1" >>"$log" 2>&1 </dev/null ||
     logged "${pip[@]}" install --progress-bar off --requirement "$1"
 }
 
 install() {
-  local lock=requirements.lock
-  [[ $kind == runtime ]] || lock=requirements-dev.lock
-  if can_be_updated; then
+  local lock=requirements/dev.lock # includes runtime.lock
+  [[ $kind != runtime ]] || lock=requirements/runtime.lock
+  if stamped identity; then
     say "Updating $venv"
     : >"$log"
   else
     create
   fi
-  rm -f -- "$(stamp_of runtime)" "$(stamp_of dev)"
-  [[ $kind == runtime ]] || begin_compiling
+  rm -f -- "$stamp"
+  [[ $kind != dev ]] || begin_compiling
   install_lock "$lock"
   logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
   if [[ $kind == dev ]]; then
@@ -151,19 +132,17 @@ install() {
     logged scripts/install_chromium.sh
     logged scripts/install_gfootball.sh "$venv"
   fi
-  # The development lock holds all of the runtime one.
-  [[ $kind == runtime ]] || fingerprint runtime >"$(stamp_of runtime)"
-  fingerprint "$kind" >"$(stamp_of "$kind")"
+  fingerprint >"$stamp"
 }
 
-if ! is_complete; then
-  trap 'exit 130' INT # pip reports an interrupt like an error of its own; nobody wants its log then
-  # One lock for the repository, wherever the environment: the editable install also writes into the source tree.
+if ! stamped fingerprint; then
+  trap 'exit 130' INT # pip reports an interrupt as an error, with a log that nobody wants
+  # One lock for the repository, wherever the environment is: the editable install also writes into the source tree.
   exec 9>"$root/.venv.lock"
   if ! flock --nonblock 9; then
     say "Waiting for another set-up to finish"
     flock 9
   fi
-  is_complete || install
+  stamped fingerprint || install
 fi
 printf '%s\n' "$venv"

@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
-# Runs every check that CI runs: scripts/test.sh [ARGUMENTS of pytest]. Sets up the environment first if need be.
+# Usage: scripts/test.sh [--quick] [ARGUMENTS of pytest]
+#
+# Runs every check that CI runs, after setting up the environment if need be. With --quick: the linters, the types and the
+# unit tests, which need no football engine, browser, Ray cluster or learner process.
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
-venv="$("$root/scripts/setup_venv.sh" dev)"
+kind=dev
+[[ " $* " != *' --quick '* ]] || kind=quick
+venv="$("$root/scripts/setup_venv.sh" "$kind")"
 cd -- "$root"
 
 printf '== ruff\n'
@@ -11,11 +16,13 @@ printf '== ruff\n'
 "$venv/bin/ruff" format --check .
 printf '== shellcheck\n'
 "$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh .ci/run
+printf '== hadolint\n'
+"$venv/bin/hadolint" docker/*Dockerfile
 printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'
 command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
-# Tests are spread over the cores, one more at a time than there are, as some wait for processes of their own;
-# --numprocesses=0 runs them in this process, for a debugger.
+# One more worker than cores, because some tests wait for other processes; --numprocesses=0 runs all tests in this
+# process, for a debugger.
 workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
 exec "$venv/bin/python" -m pytest --numprocesses="$workers" --dist=worksteal "$@"

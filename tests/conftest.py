@@ -1,7 +1,8 @@
-"""Settings of every test run; they must stand before the first import of TensorFlow and grpc."""
+"""Settings of every test run, which must precede the first import of TensorFlow and grpc."""
 
 import gc
 import os
+import pathlib
 
 import gin
 import pytest
@@ -13,6 +14,31 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers prin
 
 # Half of the time that XLA takes for a program goes into making it faster than it needs to be here.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+NOT_QUICK = (
+    "benchmarks",
+    "docker",
+    "docs",
+    "envs/football_test.py",
+    "envs/pictures_test.py",
+    "evaluation",
+    "examples_test.py",
+    "integration",
+    "launch",
+    "learner/replicas_test.py",
+    "packaging_test.py",
+)
+"""Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="unit tests only")
+
+
+def pytest_ignore_collect(collection_path, config):
+    name = collection_path.relative_to(pathlib.Path(__file__).parent).as_posix()
+    return True if config.getoption("quick") and name in NOT_QUICK else None
+
 
 gc.disable()  # until all is imported
 

@@ -1,4 +1,4 @@
-"""The published settings, against the gin files that are to have them."""
+"""The gin files of published experiments have the published settings."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl import config_files
 
-# Everything the original release states of an experiment; what it leaves to defaults is not repeated here.
+# All settings that the original release states, without those that it leaves to defaults.
 FOOTBALL = {
     "env.kind": "Football",
     "env.scenario": "11_vs_11_hard_stochastic",

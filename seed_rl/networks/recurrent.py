@@ -89,8 +89,8 @@ def _unroll(
     """The outputs h_t and cells c_t, float32 [T, B, U], and their gradient.
 
     The gradient is written out because automatic differentiation keeps every intermediate result of every step on a
-    stack and adds up T gradients of the recurrent kernel. Here the backward loop carries the gradient of the state only,
-    and one product gives that of the kernel.
+    stack and adds up T gradients of the recurrent kernel. Here the backward loop carries the gradient of the
+    state only, and one product gives that of the kernel.
 
     Args:
       projected: float32 [T, B, 4U]: x_t W + b.

@@ -1,4 +1,4 @@
-"""The site of the documentation: built once, served on a port of its own, and opened in a browser."""
+"""The documentation's site: built once, served on a free port, and opened in a browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLAGS = (
 
 
 class Silent(http.server.SimpleHTTPRequestHandler):
-    """Serves files and says nothing."""
+    """Serves files without logging."""
 
     def log_message(self, *arguments):
         pass

@@ -1,0 +1,116 @@
+"""The Docker images as far as they can be tested without building them, and the actor image's environment."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def stages(dockerfile):
+    """The instructions of each stage of a Dockerfile, after those of the stages that it begins with."""
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / dockerfile).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = {}
+    for line in filter(None, map(str.strip, text.replace("\\\n", " ").splitlines())):
+        instruction, _, arguments = line.partition(" ")
+        if instruction == "FROM":
+            base, _, name = arguments.partition(" AS ")
+            found[name] = list(found.get(base, []))
+        found[name].append((instruction, arguments.strip()))
+    return found
+
+
+def arguments(stage, *names):
+    return [arguments for name, arguments in stage if name in names]
+
+
+@pytest.mark.parametrize("dockerfile", ["docker/Dockerfile", "docker/dmlab.Dockerfile"])
+def test_sources_exist_and_packages_are_pinned(dockerfile):
+    known = {"scratch"}
+    for name, stage in stages(dockerfile).items():
+        base = arguments(stage, "FROM")[-1].partition(" ")[0]
+        assert base in known or re.search(r":[\w.-]*\d", base)
+        everything = " ".join(arguments for _, arguments in stage)
+        assert set(re.findall(r"(?:--from=|,from=)([\w-]+)", everything)) <= known
+        assert not re.search(r"token|password|\.pem|secret", everything, re.IGNORECASE)
+        known.add(name)
+        for words in map(str.split, arguments(stage, "ADD", "COPY")):
+            flags = [word for word in words if word.startswith("--")]
+            for source in words[len(flags) : -1]:
+                remote = "://" in source and any(re.fullmatch("--checksum=sha256:[0-9a-f]{64}", flag) for flag in flags)
+                assert remote or any(flag.startswith("--from=") for flag in flags) or (ROOT / source).exists(), source
+        for command in re.findall(r"pip install [^&]*", everything):
+            lock = re.search(r"(?:-r|--constraint) (\S+)", command)
+            assert "--no-deps" in command or lock[1] == '"$LOCK"' or (ROOT / lock[1]).is_file(), command
+
+
+@pytest.mark.parametrize(
+    ("name", "lock"),
+    [("cpu", "cpu"), ("gpu", "gpu"), ("tpu", "tpu"), ("atari", "actor"), ("football", "actor"), ("dmlab", "actor")],
+)
+def test_an_image_has_its_lock_the_package_and_a_command_for_an_unprivileged_user(name, lock):
+    known = stages("docker/dmlab.Dockerfile" if name == "dmlab" else "docker/Dockerfile")
+    image = known[name]
+    (environment,) = re.findall(r"--from=([\w-]+-venv) /opt/venv /opt/venv", str(image)) or [name]
+    installed = " ".join(arguments(known[environment], "ARG", "RUN"))
+    assert re.findall(r"(?:install -r |LOCK=)(requirements/\S+)", installed) == [f"requirements/{lock}.lock"]
+    assert re.search(r"--no-deps /wheels/(seed_rl/)?\*\.whl", installed)
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", arguments(image, "USER")[-1])
+    assert arguments(image, "ENTRYPOINT")[-1] == '["seed_rl"]'
+    assert "/usr/local/lib/seed_rl/health.py" in arguments(image, "HEALTHCHECK")[-1]
+    assert "docker/health.py docker/cloud/vertex_start.py /usr/local/lib/seed_rl/" in arguments(image, "COPY")
+
+
+def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_that_keeps_its_secrets(
+    runs, rows, wait_for, secrets, has_no_secret, tmp_path
+):
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "runs", "build", "dist", "docs", "tests")
+    shutil.copytree(ROOT, tmp_path / "source", symlinks=True, ignore=ignored)
+    environment, wheels = tmp_path / "venv", tmp_path / "wheels"
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for python, *words in (
+        (sys.executable, "venv", environment),
+        (sys.executable, "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source"),
+        (environment / "bin/python", "pip", "install", "-r", ROOT / "requirements/actor.lock"),
+        (environment / "bin/python", "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "seed_rl"),
+    ):
+        command = [python, "-m", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert 100e6 < sum(path.stat().st_size for path in files) < 300e6
+    assert not re.search("tensorflow|keras|tensorboard|matplotlib", " ".join(path.name for path in files))
+    program = "from seed_rl.envs.atari import Atari; env = Atari().make(2); env.reset(seed=1); env.close()"
+    subprocess.run([environment / "bin/python", "-I", "-c", program], cwd=tmp_path, check=True)
+
+    logdir = tmp_path / "runs"
+    settings = ("--gin_file=catch/vtrace", "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.5")
+    tls = (f"--tls_cert={secrets}/cert.pem", f"--tls_key={secrets}/key.pem", f"--token_file={secrets}/token")
+    learner = runs.start("learner", "--server_address=0.0.0.0:0", *tls, *settings, f"--logdir={logdir}")
+    port = int(wait_for(lambda: re.search(r"serving actors at 0\.0\.0\.0:(\d+)", learner.text()), learner)[1])
+    trust = (f"--tls_ca={secrets}/cert.pem", f"--token_file={secrets}/token")
+    options = {"program": [environment / "bin/seed_rl"], "env": variables, "cwd": tmp_path}
+    actor = runs.start("actor", f"--server_address=127.0.0.1:{port}", "--tls_server_name=learner", *trust, **options)
+    wait_for(lambda: any(row["env_frames"] > 5000 and row["environments"] == 32 for row in rows(logdir)), actor)
+
+    health = [sys.executable, ROOT / "docker/health.py", f"--port={port}", "--ask"]
+    subprocess.run([*health, *trust], check=True)
+    stranger = subprocess.run([*health, trust[0]], capture_output=True, text=True)
+    assert (stranger.returncode, "the learner asks for a token" in stranger.stderr) == (1, True)
+
+    for process in map(psutil.Process, (learner.pid, actor.pid)):
+        assert has_no_secret(" ".join([*process.cmdline(), *process.environ().values()]))
+    learner.process.terminate()
+    assert learner.wait(60) == 143, learner.text()
+    written = [path.read_bytes().decode("latin-1") for path in logdir.rglob("*") if path.is_file()]
+    assert len(written) > 3
+    assert all(map(has_no_secret, [learner.text(), actor.text(), *written]))

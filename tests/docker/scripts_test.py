@@ -1,0 +1,99 @@
+"""Secrets, the health check, and how the scripts of docker/ treat their command lines."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import runpy
+import shlex
+import ssl
+import stat
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RUN = "--project=p --repository=r --name=pong --actors=20 --gin_file=atari/vtrace --tag=v1"
+GKE = f"cloud/gke.sh {RUN} --location=europe-west4 --cluster=rl "
+VERTEX = f"cloud/vertex.sh {RUN} --region=europe-west4 --bucket=runs --service_account=me@p "
+
+
+def test_secrets_are_their_owners_alone_and_a_second_call_leaves_them(secrets, script):
+    before = {path.name: path.read_bytes() for path in secrets.iterdir()}
+    assert set(before) == {"cert.pem", "key.pem", "token"}
+    assert re.fullmatch(rb"[0-9a-f]{64}\n", before["token"])
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in secrets.iterdir())
+    assert "exists already" in script.run("make_secrets.sh", secrets).stderr
+    assert {path.name: path.read_bytes() for path in secrets.iterdir()} == before
+    script.done("make_secrets.sh", script.directory / "other")
+    assert (script.directory / "other/token").read_bytes() != before["token"]
+
+
+def test_actors_that_trust_the_certificate_know_the_learner_by_its_names(script):
+    script.done("make_secrets.sh", "--days=10", "made", "l.example.org", "10.0.0.7")
+    certificate = script.directory / "made/cert.pem"
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, script.directory / "made/key.pem")
+    for name in ("hostname learner", "hostname localhost", "hostname l.example.org", "ip 127.0.0.1", "ip 10.0.0.7"):
+        flags = ("-CAfile", certificate, *f"-verify_{name}".split(), certificate)
+        script.done("/usr/bin/env", "openssl", "verify", *flags)
+
+
+def test_git_docker_and_the_source_distribution_leave_secrets_out():
+    for file, line in ((".dockerignore", ""), (".gitignore", "/"), ("MANIFEST.in", "prune ")):
+        assert f"{line}docker/secrets" in [line.rstrip("/") for line in (ROOT / file).read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("make_secrets.sh new a,DNS:evil", "a name must be a host name or an IP address, got 'a,DNS:evil'"),
+        ("build.sh --pull cpu", "there is no --pull; --help lists the flags"),
+        ("run_local.sh atari/vtrase vtrace 2 8", "there is no experiment atari/vtrase in configs/"),
+        ("run_local.sh doom vtrace 2 8", "ENV must be atari, football, dmlab, catch or the name of an experiment"),
+        ("run_local.sh atari/vtrace r2d2 2 8", "the agent of atari/vtrace is vtrace, not r2d2"),
+        ("run_local.sh atari vtrace 2 8 --gin_param='a=1\n'", "--gin_param takes one line"),
+        (GKE + "--name=Pong!", "--name must be at most 40 of a-z, 0-9 and -, beginning with a letter, got 'Pong!'"),
+        (GKE + "--actors=many", "--actors must be a whole number from 1 on, got 'many'"),
+        (GKE + "--accelerator=tpu --tpu_topology=4x4", "since a learner uses the chips of one host, got '4x4'"),
+        (GKE + "--least_actors=21", "--least_actors (21) must not exceed --actors (20)"),
+        (GKE + "--gin_param='a.b=1\n- evil'", "--gin_param must be a gin binding"),
+        (GKE + "--secrets=/", "--secrets must be a directory of docker/make_secrets.sh or a new one"),
+        (VERTEX + "--accelerator_type=l4", "--accelerator_type must be a type such as NVIDIA_L4, got 'l4'"),
+    ],
+)
+def test_a_mistake_gets_a_sentence_and_touches_nothing(script, command, sentence):
+    done = script.run(*shlex.split(command))
+    assert (done.returncode, done.stdout, script.records()) == (2, "", [])
+    assert [sentence in line for line in done.stderr.splitlines()] == [True]
+    assert not (script.directory / "new").exists()
+
+
+def guide():
+    text = (ROOT / "docs/cloud.md").read_text(encoding="utf-8")
+    blocks = "".join(re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)).replace("\\\n", " ")
+    return [line.partition(" | ")[0] for line in blocks.splitlines() if line.startswith("docker/")]
+
+
+@pytest.mark.parametrize("command", guide())
+def test_the_commands_of_the_guide_work(script, command):
+    words = shlex.split(command.removeprefix("docker/"), comments=True)
+    script.done(*words, *([] if re.search("make_secrets|render_kubernetes", command) else ["--dry_run"]))
+    assert script.records() == []
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "healthy"),
+    [
+        ("tcp", "0: 00000000:21EE 00000000:0000 0A", True),  # a learner listens at 8686
+        ("tcp6", "0: 0:9C40 0:21EE 01", True),  # an actor is connected to it
+        ("tcp", "0: 0100007F:9C40 0100007F:21EE 06", False),  # was connected
+        ("tcp", "0: 0100007F:21EF 0100007F:9C40 0A", False),  # another port
+        ("unix", "0: 00000002 00000000 00010000 0001 01 12 /tmp/learner.sock", True),  # the learner of `seed_rl train`
+        ("unix", "0: 00000002 00000000 00000000 0001 01 12 /tmp/learner.sock", False),  # doesn't listen
+    ],
+)
+def test_a_process_that_serves_or_is_connected_is_healthy(tmp_path, table, line, healthy):
+    for name in ("tcp", "tcp6", "unix"):
+        (tmp_path / name).write_text("the columns\n" + (line if name == table else ""))
+    trouble = runpy.run_path(str(ROOT / "docker/health.py"))["look"](8686, tmp_path)
+    assert trouble == ("" if healthy else "nothing in this container serves actors at port 8686 or is connected to it")
