@@ -50,6 +50,7 @@ class ActStepPart:
             # With every field given: gin would fill in the experiment's.
             actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
             inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
+            replay=experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1),
         )
         self._agent = agent
         self._env_spec = experiment.env_spec()

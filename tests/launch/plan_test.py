@@ -218,7 +218,7 @@ FLAGS = [f"--{name}={value}" for name, value in RATES._asdict().items()]
         ("--rtt_ms=nan", "--rtt_ms must be a finite number"),
         ("--env_steps=inf", "--env_steps must be a finite number"),
         ("--accelerators=-1", "flag --accelerators=-1"),
-        ("--gin_param=Devices.training=('GPU:0', 'GPU:1')", "no device 'GPU:1': there are GPU:0 (--accelerators"),
+        ("--gin_param=Devices.training=('GPU:0', 'GPU:1')", "no device 'GPU:1', only GPU:0 (--accelerators"),
     ],
 )
 def test_the_impossible_is_refused_in_a_sentence(capsys, flag, sentence):
