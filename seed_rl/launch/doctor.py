@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 
     state: str
     """`OK`; `OPTIONAL`: something that not everybody needs isn't there; `BROKEN`: nothing will work."""
-    what: str
+    subject: str
     text: str
     """What is there, or what is missing and how to get it."""
 

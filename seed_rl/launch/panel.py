@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seed_rl.launch.words import duration, plain, short
+from seed_rl.launch.formatting import duration, plain, short
 from seed_rl.reporting.bottleneck import bottleneck
 
 CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}

@@ -10,8 +10,8 @@ from typing import TextIO
 from rich.console import Console
 from rich.live import Live
 
+from seed_rl.launch.formatting import duration, plain, short
 from seed_rl.launch.panel import CURVES, Shown, connected, panel, share
-from seed_rl.launch.words import duration, plain, short
 from seed_rl.reporting.bottleneck import bottleneck
 
 

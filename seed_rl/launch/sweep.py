@@ -27,8 +27,8 @@ from rich.text import Text
 
 from seed_rl.files import complete_or_absent, reason
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.last_words import how_it_ended
-from seed_rl.launch.words import duration, short
+from seed_rl.launch.formatting import duration, short
+from seed_rl.launch.local_actors import how_it_ended
 from seed_rl.reporting import metrics
 
 RESULTS = "results.csv"

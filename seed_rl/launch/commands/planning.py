@@ -7,13 +7,15 @@ from absl import flags
 from seed_rl import config_files
 from seed_rl.agents.config import CannotAct
 from seed_rl.envs.errors import CannotBuild
-from seed_rl.launch.cli import UsageError
+from seed_rl.launch.cli import UsageError, command
+from seed_rl.launch.flags import plan_flags
 from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.learner.split import BadDevices
 
 
+@command("seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5", plan_flags)
 def plan(values: flags.FlagValues) -> int:
-    """Prints how many actors, and which network and memory, an experiment's learner needs."""
+    """Says what a learner needs: actors, cores, network, memory."""
     if not values.gin_file:
         raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
     experiment = config_files.load(values.gin_file, values.gin_param)
