@@ -194,12 +194,11 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
 
 
 def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
-    experiment = run.experiment
-    progress = Progress(experiment.total_frames, run.logdir, quiet=values.quiet, num_envs=experiment.actors.num_envs)
     try:
-        with signals() as stopped, run, progress, contextlib.closing(run.train(stopped)) as rows:
-            for row in rows:
-                progress.show(row)
+        with signals() as stopped, run, _progress(values, run) as progress:
+            with contextlib.closing(run.train(stopped)) as rows:
+                for row in rows:
+                    progress.show(row)
         return stopped.exit_code
     except (AddressError, CannotReach, CannotUse) as error:
         raise UsageError(str(error)) from error
@@ -210,6 +209,12 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
             f"training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the "
             f"last checkpoint in {run.logdir} is from before"
         ) from error
+
+
+def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
+    """Made when the run is open: that replaces standard error."""
+    experiment = run.experiment
+    return Progress(experiment.total_frames, run.logdir, quiet=values.quiet, num_envs=experiment.actors.num_envs)
 
 
 @command(
