@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import logging
 import os
+import select
 import shutil
 import signal
 import sys
@@ -77,12 +79,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:  # nobody reads on, as behind `| head -1`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
-            return 128 + signal.SIGPIPE
-        raise
+        if not _nobody_reads(sys.stdout):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 128 + signal.SIGPIPE
+
+
+def _nobody_reads(stream: TextIO) -> bool:
+    """Whether the other end of a pipe is closed, as that of `| head -1`."""
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _main(arguments: list[str]) -> int:
@@ -124,20 +131,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     return command.run(values, *rest)
 
 
-class _StderrHandler(logging.StreamHandler):
-    """Writes to the current `sys.stderr`, which a live display replaces to stay below the log."""
-
-    @property
-    def stream(self) -> TextIO:
-        return sys.stderr
-
-    @stream.setter
-    def stream(self, _: TextIO) -> None:
-        pass
-
-
 def _configure_logging(level: str, quiet: bool) -> None:
-    on_terminal = _StderrHandler()
+    assert logging.lastResort is not None
+    on_terminal = copy.copy(logging.lastResort)  # writes to the current sys.stderr: a live display replaces it
     on_terminal.setLevel(max(logging.WARNING if quiet else 0, logging.getLevelName(level.upper())))
     logging.basicConfig(
         level=level.upper(),

@@ -51,15 +51,16 @@ def examine(logdir: str | None = None) -> list[Finding]:
       logdir: of a future run, on this machine or in an object store; checked if given.
     """
     checks = {**_CHECKS, "log directory": lambda: log_directory(logdir)} if logdir else _CHECKS
-    return [Finding(*_result(subject, check)) for subject, check in checks.items()]
+    return [find(subject, check) for subject, check in checks.items()]
 
 
-def _result(subject: str, check: Callable[[], Result]) -> tuple[str, str, str]:
+def find(subject: str, check: Callable[[], Result]) -> Finding:
+    """The result of a check, whose errors are findings too."""
     try:
         state, text = check()
     except Exception as error:  # a broken package raises all kinds; the other checks still run
         state, text = BROKEN, f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return state, subject, text
+    return Finding(state, subject, text)
 
 
 def _python() -> Result:

@@ -8,9 +8,9 @@ import re
 import pytest
 from rich.console import Console
 
+from seed_rl.launch.formatting import duration, short
 from seed_rl.launch.panel import Shown, panel, sparkline
 from seed_rl.launch.progress import Progress
-from seed_rl.launch.words import duration, short
 
 ROW = {
     "env_frames": 250_000.0,

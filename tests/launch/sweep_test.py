@@ -43,7 +43,7 @@ def test_values_that_look_alike_in_a_name_have_directories_of_their_own():
     [
         (["VTrace.discount"], [1], "expected NAME=VALUE,VALUE"),
         (["VTrace.discount=0.9,"], [1], "expected NAME=VALUE,VALUE"),
-        (["A.b=1", "A.b=2"], [1], "a setting may be given once, got A.b, A.b"),
+        (["A.b=1", "A.b=2"], [1], "a setting may be given once, got A.b again"),
         (["A.b=1,1"], [1], "b=1_seed=1 would run 2 times"),
         ([], [1, 1, 1], "seed=1 would run 3 times"),
     ],

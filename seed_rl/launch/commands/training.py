@@ -195,10 +195,14 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
 
 def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
     try:
-        with signals() as stopped, run, _progress(values, run) as progress:
-            with contextlib.closing(run.train(stopped)) as rows:
-                for row in rows:
-                    progress.show(row)
+        with (
+            signals() as stopped,
+            run,
+            _progress(values, run) as progress,
+            contextlib.closing(run.train(stopped)) as rows,
+        ):
+            for row in rows:
+                progress.show(row)
         return stopped.exit_code
     except (AddressError, CannotReach, CannotUse) as error:
         raise UsageError(str(error)) from error

@@ -1,103 +1,90 @@
-"""A directory that is read and written from another node of the cluster."""
+"""Keeps a log directory on the node of the user's process while the learner writes on another node."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import IO, Any
-
-import ray
+from collections.abc import Callable, Sequence
+from typing import IO, NamedTuple
 
 from seed_rl.files import PARTIAL
-from seed_rl.object_store import files_in
 
 _PIECE_BYTES = 8 << 20
 _TAIL_BYTES = 4096
 
 
-class Directory:
-    """A Ray actor that reads and writes a directory of its node."""
+class Piece(NamedTuple):
+    """An event: a part of a file was written, or the file removed."""
 
-    def __init__(self, path: str):
-        self._path = path
+    name: str
+    offset: int = 0
+    data: bytes | None = None
+    """None: the file is removed."""
+    replaces: bool = False
+    """Whether it belongs to a new file, which appears with its last piece, and not to the end of a known one."""
+    last: bool = True
 
-    def files(self) -> list[str]:
-        """Names of the complete files, at any depth."""
-        return files_in(self._path)
-
-    def read(self, name: str, offset: int) -> bytes:
-        """A piece of a file; empty at its end."""
-        with open(os.path.join(self._path, name), "rb") as file:
-            file.seek(offset)
-            return file.read(_PIECE_BYTES)
-
-    def write(self, name: str, offset: int, data: bytes) -> None:
-        """Puts a piece where a file ends; a longer file is cut there first, so that a repeated call does no harm.
+    def apply(self, directory: str) -> None:
+        """Makes the same change in a directory.
 
         Raises:
-          OSError: the file ends before, or can't be written.
+          OSError: it can't be written, or lacks the pieces before this one.
         """
-        path = os.path.join(self._path, name)
+        path = os.path.join(directory, self.name)
+        if self.data is None:
+            os.remove(path)
+            return
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "r+b" if offset else "wb") as file:
-            if file.seek(0, os.SEEK_END) < offset:
-                raise OSError(f"{name} lacks its first part")
-            file.truncate(offset)
-            file.seek(offset)
-            file.write(data)
-
-    def rename(self, name: str, to: str) -> None:
-        """Gives a file another name."""
-        os.replace(os.path.join(self._path, name), os.path.join(self._path, to))
-
-    def remove(self, name: str) -> None:
-        """Removes a file, if it is there."""
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(self._path, name))
+        written = f"{path}{PARTIAL}" if self.replaces else path
+        with open(written, "wb" if self.replaces and not self.offset else "r+b") as file:
+            if file.seek(0, os.SEEK_END) < self.offset:
+                raise OSError(f"{self.name} lacks pieces that could not be written before")
+            file.seek(self.offset)
+            file.write(self.data)
+        if self.replaces and self.last:
+            os.replace(written, path)
 
 
 class RemoteStore:
-    """A directory of another node as the store of a mirror. Of a file that has grown only the rest is sent."""
+    """The store of a mirror whose files are on another node; of a file that has grown only the new part is sent."""
 
-    def __init__(self, directory: Any):
+    def __init__(self, names: Sequence[str], read: Callable[[str], bytes], send: Callable[[Piece], None]):
         """
         Args:
-          directory: handle of a `Directory`.
+          names: of the files at the start.
+          read: returns the content of one of them.
+          send: sends a piece.
         """
-        self._directory = directory
+        self._names = names
+        self._read = read
+        self._send = send
         self._sent: dict[str, tuple[int, int, bytes]] = {}  # inode, size and last bytes
 
     def files(self) -> list[str]:
-        """Names of the complete files, at any depth."""
-        names: list[str] = ray.get(self._directory.files.remote())
-        return names
+        """Names of the files at the start."""
+        return list(self._names)
 
     def fetch(self, name: str, path: str) -> None:
-        """Copies a file to a path on this node."""
+        """Writes one of them to a path on this node."""
         with open(path, "wb") as file:
-            while piece := ray.get(self._directory.read.remote(name, file.tell())):
-                file.write(piece)
+            file.write(self._read(name))
 
     def send(self, file: IO[bytes], name: str) -> None:
-        """Writes a file with the content of an open one; it appears when it is complete."""
+        """Sends the content of an open file, as large as it is now."""
         status = os.fstat(file.fileno())
-        inode, size, tail = self._sent.pop(name, (0, 0, b""))
-        grown = inode == status.st_ino and _tail(file, size) == tail
-        target, offset = (name, size) if grown else (name + PARTIAL, 0)
-        while offset < status.st_size or not offset:
-            file.seek(offset)
-            data = file.read(min(_PIECE_BYTES, status.st_size - offset))
-            ray.get(self._directory.write.remote(target, offset, data))
+        inode, offset, tail = self._sent.get(name, (0, 0, b""))
+        grown = inode == status.st_ino and _tail(file, offset) == tail
+        offset, last = offset if grown else 0, False
+        file.seek(offset)
+        while not last:
+            data = file.read(min(_PIECE_BYTES, max(0, status.st_size - offset)))
+            last = not data or offset + len(data) >= status.st_size
+            self._send(Piece(name, offset, data, not grown, last))
             offset += len(data)
-            if not data:  # an empty file, or one that was cut meanwhile
-                break
-        if not grown:
-            ray.get(self._directory.rename.remote(target, name))
         self._sent[name] = (status.st_ino, offset, _tail(file, offset))
 
     def remove(self, name: str) -> None:
-        """Removes a file, if it is there."""
-        ray.get(self._directory.remove.remote(name))
+        """Sends that a file was removed."""
+        self._send(Piece(name))
 
 
 def _tail(file: IO[bytes], size: int) -> bytes:

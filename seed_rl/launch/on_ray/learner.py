@@ -6,17 +6,18 @@ import contextlib
 import glob
 import logging
 import os
+import pathlib
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from seed_rl.experiment import Devices
-from seed_rl.files import locked
+from seed_rl.files import Outage, locked
 from seed_rl.launch.mirror import Mirror
 from seed_rl.launch.on_ray.cluster import (
     Mailbox,
@@ -27,9 +28,9 @@ from seed_rl.launch.on_ray.cluster import (
     this_node,
     wait_for_delivery,
 )
-from seed_rl.launch.on_ray.directory import Directory, RemoteStore
+from seed_rl.launch.on_ray.directory import Piece, RemoteStore
 from seed_rl.launch.run_directory import run_directory
-from seed_rl.object_store import is_url
+from seed_rl.object_store import files_in, is_url
 
 if TYPE_CHECKING:
     from seed_rl.launch.on_ray.run import RunSpec
@@ -53,13 +54,13 @@ class RayLearner:
         """Makes `train` end soon."""
         self._stop.set()
 
-    def train(self, spec: RunSpec, logdir: str, directory: Any, mailbox: Any) -> None:
-        """Trains; sends the rows of metrics and the log records to a mailbox.
+    def train(self, spec: RunSpec, logdir: str, files: Mapping[str, Any] | None, mailbox: Any) -> None:
+        """Trains; sends rows of metrics, log records and pieces of files to a mailbox.
 
         Args:
           spec: of the run.
           logdir: of the run.
-          directory: handle of the `Directory` where it is; None if it is in an object store.
+          files: Ray objects with the content of each file in it, by name; None if it is in an object store.
           mailbox: handle of a `Mailbox`.
 
         Raises:
@@ -72,9 +73,14 @@ class RayLearner:
         try:
             with contextlib.ExitStack() as cleanup:
                 place = logdir
-                if directory is not None:
+                if files is not None:
                     place = cleanup.enter_context(_own_directory())
-                    mirror = Mirror(logdir, RemoteStore(directory), place, _PRIVATE)
+                    store = RemoteStore(
+                        list(files),
+                        lambda name: ray.get(files[name]),
+                        lambda piece: ray.get(mailbox.put.remote(piece)),
+                    )
+                    mirror = Mirror(logdir, store, place, _PRIVATE)
                     mirror.pull()
                     cleanup.enter_context(mirror.kept(_MIRROR_SECONDS, "the end of the run is lost"))
                 with spec.run(place) as run:
@@ -126,6 +132,7 @@ class RemoteRun:
         self._resource = resource
         self._amount = _amount(resource, spec.experiment.devices)
         self._cleanup = contextlib.ExitStack()
+        self._outage = Outage(f"files in {logdir}", "training goes on", _log)
 
     def __enter__(self) -> RemoteRun:
         """Opens the log directory; one in an object store is opened by the learner, in `train`.
@@ -153,17 +160,16 @@ class RemoteRun:
             if not self._placed(learner, stop):
                 return
             mailbox = actor_here(Mailbox)
-            directory = None if is_url(self.logdir) else actor_here(Directory, os.path.abspath(self.logdir))
-            ended = learner.train.remote(self._spec, self.logdir, directory, mailbox)
+            ended = learner.train.remote(self._spec, self.logdir, self._files(), mailbox)
             try:
                 while not ray.wait([ended], timeout=_POLL_SECONDS)[0]:
                     if stop is not None and stop.is_set():
                         learner.stop.remote()
-                    yield from _rows(mailbox)
+                    yield from self._rows(mailbox)
             finally:
                 learner.stop.remote()
                 ray.wait([ended])  # writes its last checkpoint
-                last = _rows(mailbox)
+                last = self._rows(mailbox)
             yield from last
             ray.get(ended)
         except ray.exceptions.RayTaskError as error:
@@ -193,16 +199,24 @@ class RemoteRun:
         ray.get(ready)
         return True
 
+    def _files(self) -> dict[str, Any] | None:
+        if is_url(self.logdir):
+            return None
+        names = [name for name in files_in(self.logdir) if name not in _PRIVATE]
+        return {name: ray.put(pathlib.Path(self.logdir, name).read_bytes()) for name in names}
 
-def _rows(mailbox: Any) -> list[dict[str, float]]:
-    """The rows of metrics that have arrived; log records are handled here."""
-    rows = []
-    for event in ray.get(mailbox.take.remote()):
-        if isinstance(event, logging.LogRecord):
-            logging.getLogger(event.name).handle(event)
-        else:
-            rows.append(event)
-    return rows
+    def _rows(self, mailbox: Any) -> list[dict[str, float]]:
+        """The rows of metrics that have arrived; files and the log are written here."""
+        rows = []
+        for event in ray.get(mailbox.take.remote()):
+            if isinstance(event, logging.LogRecord):
+                logging.getLogger(event.name).handle(event)
+            elif isinstance(event, Piece):
+                with self._outage.tolerated():
+                    event.apply(self.logdir)
+            else:
+                rows.append(event)
+        return rows
 
 
 def _amount(resource: str, devices: Devices) -> float:
