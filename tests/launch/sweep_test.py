@@ -55,9 +55,9 @@ def test_a_grid_that_makes_no_sense_is_refused(grid, seeds, sentence):
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory):
-    """A sweep of three runs: the second can't be done, and while the third goes on the sweep is stopped; and once more.
+    """A sweep of three runs of which the second fails, stopped during the third; and the same sweep once more.
 
-    Gives its directory, and for each time what it said, its exit code and its results.
+    Gives its directory, and for each time its messages, exit code, results and table.
     """
     directory = tmp_path_factory.mktemp("sweep")
     wanted = trials(["Catch.columns=5,3"], [1])
