@@ -1,4 +1,4 @@
-"""Checks of an installation: what is missing, and how to get it."""
+"""Checks of an installation, which find missing parts and say how to get them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
     state: str
     subject: str
     text: str
-    """What is there, or what is missing and how to get it."""
+    """The part that was found, or that is missing, and how to get it."""
 
 
 def examine(logdir: str | None = None) -> list[Finding]:

@@ -22,7 +22,7 @@ CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
 
 _TICKS = "▁▂▃▄▅▆▇█"
 _ASCII_TICKS = "_.-~=+*#"
-_LOSSES = 4  # shown besides the total
+_LOSSES = 4  # shown with the total
 _MAX_CURVE = 48  # characters
 
 
@@ -94,7 +94,7 @@ def panel(run: Shown, row: Mapping[str, float] | None, curves: Mapping[str, Sequ
     """A run at its newest row of metrics; readable from 60 columns on.
 
     Args:
-      run: what is shown.
+      run: the run.
       row: of `metrics.jsonl`; None before the first.
       curves: all values so far of the metrics in `CURVES`.
     """

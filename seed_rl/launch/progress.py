@@ -55,7 +55,7 @@ class Progress:
             panel(self._run, None, {}),
             console=console,
             auto_refresh=False,
-            redirect_stdout=sys.stdout.isatty(),  # what is printed into a file stays there
+            redirect_stdout=sys.stdout.isatty(),  # output to a file goes there
         )
 
     def __enter__(self) -> Progress:

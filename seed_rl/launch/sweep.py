@@ -227,7 +227,7 @@ class Sweep:
         self._running.clear()
 
     def results(self) -> list[dict[str, Any]]:
-        """A row for each trial, the best last return first: its settings, how it ended and what it reached."""
+        """A row for each trial, the best last return first: its settings, state, frames and returns."""
         return sorted(map(self._row, self._wanted), key=lambda row: -row.get("last_return", -math.inf))
 
     def _row(self, trial: Trial) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The command line: mistakes, help, and what is missing."""
+"""The command line: mistakes, help, and missing packages."""
 
 import http.server
 import os
@@ -79,8 +79,8 @@ def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_p
     logdir = str(tmp_path / "run")
     config_files.save_config(config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
     assert main(["train", "--gin_file=catch/vtrace", f"--logdir={kind}{logdir}"]) == 2
-    told = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
-    assert told in capsys.readouterr().err
+    sentence = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -109,7 +109,7 @@ def test_a_reader_that_leaves_is_no_error():
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_without_ray_its_launcher_says_what_to_install(capsys, monkeypatch):
+def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in [name for name in sys.modules if name.startswith("seed_rl.launch.on_ray")]:
         monkeypatch.delitem(sys.modules, name)
@@ -117,7 +117,7 @@ def test_without_ray_its_launcher_says_what_to_install(capsys, monkeypatch):
     assert capsys.readouterr().err == "seed_rl train: --launcher=ray needs Ray: pip install 'seed_rl[ray]'\n"
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_in_a_sentence(capsys):
+def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):
     for flag, sentence in (
         ("--ray_address=ray://head:10001", "ray://head:10001 is for Ray clients"),
         (
@@ -133,7 +133,7 @@ def test_a_cluster_that_cannot_be_reached_is_told_in_a_sentence(capsys):
         assert sentence in capsys.readouterr().err
 
 
-def test_the_port_of_something_else_than_a_cluster_is_told_at_once(capsys):
+def test_the_port_of_another_server_is_reported_at_once(capsys):
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as dashboard:
         threading.Thread(target=dashboard.serve_forever, daemon=True).start()
         address = f"127.0.0.1:{dashboard.server_port}"

@@ -21,7 +21,7 @@ def test_everything_that_a_run_needs_is_there(findings):
     assert set(findings) >= {"disk", "shared memory", "open files", "port", "ffmpeg", "football", "DeepMind Lab"}
 
 
-def test_findings_are_lines_that_say_how_to_get_what_is_missing(findings):
+def test_findings_are_lines_that_say_how_to_get_missing_parts(findings):
     missing = [finding for finding in findings.values() if finding.state != doctor.OK]
     assert all(": " in finding.text for finding in missing), missing
     assert all("\n" not in finding.text for finding in findings.values())

@@ -76,7 +76,7 @@ def twice(tmp_path_factory):
     return directory, wanted, times
 
 
-def test_a_failed_run_is_told_with_its_own_words_and_does_not_stop_the_others(twice):
+def test_a_failed_run_is_quoted_and_does_not_stop_the_others(twice):
     directory, wanted, ((said, code, results, table), _) = twice
     assert code == 2
     failed = next(row for row in results if row["run"] == wanted[1].name)

@@ -25,7 +25,7 @@ def configs(values: flags.FlagValues) -> int:
     string("logdir", None, "Log directory of a future run, which is checked as well."),
 )
 def doctor(values: flags.FlagValues) -> int:
-    """Checks the installation: what is missing, and how to get it."""
+    """Checks the installation: lists missing parts, and how to get them."""
     from seed_rl.launch.doctor import BROKEN, examine
 
     findings = examine(values.logdir)

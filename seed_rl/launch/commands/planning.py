@@ -1,4 +1,4 @@
-"""The command that says what a learner needs."""
+"""The command that computes the needs of a learner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seed_rl.learner.split import BadDevices
 
 @command("seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5", plan_flags)
 def plan(values: flags.FlagValues) -> int:
-    """Says what a learner needs: actors, cores, network, memory."""
+    """Computes the needs of a learner: actors, cores, network, memory."""
     if not values.gin_file:
         raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
     experiment = config_files.load(values.gin_file, values.gin_param)

@@ -260,7 +260,7 @@ class RayActors:
         if len(self._starts[number]) >= _MAX_STARTS:
             self._give_up(
                 f"the process of actor {number} ended {_MAX_STARTS - 1} times within {_RESTARTS_SECONDS:.0f} s "
-                f"(its log: {self._log_directory}/actor-{number}.log; `ray logs` has what it printed)"
+                f"(its log: {self._log_directory}/actor-{number}.log; `ray logs` has its output)"
             )
 
     def _log_waiting(self) -> None:

@@ -174,7 +174,7 @@ class RemoteRun:
             ray.get(ended)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, ImportError):  # of the agent or the environments, when the spec arrives
-                raise NoCluster(f"the learner's node lacks what the experiment needs: {error.cause}") from error
+                raise NoCluster(f"the learner's node lacks a module of the experiment: {error.cause}") from error
             raise error.cause from None
         except ray.exceptions.RayActorError as error:
             why = not_started(error)
