@@ -28,7 +28,7 @@ from benchmarks.parts import LearnerPart
 from benchmarks.report import columns, median
 from benchmarks.timing import milliseconds, ratio, spread
 from seed_rl.experiment import Experiment
-from seed_rl.launch.last_words import how_it_ended
+from seed_rl.launch.local_actors import how_it_ended
 from seed_rl.reporting import metrics
 
 COMPONENTS = ("env", "act", "train")

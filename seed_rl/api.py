@@ -1,4 +1,4 @@
-"""What programs and notebooks use: build an experiment, train it, get its metrics as they come, and act with it.
+"""The interface for programs and notebooks: build an experiment, train it, follow its metrics, and act with its policy.
 
     from seed_rl.api import Run, load_experiment, load_policy
 

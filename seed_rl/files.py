@@ -1,18 +1,22 @@
-"""Files that are never seen half written, and what to say when they can't be written."""
+"""Files that are never half written, locks, and failures to write that a run survives."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 from collections.abc import Iterator
 from typing import IO
 
+PARTIAL = ".partial"
+"""Ending of files that are being written."""
+
 
 @contextlib.contextmanager
 def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
     """Opens a file for writing that appears under its name once it is complete and on the disk."""
-    partial = f"{path}.partial"
+    partial = f"{path}{PARTIAL}"
     try:
         with open(partial, "wb") as file:
             yield file
@@ -21,7 +25,7 @@ def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
         os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.remove(partial)  # what fills a disk must not stay
+            os.remove(partial)  # else it would keep a full disk full
         raise
     descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)  # makes the new name survive a power failure
     try:
@@ -30,8 +34,21 @@ def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Holds a file, made if need be, against other processes that lock it; the lock ends with this process.
+
+    Raises:
+      BlockingIOError: another process holds it.
+      OSError: it can't be opened.
+    """
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
 class Outage:
-    """Writing that may fail for a while, on a full disk for one: it is told of at its beginning and at its end.
+    """A time in which writing fails, as on a full disk: logged when it starts and when it is over.
 
     outage = Outage("checkpoints", "training goes on", log)
     with outage.tolerated():
@@ -41,9 +58,9 @@ class Outage:
     def __init__(self, what: str, meanwhile: str, log: logging.Logger):
         """
         Args:
-          what: is written, in the plural.
-          meanwhile: what happens until it can be written again.
-          log: where it is told.
+          what: plural noun for what is written.
+          meanwhile: what happens until writing works again.
+          log: gets the messages.
         """
         self._what = what
         self._meanwhile = meanwhile
@@ -52,7 +69,7 @@ class Outage:
 
     @contextlib.contextmanager
     def tolerated(self) -> Iterator[None]:
-        """Takes an `OSError` of what is done inside for a failure to write."""
+        """Logs an `OSError` raised inside instead of passing it on."""
         try:
             yield
         except OSError as error:
@@ -66,5 +83,5 @@ class Outage:
 
 
 def reason(error: OSError) -> str:
-    """Why something can't be done with a file, without the number that stands for it."""
+    """The text of a file error, without its number."""
     return error.strerror or str(error) or type(error).__name__

@@ -1,13 +1,16 @@
-"""Files in object stores (`gs://`, `s3://`, and whatever else fsspec knows), read like those of this machine."""
+"""Files in object stores (`gs://`, `s3://` and the others of fsspec), read like those of this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
+
+from seed_rl.files import PARTIAL
 
 
 class CannotReach(Exception):
@@ -21,7 +24,7 @@ def is_url(place: str) -> bool:
 
 @contextlib.contextmanager
 def local_file(path: str) -> Iterator[str]:
-    """A file to read: itself, or a copy that goes away.
+    """Path of a file to read: the file itself, or a temporary copy of one in a store.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -34,11 +37,11 @@ def local_file(path: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         copy = os.path.join(directory, os.path.basename(path))
         with reaching(path, "read"):
-            store, key = open_store(path)
-            store.invalidate_cache()
-            found = store.isfile(key)
+            system, key = _open(path)
+            system.invalidate_cache()
+            found = system.isfile(key)
             if found:
-                store.get_file(key, copy)
+                system.get_file(key, copy)
         _check_found(path, found)
         yield copy
 
@@ -49,46 +52,72 @@ def _check_found(path: str, found: bool) -> None:
 
 
 def files_in(place: str) -> list[str]:
-    """Names of the files in a directory, at any depth and in order; none if there is no such directory.
+    """Sorted names of the complete files in a directory, at any depth; none if there is no such directory.
 
     Raises:
       CannotReach: the store can't be read.
     """
     if is_url(place):
         with reaching(place, "read"):
-            return sorted(stored_files(*open_store(place)))
-    return sorted(
+            return ObjectStore(place).files()
+    names = (
         os.path.relpath(os.path.join(directory, name), place)
         for directory, _, names in os.walk(place)
         for name in names
     )
+    return sorted(name for name in names if not name.endswith(PARTIAL))
 
 
-def open_store(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and its path there.
+class ObjectStore:
+    """A directory in an object store. Its methods raise the store's own errors; `reaching` makes sentences of them."""
 
-    Raises:
-      CannotReach: fsspec, or what it needs for this kind of URL, is missing, or there is no such kind.
-    """
+    def __init__(self, url: str):
+        """
+        Raises:
+          CannotReach: fsspec, or the package for this kind of URL, is missing, or there is no such kind.
+        """
+        self._system, self._root = _open(url)
+
+    def files(self) -> list[str]:
+        """Sorted names of the complete files, at any depth."""
+        self._system.invalidate_cache()  # others write there too
+        if not self._system.exists(self._root):
+            return []
+        root = f"{self._root}/"
+        found: dict[str, dict[str, Any]] = self._system.find(self._root, detail=True)
+        paths = [path for path, info in found.items() if info["type"] == "file" and root in path]
+        return sorted(path.partition(root)[2] for path in paths if not path.endswith(PARTIAL))
+
+    def fetch(self, name: str, path: str) -> None:
+        """Copies a file to a path on this machine."""
+        self._system.get_file(f"{self._root}/{name}", path)
+
+    def send(self, file: IO[bytes], name: str) -> None:
+        """Writes a copy of an open file, which may grow meanwhile."""
+        target = f"{self._root}/{name}"
+        self._system.makedirs(target.rpartition("/")[0], exist_ok=True)
+        with tempfile.NamedTemporaryFile(prefix="seed_rl-") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            self._system.put_file(copy.name, target)
+
+    def remove(self, name: str) -> None:
+        """Removes a file; one that isn't there is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            self._system.rm_file(f"{self._root}/{name}")
+
+
+def _open(url: str) -> tuple[Any, str]:
+    """The fsspec file system of a URL, and its path there."""
     try:
         import fsspec.core
     except ImportError as error:
         raise CannotReach(f"{url} needs fsspec: pip install 'seed_rl[bucket]'") from error
     try:
-        store, path = fsspec.core.url_to_fs(url.rstrip("/"))
+        system, path = fsspec.core.url_to_fs(url.rstrip("/"))
     except (ImportError, ValueError) as error:
         raise CannotReach(f"{url} can't be used here: {error}") from error
-    return store, path
-
-
-def stored_files(store: Any, root: str) -> list[str]:
-    """Names of the complete files below a path of a file system. Raises what the store does."""
-    store.invalidate_cache()  # others write there too
-    if not store.exists(root):
-        return []
-    root = root.rstrip("/") + "/"
-    paths = [path for path, info in store.find(root, detail=True).items() if info["type"] == "file"]
-    return [path.partition(root)[2] for path in paths if root in path and not path.endswith(".partial")]
+    return system, path.rstrip("/")
 
 
 def check_writable(url: str) -> None:
@@ -98,27 +127,27 @@ def check_writable(url: str) -> None:
       CannotReach: that doesn't work.
     """
     with reaching(url, "written"):
-        store, root = open_store(url)
-        store.makedirs(root, exist_ok=True)
-        store.pipe_file(f"{root}/.seed_rl", b"")
-        store.rm_file(f"{root}/.seed_rl")
+        store = ObjectStore(url)
+        with open(os.devnull, "rb") as nothing:
+            store.send(nothing, ".seed_rl")
+        store.remove(".seed_rl")
 
 
 @contextlib.contextmanager
-def reaching(url: str, what: str) -> Iterator[None]:
-    """Tells of whatever goes wrong inside as a place that can't be, say, `read`.
+def reaching(url: str, done: str) -> Iterator[None]:
+    """Turns every error inside into one that says that the place can't be `done`, such as "read".
 
     Raises:
-      CannotReach: something went wrong.
+      CannotReach: there was an error.
     """
     try:
         yield
     except CannotReach:
         raise
     except Exception as error:  # every kind of store has errors of its own
-        raise CannotReach(f"{url} can't be {what}: {sentence(error)}") from error
+        raise CannotReach(f"{url} can't be {done}: {sentence(error)}") from error
 
 
 def sentence(error: BaseException) -> str:
-    """An error of a store in a line."""
+    """The message of a store's error on one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

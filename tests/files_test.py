@@ -1,3 +1,5 @@
+"""Files that are never half written, locks and outages."""
+
 import contextlib
 import errno
 import logging
@@ -5,7 +7,7 @@ import os
 
 import pytest
 
-from seed_rl.files import Outage, complete_or_absent, reason
+from seed_rl.files import Outage, complete_or_absent, locked, reason
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -24,7 +26,15 @@ def test_a_file_appears_when_it_is_complete(tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_an_outage_is_told_at_its_beginning_and_its_end(caplog):
+def test_a_lock_has_one_holder(tmp_path):
+    path = str(tmp_path / "lock")
+    with locked(path), pytest.raises(BlockingIOError):
+        locked(path).__enter__()
+    with locked(path):
+        pass
+
+
+def test_an_outage_is_logged_when_it_starts_and_when_it_is_over(caplog):
     caplog.set_level(logging.INFO)
     outage = Outage("checkpoints", "training goes on", logging.getLogger("tests"))
     for error in (None, FULL, FULL, None, None, FULL):
@@ -35,7 +45,7 @@ def test_an_outage_is_told_at_its_beginning_and_its_end(caplog):
     assert [record.message for record in caplog.records] == [failing, "checkpoints can be written again", failing]
 
 
-def test_an_outage_is_of_files_only():
+def test_an_outage_tolerates_errors_of_files_only():
     with pytest.raises(KeyError), Outage("checkpoints", "", logging.getLogger("tests")).tolerated():
         raise KeyError
 

@@ -1,4 +1,4 @@
-"""Files in object stores, of which fsspec has some that need no network, are read like those of this machine."""
+"""Files in object stores, of which fsspec has some that need no network."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import sys
 import fsspec.core
 import pytest
 
-from seed_rl.object_store import CannotReach, check_writable, files_in, is_url, local_file
+from seed_rl.object_store import CannotReach, check_writable, files_in, is_url, local_file, reaching
 
 
 @pytest.fixture(params=["", "file://", "memory://"])
@@ -30,34 +30,34 @@ def test_files_are_found_and_read_wherever_they_are(place):
     assert os.path.exists(path) == (not is_url(place)), "a copy goes away, and nothing else"
 
 
-def test_what_is_not_there_is_named_as_it_was_asked_for(place):
+def test_a_missing_file_is_an_error_and_a_missing_directory_is_empty(place):
     assert files_in(f"{place}/nothing") == files_in(f"{place}/metrics.jsonl") == files_in(f"{place}/metrics") == []
     for name in ("nothing", "checkpoints"):
-        with pytest.raises(FileNotFoundError) as told, local_file(f"{place}/{name}"):
+        with pytest.raises(FileNotFoundError) as error, local_file(f"{place}/{name}"):
             pass
-        assert told.value.filename == f"{place}/{name}"
+        assert error.value.filename == f"{place}/{name}"
 
 
-def test_what_others_write_is_seen(place):
+def test_new_files_of_other_machines_are_seen_when_they_are_complete(place):
     files_in(place)
     store, root = fsspec.core.url_to_fs(place)
-    store.pipe_file(f"{root}/later", b"")
-    assert "later" in files_in(place)
+    for name in ("later", "half.partial"):
+        store.pipe_file(f"{root}/{name}", b"")
+    assert set(files_in(place)) - {"checkpoints/checkpoint-1.npz", "metrics.jsonl"} == {"later"}
 
 
 @pytest.mark.parametrize("use", [files_in, check_writable, lambda url: local_file(url).__enter__()])
-def test_a_store_that_is_not_there_is_told_in_a_sentence(use):
+def test_an_unknown_kind_of_store_is_reported_in_a_sentence(use):
     with pytest.raises(CannotReach, match="^nowhere://a/run can't be used here: .*nowhere"):
         use("nowhere://a/run")
 
 
-def test_a_store_that_fails_is_told_in_a_sentence(monkeypatch):
-    store, _ = fsspec.core.url_to_fs("memory://a")
-    for method in ("exists", "isfile"):
-        monkeypatch.setattr(store, method, lambda path: 1 / 0)
-    for use in (files_in, lambda url: local_file(url).__enter__()):
-        with pytest.raises(CannotReach, match="^memory://a/run can't be read: division by zero$"):
-            use("memory://a/run")
+def test_errors_of_a_store_are_reported_in_a_sentence():
+    with (
+        pytest.raises(CannotReach, match="^memory://a/run can't be read: division by zero$"),
+        reaching("memory://a/run", "read"),
+    ):
+        1 / 0  # noqa: B018
     with pytest.raises(CannotReach, match="^file:///proc/nothing/run can't be written: "):
         check_writable("file:///proc/nothing/run")
 

@@ -1,9 +1,8 @@
-"""Checks an installation and says what is missing and how to get it."""
+"""Checks of an installation, which find missing parts and say how to get them."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import platform
 import resource
@@ -13,70 +12,70 @@ import sys
 import tempfile
 from collections.abc import Callable
 from importlib import metadata
-from typing import NamedTuple
+from importlib.util import find_spec
+from typing import NamedTuple, TypeAlias
 
 from seed_rl import __version__
 from seed_rl.envs import registry
-from seed_rl.envs.registry import CannotBuild
+from seed_rl.envs.errors import CannotBuild
 from seed_rl.files import reason
 from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.object_store import CannotReach, check_writable, files_in, is_url
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
+Result: TypeAlias = tuple[str, str]
+"""One of these states, and a text: `OPTIONAL` is missing but not needed by everyone, with `BROKEN` nothing works."""
 
-_PACKAGES = ("keras", "numpy", "gymnasium", "grpcio", "protobuf")
 _RUNS = "runs"  # where runs are stored unless --logdir says otherwise
 _STORES = {"gcsfs": "gs://", "s3fs": "s3://", "adlfs": "az://"}
 """Packages that fsspec needs for kinds of object stores."""
-_SHARED_MEMORY = "/dev/shm"
-_FILES = 4096  # that a learner of a thousand actors has open, with some to spare
+_FILES = 4096  # more than a learner of a thousand actors has open
 _DISK_GB = 5.0
 _SHARED_GB = 0.25  # containers have 0.06 by default
 
 
 class Finding(NamedTuple):
-    """What a check has found."""
+    """The result of a check."""
 
     state: str
-    """`OK`; `OPTIONAL`: something that not everybody needs isn't there; `BROKEN`: nothing will work."""
-    what: str
+    subject: str
     text: str
-    """What is there, or what is missing and how to get it."""
+    """The part that was found, or that is missing, and how to get it."""
 
 
 def examine(logdir: str | None = None) -> list[Finding]:
     """All checks, in the order in which one would look for a fault. Imports TensorFlow.
 
     Args:
-      logdir: of a run that is to begin, on this machine or in an object store; looked at if given.
+      logdir: of a future run, on this machine or in an object store; checked if given.
     """
-    findings = [_finding(what, check) for what, check in _CHECKS.items()]
-    if logdir:
-        findings.append(_finding("log directory", lambda: _log_directory(logdir)))
-    return findings
+    checks = {**_CHECKS, "log directory": lambda: log_directory(logdir)} if logdir else _CHECKS
+    return [find(subject, check) for subject, check in checks.items()]
 
 
-def _finding(what: str, check: Callable[[], tuple[str, str]]) -> Finding:
+def find(subject: str, check: Callable[[], Result]) -> Finding:
+    """The result of a check, whose errors are findings too."""
     try:
         state, text = check()
-    except Exception as error:  # what is installed but broken raises all kinds; the other checks are to go on
+    except Exception as error:  # a broken package raises all kinds; the other checks still run
         state, text = BROKEN, f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return Finding(state, what, text)
+    return Finding(state, subject, text)
 
 
-def _python() -> tuple[str, str]:
+def _python() -> Result:
     text = f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
     if not (3, 10) <= sys.version_info[:2] <= (3, 12):
         return BROKEN, f"{text}: Python 3.10, 3.11 or 3.12 is needed"
     return OK, text
 
 
-def _packages() -> tuple[str, str]:
-    return OK, ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+def _packages() -> Result:
+    names = ("keras", "numpy", "gymnasium", "grpcio", "protobuf")
+    return OK, ", ".join(f"{name} {metadata.version(name)}" for name in names)
 
 
-def _tensorflow() -> tuple[str, str]:
+def _tensorflow() -> Result:
     try:
         tf = load_tensorflow()
     except ImportError as error:
@@ -89,7 +88,7 @@ def _tensorflow() -> tuple[str, str]:
     return OK, text
 
 
-def _machine() -> tuple[str, str]:
+def _machine() -> Result:
     import psutil
 
     memory = psutil.virtual_memory()
@@ -97,16 +96,18 @@ def _machine() -> tuple[str, str]:
     return OK, f"{cores} cores, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
 
 
-def _disk() -> tuple[str, str]:
-    return _room_in(os.path.abspath(_RUNS if os.path.isdir(_RUNS) else os.curdir))
+def disk(min_gb: float = _DISK_GB) -> Result:
+    """Whether there is this much room where runs are stored."""
+    return _room_in(os.path.abspath(_RUNS if os.path.isdir(_RUNS) else os.curdir), min_gb)
 
 
-def _log_directory(place: str) -> tuple[str, str]:
+def log_directory(place: str) -> Result:
+    """Whether a run can be stored in a place."""
     if not is_url(place):
         place = os.path.abspath(place)
-        while not os.path.exists(place):  # a run makes what is missing
+        while not os.path.exists(place):  # a run makes missing directories
             place = os.path.dirname(place)
-        return _room_in(place)
+        return _room_in(place, _DISK_GB)
     try:
         files = files_in(place)
         check_writable(place)
@@ -115,29 +116,27 @@ def _log_directory(place: str) -> tuple[str, str]:
     return OK, f"{place} can be read and written; {f'{len(files)} files' if files else 'nothing'} in it"
 
 
-def _room_in(place: str) -> tuple[str, str]:
+def _room_in(place: str, min_gb: float) -> Result:
     if not os.access(place, os.W_OK):
         return OPTIONAL, f"{place} can't be written: --logdir chooses another place"
     free = shutil.disk_usage(place).free / 1e9
-    if free < _DISK_GB:
+    if free < min_gb:
         return OPTIONAL, f"{free:.1f} GB free in {place}: --logdir may be on another disk"
     return OK, f"{free:.0f} GB free in {place}"
 
 
-def _shared_memory() -> tuple[str, str]:
-    if not os.path.isdir(_SHARED_MEMORY) or not os.access(_SHARED_MEMORY, os.W_OK):
-        return OPTIONAL, f"no {_SHARED_MEMORY} to write to: environments with processes of their own use {_temporary()}"
-    free = shutil.disk_usage(_SHARED_MEMORY).free / 1e9
-    if free < _SHARED_GB:
-        return OPTIONAL, f"{free:.2f} GB free in {_SHARED_MEMORY}, little for DeepMind Lab: docker run --shm-size=1g"
-    return OK, f"{free:.1f} GB free in {_SHARED_MEMORY}"
+def shared_memory(min_gb: float = _SHARED_GB, place: str = "/dev/shm") -> Result:
+    """Whether there is this much shared memory, for environments with processes of their own."""
+    if not os.access(place, os.W_OK):
+        return OPTIONAL, f"no {place} to write to: environments in processes use {tempfile.gettempdir()}"
+    free = shutil.disk_usage(place).free / 1e9
+    if free < min_gb:
+        return OPTIONAL, f"{free:.2f} GB free in {place}, little for DeepMind Lab: docker run --shm-size=1g"
+    return OK, f"{free:.1f} GB free in {place}"
 
 
-def _temporary() -> str:
-    return tempfile.gettempdir()
-
-
-def _files() -> tuple[str, str]:
+def open_files() -> Result:
+    """Whether enough files may be open at a time."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < _FILES:
         most = 4 * _FILES if hard == resource.RLIM_INFINITY else min(hard, 4 * _FILES)
@@ -145,27 +144,28 @@ def _files() -> tuple[str, str]:
     return OK, f"{soft:,} may be open"
 
 
-def _sockets() -> tuple[str, str]:
+def _sockets() -> Result:
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory, socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.bind(os.path.join(directory, "socket"))
         except OSError as error:
-            return BROKEN, f"none in {_temporary()} ({reason(error)}): TMPDIR chooses another place"
-    return OK, f"work in {_temporary()}"
+            return BROKEN, f"none in {tempfile.gettempdir()} ({reason(error)}): TMPDIR chooses another place"
+    return OK, f"work in {tempfile.gettempdir()}"
 
 
-def _port() -> tuple[str, str]:
-    host, port = DEFAULT_TCP_ADDRESS.rsplit(":", 1)
+def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
+    """Whether a learner can listen at an address."""
+    host, number = address.rsplit(":", 1)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, int(port)))
+            probe.bind((host, int(number)))
         except OSError as error:
-            return OPTIONAL, f"{DEFAULT_TCP_ADDRESS} is taken ({reason(error)}): --server_address chooses another"
-    return OK, f"{DEFAULT_TCP_ADDRESS} is free"
+            return OPTIONAL, f"{address} is taken ({reason(error)}): --server_address chooses another"
+    return OK, f"{address} is free"
 
 
-def _ffmpeg() -> tuple[str, str]:
+def _ffmpeg() -> Result:
     imageio_ffmpeg = importlib.import_module("imageio_ffmpeg")
     try:
         return OK, f"{imageio_ffmpeg.get_ffmpeg_version()} (films of seed_rl play)"
@@ -173,18 +173,17 @@ def _ffmpeg() -> tuple[str, str]:
         return OPTIONAL, "not found, seed_rl play can't write .mp4: pip install --force-reinstall imageio-ffmpeg"
 
 
-def _suites() -> tuple[str, str]:
-    found = registry.names()
+def _suites() -> Result:
     broken = []
-    for name in found:
+    for name in registry.names():
         try:
             registry.suite(name)
         except (CannotBuild, ImportError) as error:
             broken.append(f"{name}: {error}")
-    return (OPTIONAL, "; ".join(broken)) if broken else (OK, ", ".join(found))
+    return (OPTIONAL, "; ".join(broken)) if broken else (OK, ", ".join(registry.names()))
 
 
-def _roms() -> tuple[str, str]:
+def _roms() -> Result:
     from seed_rl.envs.atari import ATARI_57, games
 
     missing = sorted(set(ATARI_57) - set(games()))
@@ -193,40 +192,40 @@ def _roms() -> tuple[str, str]:
     return OK, f"ale-py {metadata.version('ale-py')} with {len(games())} ROMs"
 
 
-def _object_stores() -> tuple[str, str]:
-    if importlib.util.find_spec("fsspec") is None:
+def _object_stores() -> Result:
+    if find_spec("fsspec") is None:
         return OPTIONAL, "not installed: pip install 'seed_rl[bucket]', for --logdir=gs://... or s3://..."
-    found = [package for package in _STORES if importlib.util.find_spec(package)]
+    found = [package for package in _STORES if find_spec(package)]
     if not found:
         return OPTIONAL, f"fsspec alone: pip install {', '.join(f'{name} ({kind})' for name, kind in _STORES.items())}"
     return OK, f"fsspec with {', '.join(f'{name} ({_STORES[name]})' for name in found)}"
 
 
-def _package(module: str, how: str) -> Callable[[], tuple[str, str]]:
-    def check() -> tuple[str, str]:
-        if importlib.util.find_spec(module) is None:
-            return OPTIONAL, f"not installed: {how}"
-        return OK, f"{module} is installed"
+def package(module: str, how: str) -> Callable[[], Result]:
+    """A check whether a package is there; `how` says how to get it."""
+
+    def check() -> Result:
+        return (OK, f"{module} is installed") if find_spec(module) else (OPTIONAL, f"not installed: {how}")
 
     return check
 
 
-_CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
+_CHECKS: dict[str, Callable[[], Result]] = {
     "Python": _python,
     "TensorFlow": _tensorflow,
     "packages": _packages,
     "machine": _machine,
-    "disk": _disk,
-    "shared memory": _shared_memory,
-    "open files": _files,
+    "disk": disk,
+    "shared memory": shared_memory,
+    "open files": open_files,
     "unix sockets": _sockets,
-    "port": _port,
+    "port": port,
     "ffmpeg": _ffmpeg,
     "suites": _suites,
     "Atari": _roms,
-    "football": _package("gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'"),
-    "EnvPool": _package("envpool", "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"),
-    "DeepMind Lab": _package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
+    "football": package("gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'"),
+    "EnvPool": package("envpool", "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"),
+    "DeepMind Lab": package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
     "object stores": _object_stores,
-    "Weights & Biases": _package("wandb", "pip install 'seed_rl[wandb]'"),
+    "Weights & Biases": package("wandb", "pip install 'seed_rl[wandb]'"),
 }

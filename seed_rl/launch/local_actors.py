@@ -1,34 +1,64 @@
-"""Actor processes on this machine, started and restarted by the process that trains."""
+"""Actors on this machine: processes that are restarted when they end, or threads of the learner's process."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 
+from seed_rl.actor.loop import Actor
 from seed_rl.files import reason
-from seed_rl.launch.last_words import how_it_ended
 from seed_rl.transport.backoff import Backoff
+from seed_rl.transport.client import LearnerClient
+from seed_rl.transport.credentials import ClientSecurity
 
 _log = logging.getLogger(__name__)
 
-_STABLE_SECONDS = 30.0  # an actor that lived so long starts anew without back-off
+_STABLE_SECONDS = 30.0
+_MAX_QUOTE = 500  # characters
+_MAX_READ = 64 * 1024  # bytes at the end of a process's output
+# A command that fails prints `seed_rl train: ...`; the traceback of an error of ours ends with `seed_rl.x.Error: ...`.
+_SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
+_LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
 
 
 class ActorFailed(RuntimeError):
-    """Actors end as soon as they start; the message carries the last words of one, and names its log."""
+    """Actors that end as soon as they start; the message quotes one of them and names its log."""
+
+
+class Retries:
+    """When to restart something that keeps failing: after a growing delay, and not after too many failures in a row.
+
+    A start that lasts 30 s ends the row.
+    """
+
+    def __init__(self, max_failures: int = 3):
+        self.failures = 0
+        """In a row."""
+        self._max_failures = max_failures
+        self._backoff = Backoff()
+
+    def next_delay(self, lasted: float) -> float | None:
+        """Seconds to wait after a start that lasted this many seconds; None to give up."""
+        if lasted > _STABLE_SECONDS:
+            self._backoff.reset()
+            self.failures = 0
+        self.failures += 1
+        return None if self.failures >= self._max_failures else self._backoff.next()
 
 
 class LocalActors:
     """Keeps `count` actor processes running until stopped.
 
-    An actor that ends is started again, after a growing delay if it keeps ending. Actors read a pipe that only this
-    process holds: they end by themselves when this process is gone, however it ended.
+    An actor that ends is restarted, after a growing delay if it keeps ending. Actors read a pipe that only this process
+    holds: they end by themselves when this process is gone, however it ended.
     """
 
     def __init__(
@@ -36,7 +66,7 @@ class LocalActors:
         arguments: Sequence[str],
         count: int,
         log_directory: str,
-        on_failure: Callable[[], None],
+        on_failure: Callable[[], None] = lambda: None,
         max_failures: int = 3,
     ):
         """
@@ -45,7 +75,7 @@ class LocalActors:
           count: processes.
           log_directory: where each writes `actor-<n>.log`.
           on_failure: called once `failed` is set.
-          max_failures: an actor that ended so often in a row without living for 30 s is given up.
+          max_failures: an actor that fails this often in a row, without running for 30 s, is given up.
         """
         self.failed: ActorFailed | None = None
         self.restarts = 0
@@ -56,7 +86,7 @@ class LocalActors:
         self._stop = threading.Event()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         os.makedirs(log_directory, exist_ok=True)
         self._threads = [threading.Thread(target=self._keep, args=(n,), daemon=True) for n in range(count)]
 
@@ -68,12 +98,12 @@ class LocalActors:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that run at the moment."""
+        """Of the processes that are running."""
         with self._lock:
             return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def stop(self, grace: float = 5.0) -> None:
-        """Ends the processes: asks, and after `grace` seconds kills."""
+        """Ends the processes: terminates them, and kills those that are left after `grace` seconds."""
         self._stop.set()
         with self._lock:
             running = list(self._processes.values())
@@ -91,34 +121,30 @@ class LocalActors:
                 thread.join()
 
     def _keep(self, number: int) -> None:
-        backoff = Backoff()
-        failures = 0
+        retries = Retries(self._max_failures)
         path = os.path.join(self._log_directory, f"actor-{number}.log")
-        while not self._stop.is_set():
+        while True:
             started = time.monotonic()
             ended = self._run(number, path)
             if self._stop.is_set():
                 return
-            stable = time.monotonic() - started > _STABLE_SECONDS
-            if stable:
-                backoff.reset()
-                failures = 0
-            failures += 1
-            if failures >= self._max_failures:
-                self._give_up(f"actor {number} ended {failures} times in a row: {ended} (its log: {path})")
+            lasted = time.monotonic() - started
+            delay = retries.next_delay(lasted)
+            if delay is None:
+                self._give_up(f"actor {number} ended {retries.failures} times in a row: {ended} (its log: {path})")
                 return
             self.restarts += 1
-            delay = backoff.next()
-            # Where each of many actors ends at its start, and again, one says why.
+            # One warning stands for many actors that end at their start for the same reason, and end again.
             with self._lock:
-                level = logging.WARNING if stable or ended not in self._told else logging.DEBUG
-                self._told.add(ended)
+                repeated = ended in self._reported and lasted <= _STABLE_SECONDS
+                level = logging.DEBUG if repeated else logging.WARNING
+                self._reported.add(ended)
             _log.log(level, "actor %d ended: %s; it starts again in %.1f s (its log: %s)", number, ended, delay, path)
             self._stop.wait(delay)
 
     def _give_up(self, sentence: str) -> None:
         with self._lock:
-            if self.failed is None:  # one actor's reason will do: the others' is mostly the same
+            if self.failed is None:  # the other actors mostly end for the same reason
                 self.failed = ActorFailed(sentence)
         self._on_failure()
 
@@ -137,3 +163,70 @@ class LocalActors:
             return how_it_ended(process.wait(), path, begin)
         except OSError as error:  # no log file, no process: both may be possible again later
             return f"it can't be started: {reason(error)}"
+
+
+def how_it_ended(code: int, path: str, begin: int = 0) -> str:
+    """Why a process ended, in one line: the sentence or the last line that it wrote, else its exit code or signal.
+
+    Args:
+      code: its exit code as `subprocess` gives it: a negative one is the signal that killed it.
+      path: of the file with its output.
+      begin: where in the file the output begins, bytes.
+    """
+    quote = _last_words(path, begin)
+    if code >= 0:
+        return quote or f"exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    killed = f"killed by {names.get(-code, f'signal {-code}')}"
+    return f"{killed}: {quote}" if quote else killed
+
+
+def _last_words(path: str, begin: int) -> str:
+    """The last sentence of ours in the output, else its last line; "" if that is a line of the log."""
+    with open(path, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(begin, end - _MAX_READ))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    for line in reversed(lines):
+        found = _SENTENCE.fullmatch(line)
+        if found:
+            return found["sentence"][:_MAX_QUOTE]
+    if not lines or _LOG_LINE.match(lines[-1]):
+        return ""
+    return lines[-1][:_MAX_QUOTE]
+
+
+class ActorThreads:
+    """Runs `count` actors in threads of the learner's process until stopped; the first that fails ends the run."""
+
+    def __init__(self, count: int):
+        self.failed: ActorFailed | None = None
+        self._count = count
+        self._actors: list[Actor] = []
+        self._threads: list[threading.Thread] = []
+
+    def start(self, address: str) -> None:
+        """Connects them to the learner."""
+        self._actors = [Actor(lambda: LearnerClient(address, ClientSecurity())) for _ in range(self._count)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(number, actor), name=f"actor-{number}", daemon=True)
+            for number, actor in enumerate(self._actors)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends them."""
+        for actor in self._actors:
+            actor.stop()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number: int, actor: Actor) -> None:
+        try:
+            actor.run()
+        except Exception as error:
+            _log.debug("actor %d ended", number, exc_info=True)
+            failed = ActorFailed(f"actor {number} failed: {error}")
+            failed.__cause__ = error
+            self.failed = self.failed or failed

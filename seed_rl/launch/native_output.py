@@ -1,7 +1,4 @@
-"""Keeps what native libraries print away from the terminal.
-
-TensorFlow's libraries greet with lines that no setting silences.
-"""
+"""Keeps the output of native libraries off the terminal: TensorFlow's print lines that no setting silences."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def native_stderr_to(path: str) -> Iterator[None]:
-    """Sends what is written to file descriptor 2 to the end of a file, but for Python's own `sys.stderr`."""
+    """Appends the output to file descriptor 2 to a file, except that of Python's own `sys.stderr`."""
     python_stderr = sys.stderr
     python_stderr.flush()
     with _descriptor_to(path) as terminal:
@@ -30,30 +27,22 @@ def native_stderr_to(path: str) -> Iterator[None]:
 
 
 def load_tensorflow() -> Any:
-    """Imports TensorFlow without a word; what matters of what it would log comes as exceptions."""
+    """Imports TensorFlow silently; its serious errors come as exceptions."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return import_quietly("tensorflow")
 
 
 def import_quietly(module: str) -> Any:
-    """Imports a module while what native code writes to file descriptor 2 goes nowhere.
+    """Imports a module while file descriptor 2 goes nowhere.
 
-    `sys.stderr` stays what it is: handlers that are made meanwhile keep it.
-    """
-    with _descriptor_to(os.devnull), _no_collections():
-        return importlib.import_module(module)
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Lets Python look for garbage only afterwards, and not among what there is then.
-
-    An import makes next to none, and a large one is searched for it again and again: a quarter of TensorFlow's time.
+    `sys.stderr` stays the same object, as handlers that are made meanwhile keep it. Without garbage collection: an
+    import makes next to no garbage, and looking for it would take a quarter of TensorFlow's time.
     """
     collects = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with _descriptor_to(os.devnull):
+            return importlib.import_module(module)
     finally:
         gc.freeze()
         if collects:
@@ -62,7 +51,7 @@ def _no_collections() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _descriptor_to(path: str) -> Iterator[int]:
-    """Gives a copy of file descriptor 2 as it was."""
+    """Redirects file descriptor 2; yields a copy of it as it was."""
     before = os.dup(2)
     with open(path, "ab") as file:
         os.dup2(file.fileno(), 2)

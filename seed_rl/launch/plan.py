@@ -22,16 +22,10 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from absl import flags
-
-from seed_rl import config_files
-from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import Actors, Devices, Experiment
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.native_output import load_tensorflow
-from seed_rl.learner.split import BadDevices, Split, split
+from seed_rl.learner.split import Split, split
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.specs import CannotAct
 from seed_rl.transport.codec import StepCodec
 
 if TYPE_CHECKING:
@@ -284,22 +278,3 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
         lines += textwrap.wrap(words, 100, initial_indent=head, subsequent_indent=" " * len(head))
     example = f"--num_actors={actors.num_actors} --gin_param=Actors.groups_per_actor={actors.groups_per_actor}"
     return "\n".join([*lines, "", f"for example: {example}"])
-
-
-def command(values: flags.FlagValues) -> int:
-    """Prints the plan of an experiment; imports TensorFlow."""
-    if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
-    experiment = config_files.load(values.gin_file, values.gin_param)
-    load_tensorflow()
-    try:
-        agent = experiment.build_agent()
-        given = {name: values[name].value for name in Rates._fields}
-        rates, sources = find_rates(experiment, agent, given, values.measured)
-        result = plan(experiment, agent, rates, values.rtt_ms / 1000)
-    except BadDevices as error:
-        raise UsageError(f"{error} (--accelerators says how many)") from error
-    except (CannotAct, CannotBuild) as error:
-        raise UsageError(str(error)) from error
-    print(text(experiment, rates, sources, values.machine_cores, result))
-    return 0

@@ -1,4 +1,4 @@
-"""A run from its beginning to its end: its directory, its learner in this process, and its actors."""
+"""A run from start to end: its directory, the learner in this process, and its actors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from seed_rl.config_files import common_settings
 from seed_rl.envs.errors import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.launch.actor_threads import ActorThreads
-from seed_rl.launch.local_actors import ActorFailed, LocalActors
+from seed_rl.launch.local_actors import ActorFailed, ActorThreads, LocalActors
+from seed_rl.launch.mirror import working_directory
 from seed_rl.launch.native_output import load_tensorflow, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
-from seed_rl.launch.working_directory import working_directory
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.hosts.link import Link
 from seed_rl.learner.hosts.rendezvous import rendezvous
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PROCESSES = "processes"
-"""Each actor in a process of its own, started again when it ends: for all but looking for mistakes."""
+"""Each actor in a process of its own, which is restarted when it ends: the normal case."""
 THREADS = "threads"
-"""Actors in threads of this process, for environments that are only known here, or to step through them."""
+"""Actors in threads of this process, for environments that are only defined here, and for debuggers."""
 ELSEWHERE = "elsewhere"
-"""Whoever comes: `seed_rl actor`."""
+"""The learner waits for `seed_rl actor`."""
 ACTORS = (PROCESSES, THREADS, ELSEWHERE)
 
 
@@ -44,7 +43,7 @@ class Fleet(Protocol):
     """The actors of a run."""
 
     failed: ActorFailed | None
-    """Why they are given up."""
+    """Why they were given up, which ends the run."""
 
     def start(self, address: str) -> None:
         """Starts them, for the learner at an address."""
@@ -53,8 +52,8 @@ class Fleet(Protocol):
         """Ends them."""
 
 
-NewFleet: TypeAlias = Callable[[str, Callable[[], None]], Fleet]
-"""Makes the actors of a run."""
+NewFleet: TypeAlias = Callable[[str], Fleet]
+"""Makes the actors of a run, given the directory for their logs."""
 
 
 class Run:
@@ -81,14 +80,12 @@ class Run:
         Args:
           experiment: what to train.
           logdir: directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store.
-          actors: one of `ACTORS`, or what makes a fleet of another kind, given the directory for its logs and what to
-            call when it has failed.
+          actors: one of `ACTORS`, or a function that makes a fleet of another kind.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.
-          security: what actors must show; None: nothing, which is enough for a unix socket and loopback.
-          actor_arguments: flags of `seed_rl actor` for actor processes; those that `security` asks for are to be among
-            them.
+          security: the credentials that actors need; None: none, which is enough for a unix socket and loopback.
+          actor_arguments: flags of `seed_rl actor` for actor processes, including those that `security` needs.
+          native_log: while the run is open, the output of native libraries goes into `native.log`.
           hosts: learners that train together; all but the first write into a directory of their own inside `logdir`.
-          native_log: while the run is open, what native libraries print goes into `native.log`.
 
         Raises:
           ValueError: `actors` is none of these.
@@ -98,7 +95,7 @@ class Run:
         self.experiment = experiment
         self.logdir = os.path.join(logdir, f"host-{hosts.index}") if hosts.index else logdir
         """Where the run is kept."""
-        self._directory = ""  # on this machine, where it works; known while the run is open
+        self._directory = ""  # where it works on this machine; known while the run is open
         self._rows: Generator[dict[str, float], None, None] | None = None
         self._hosts = hosts
         self._kind = actors
@@ -109,7 +106,7 @@ class Run:
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Run:
-        """Takes the directory.
+        """Opens the log directory.
 
         Raises:
           ConfigError: it holds a run of another configuration.
@@ -117,7 +114,8 @@ class Run:
           CannotReach: it is in an object store that can't be used.
         """
         with contextlib.ExitStack() as cleanup:
-            self._directory = cleanup.enter_context(working_directory(self.logdir))
+            checkpoint_seconds = self.experiment.logs.checkpoint_interval_s
+            self._directory = cleanup.enter_context(working_directory(self.logdir, checkpoint_seconds))
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self._native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
@@ -135,8 +133,8 @@ class Run:
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """Trains until the experiment's frames are done, `stop` is set, or the caller leaves the loop.
 
-        The run then has a checkpoint of its end. While the caller works on a row, the learner does not: acting goes on
-        until its queue is full.
+        The run then has a checkpoint of that moment. While the caller works on a row the learner waits, and acting
+        goes on until its queue is full.
 
         Args:
           stop: says whether to end; looked at several times a second.
@@ -149,7 +147,7 @@ class Run:
           AddressError, SecurityError: the address can't be listened on.
           ActorFailed: actors end as soon as they start.
           Diverged: the loss is not finite any more.
-          HostLost: another learner host is gone, or didn't come.
+          HostLost: another learner host is gone, or never joined.
           CheckpointError: the last checkpoint can't be written.
           RuntimeError: the run is not open: use it in a `with` statement.
         """
@@ -159,14 +157,14 @@ class Run:
         return self._rows
 
     def _train(self, stop: Stop | None) -> Generator[dict[str, float], None, None]:
-        stopping = _Either(stop)
+        stopping = _StopOrFailure(stop)
         with rendezvous(self._hosts, common_settings(self.experiment), stopping) as link:
             if link is not None:
-                yield from self._train_together(link, stopping)
+                yield from self._train_with(link, stopping)
 
-    def _train_together(self, link: Link, stopping: _Either) -> Generator[dict[str, float], None, None]:
+    def _train_with(self, link: Link, stopping: _StopOrFailure) -> Generator[dict[str, float], None, None]:
         started = time.monotonic()
-        learner = self._build(link)
+        learner = self._new_learner(link)
         if learner.finished:
             _log.info(
                 "the run in %s is finished: %d frames of %d; more Experiment.total_frames would continue it",
@@ -175,7 +173,7 @@ class Run:
                 self.experiment.total_frames,
             )
             return
-        actors = self._new_actors(stopping)
+        actors = stopping.actors = self._new_actors()
         with contextlib.ExitStack() as cleanup:
             if actors is not None:
                 cleanup.callback(actors.stop)
@@ -192,7 +190,7 @@ class Run:
         frames, updates = learner.counters.env_frames, learner.counters.learner_updates
         _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 
-    def _build(self, link: Link) -> Learner:
+    def _new_learner(self, link: Link) -> Learner:
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
         from seed_rl.learner.checkpoints import CheckpointError
@@ -202,7 +200,7 @@ class Run:
 
         address = self._address
         if not address:
-            # Not in the log directory: the path of a unix socket has 107 bytes at the most.
+            # Not in the log directory: the path of a unix socket is limited to 107 bytes.
             directory = tempfile.mkdtemp(prefix="seed_rl-")
             self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
             address = f"unix:{directory}/learner.sock"
@@ -211,30 +209,27 @@ class Run:
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
 
-    def _new_actors(self, stop: _Either) -> Fleet | None:
+    def _new_actors(self) -> Fleet | None:
         logs = os.path.join(self._directory, "actors")
         if callable(self._kind):
-            return self._kind(logs, stop.set)
+            return self._kind(logs)
         count = self.experiment.actors.num_actors
         if self._kind == THREADS:
-            return ActorThreads(count, stop.set)
+            return ActorThreads(count)
         if self._kind == PROCESSES:
             arguments = [f"--import_module={type(self.experiment.env).__module__}", *self._actor_arguments]
-            return LocalActors(arguments, count, logs, stop.set)
+            return LocalActors(arguments, count, logs)
         return None
 
 
-class _Either:
-    """Whether to stop: as the caller says, or as the actors do."""
+class _StopOrFailure:
+    """Set when the caller asks to end, or when the actors have failed."""
 
     def __init__(self, caller: Stop | None):
+        self.actors: Fleet | None = None
         self._caller = caller
-        self._set = False
-
-    def set(self) -> None:
-        """The actors say so."""
-        self._set = True
 
     def is_set(self) -> bool:
         """Whether to end."""
-        return self._set or (self._caller is not None and self._caller.is_set())
+        failed = self.actors is not None and self.actors.failed is not None
+        return failed or (self._caller is not None and self._caller.is_set())

@@ -1,30 +1,30 @@
-"""The log directory of a run: one configuration, one learner at a time, and what it says."""
+"""The log directory of a run: one configuration, one learner at a time, and its log."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 from seed_rl.config_files import differences_from_saved
 from seed_rl.experiment import ConfigError, Experiment
-from seed_rl.launch.log_file import LogFile
+from seed_rl.files import locked, reason
 
 
 class CannotUse(Exception):
-    """A directory that a run can't be in; one sentence."""
+    """A log directory that can't be used; one sentence."""
 
 
 @contextlib.contextmanager
 def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[None]:
-    """The directory, there and locked against other learners, with what is logged going to its `learner.log`.
+    """Makes a log directory and locks it against other learners; meanwhile the log goes to its `learner.log` too.
 
     Args:
       logdir: the directory.
-      experiment: that is to run in it.
-      name: of the directory for people.
+      experiment: runs in it.
+      name: of the directory in messages.
 
     Raises:
       ConfigError: it holds a run of another configuration.
@@ -36,25 +36,52 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
             f"{name} holds a run of another configuration: {'; '.join(found)}. "
             "Choose another --logdir, or the configuration of that run to continue it"
         )
-    try:
-        os.makedirs(logdir, exist_ok=True)
-        lock = open(os.path.join(logdir, "lock"), "w")  # noqa: SIM115 (held until the run ends)
-    except OSError as error:
-        raise CannotUse(f"--logdir {logdir} can't be used: {error.strerror}") from error
-    with lock:
+    with contextlib.ExitStack() as cleanup:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            os.makedirs(logdir, exist_ok=True)
+            cleanup.enter_context(locked(os.path.join(logdir, "lock")))
+        except BlockingIOError:
             raise CannotUse(f"another learner is running in {name}") from None
-        handler = LogFile(os.path.join(logdir, "learner.log"))
+        except OSError as error:
+            raise CannotUse(f"--logdir {logdir} can't be used: {error.strerror}") from error
+        handler = cleanup.enter_context(contextlib.closing(LogFile(os.path.join(logdir, "learner.log"))))
         ours = logging.getLogger("seed_rl")
-        level = ours.level
+        cleanup.callback(ours.setLevel, ours.level)
         if ours.getEffectiveLevel() > logging.INFO:  # as in a program that has not configured logging
             ours.setLevel(logging.INFO)
         logging.getLogger().addHandler(handler)
-        try:
-            yield
-        finally:
-            ours.setLevel(level)
-            logging.getLogger().removeHandler(handler)
-            handler.close()
+        cleanup.callback(logging.getLogger().removeHandler, handler)
+        yield
+
+
+class LogFile(logging.FileHandler):
+    """A log file on a disk that may be full.
+
+    It reports once on standard error that it can't be written, where logging's own handlers print a traceback each
+    time. Lines that don't fit are written once there is room again, as far as the file's buffer holds them.
+    """
+
+    def __init__(self, path: str, line: str = "%(asctime)s %(levelname).1s %(name)s: %(message)s"):
+        """
+        Args:
+          path: lines are appended to it.
+          line: format of a line.
+        """
+        super().__init__(path, encoding="utf-8")
+        self.setFormatter(logging.Formatter(line))
+        self._reported = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Called by `emit` while the error is handled."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._reported:
+            self._reported = True
+            with contextlib.suppress(OSError):  # standard error may be on the same disk
+                print(f"seed_rl: {self.baseFilename} can't be written: {reason(error)}", file=sys.stderr)
+
+    def close(self) -> None:
+        """Closes the file; lines that don't fit on the disk are lost."""
+        with contextlib.suppress(OSError):
+            super().close()

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP ask a run to end, in good order."""
+"""SIGINT, SIGTERM and SIGHUP ask a run to end with a checkpoint."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import FrameType
 
-_INSIST_SECONDS = 1.0  # a signal to a process group may arrive twice at once; that is not yet impatience
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice: only a later signal is a second one
 
 
 class Stopped:
-    """Whether a run is to end: set by the first SIGINT or SIGTERM, or by what makes it pointless to go on.
+    """Whether a run is to end, and the exit code that a signal asks for.
 
     A plain flag and not an Event, whose lock the main thread may hold when the signal arrives.
     """
@@ -33,19 +34,17 @@ class Stopped:
         self._set = True
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handles a signal: it asks to end."""
-        if not self.exit_code:
-            self.exit_code = 128 + number
+        """Signal handler that asks to end."""
+        self.exit_code = self.exit_code or 128 + number
         self._set = True
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Stopped]:
-    """SIGINT, SIGTERM and SIGHUP set the flag that this gives, until left; a second one ends the process at once."""
+    """Inside, a first signal sets the flag; one that follows after a second or more ends the process at once."""
     stopped = Stopped()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    with _insisting(numbers):
-        before = {number: signal.signal(number, stopped.handle) for number in numbers}
+    with _second_signal_exits():
+        before = {number: signal.signal(number, stopped.handle) for number in _SIGNALS}
         try:
             yield stopped
         finally:
@@ -54,12 +53,8 @@ def signals() -> Iterator[Stopped]:
 
 
 @contextlib.contextmanager
-def _insisting(numbers: Collection[int]) -> Iterator[None]:
-    """Ends the process at a signal that comes a second or more after another one.
-
-    In a thread of its own: Python's handlers run in the main thread, and not while that is inside native code, where a
-    learner may wait for another host.
-    """
+def _second_signal_exits() -> Iterator[None]:
+    """Listens in a thread: Python's handlers wait for the main thread to leave native code, such as a collective."""
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
 
@@ -67,7 +62,7 @@ def _insisting(numbers: Collection[int]) -> Iterator[None]:
         first: float | None = None
         while received := ours.recv(1):
             now = time.monotonic()
-            if received[0] not in numbers:
+            if received[0] not in _SIGNALS:
                 continue
             if first is not None and now - first > _INSIST_SECONDS:
                 os._exit(128 + received[0])  # the actors end with this process

@@ -7,7 +7,6 @@ import pathlib
 import re
 import secrets
 import signal
-import threading
 
 import psutil
 import pytest
@@ -15,10 +14,9 @@ import ray
 from ray.cluster_utils import Cluster
 
 from seed_rl.api import read_metrics
+from seed_rl.launch.on_ray.actors import ActorSpec, RayActors
 from seed_rl.launch.on_ray.cluster import connected, not_started
-from seed_rl.launch.on_ray.fleet import RayActors
-from seed_rl.launch.on_ray.keys import keys_of_run
-from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.launch.on_ray.credentials import Credentials
 
 SUITES = pathlib.Path(__file__).parents[1] / "launch"
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
@@ -34,13 +32,13 @@ ON_RAY = (
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory):
-    """Where processes on the nodes put what is temporary."""
+    """The directory for temporary files of processes on the nodes."""
     return tmp_path_factory.mktemp("scratch")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory, scratch):
-    """A head without CPUs, and a node with two, and with what learners ask for."""
+    """A head without CPUs, and a node with two CPUs and the resources of learners."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{SUITES}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("nodes")))
@@ -63,7 +61,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     logdir = str(tmp_path / "catch")
 
     def wait_for_environments(number):
-        """Until that many are connected and frames of theirs have been learned from."""
+        """Until this many are connected and the learner has trained on their frames."""
         since = len(rows(logdir))
         found = wait_for(lambda: [row for row in rows(logdir)[since:] if row["environments"] == number], run)[0]
         wait_for(lambda: rows(logdir)[-1]["env_frames"] > found["env_frames"], run)
@@ -90,7 +88,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     wait_for_environments(16)  # one has found room on the second node
     cluster.add_node(num_cpus=2, **SMALL)
     wait_for_environments(20)
-    assert len(processes("ray::Player")) == 5
+    assert len(processes("ray::RayActor")) == 5
     assert not [p for p in psutil.process_iter(["cmdline"]) if token in " ".join(p.info["cmdline"] or [])]
     cluster.remove_node(second)
     wait_for_environments(16)
@@ -105,14 +103,14 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     nodes = set(re.findall(r"\((\w{8})\) process \d+\] seed_rl.actor.loop: joined", logs))
     assert nodes >= {node.node_id[:8] for node in (first, second)}
     session = pathlib.Path(cluster.head_node.get_session_dir_path())
-    told = [path for place in (session, tmp_path / "catch") for path in place.rglob("*.log") if path.is_file()]
-    assert len(told) > 10
-    assert not [path for path in told if token in path.read_text(errors="replace")]
-    wait_for(lambda: not processes("ray::Player"))
+    logs = [path for place in (session, tmp_path / "catch") for path in place.rglob("*.log") if path.is_file()]
+    assert len(logs) > 10
+    assert not [path for path in logs if token in path.read_text(errors="replace")]
+    wait_for(lambda: not processes("ray::RayActor"))
     assert len([node for node in cluster.list_all_nodes() if node.all_processes]) == 3
 
 
-def test_a_learner_where_a_resource_is_may_be_lost_and_its_directory_is_here(
+def test_a_learner_on_another_node_may_be_lost_and_its_directory_is_here(
     cluster, scratch, runs, rows, wait_for, tmp_path
 ):
     logdir = tmp_path / "catch"
@@ -124,8 +122,7 @@ def test_a_learner_where_a_resource_is_may_be_lost_and_its_directory_is_here(
         process.kill()
     assert run.wait(30) == 1, run.text()
     assert run.text().splitlines()[-1].startswith("seed_rl train: the learner's process or node is lost; ")
-    (left,) = scratch.glob("seed_rl-learner-*")
-    os.utime(left, (0, 0))
+    assert list(scratch.glob("seed_rl-learner-*")), "left by the killed learner"
 
     before = len(rows(logdir))
     run = runs.start(*arguments)
@@ -140,7 +137,7 @@ def test_a_learner_where_a_resource_is_may_be_lost_and_its_directory_is_here(
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "native.log", "actors", "checkpoints"} <= names
     assert len(os.listdir(logdir / "actors")) == 2
     assert "the learner runs on " in (logdir / "learner.log").read_text()
-    assert not list(scratch.glob("seed_rl-learner-*")), "neither its own nor the one that was left"
+    assert not list(scratch.glob("seed_rl-learner-*")), "neither its own nor that of the killed learner"
 
 
 def test_a_learner_elsewhere_uses_a_log_directory_in_a_store_and_nothing_is_written_here(cluster, runs, tmp_path):
@@ -156,20 +153,20 @@ def test_a_learner_elsewhere_uses_a_log_directory_in_a_store_and_nothing_is_writ
     assert list(here.iterdir()) == []
 
 
-def test_an_environment_that_fails_ends_the_run_with_its_words(cluster, runs, tmp_path):
+def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_path):
     gin_file = tmp_path / "failing.gin"
     gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
     logdir = tmp_path / "run"
     place = (f"--ray_address={cluster.address}", "--ray_learner=here", f"--logdir={logdir}", "--num_actors=1")
     run = runs.run("train", *ON_RAY, f"--gin_file={gin_file}", *place)
     assert run.returncode == 1, run.text()
-    told = "actor 0 failed: an environment of suite 'failing' failed in step: OSError: the game crashed"
-    assert run.text().splitlines()[-1].startswith(f"seed_rl train: {told}")
+    sentence = "actor 0 failed: an environment of suite 'failing' failed in step: OSError: the game crashed"
+    assert run.text().splitlines()[-1].startswith(f"seed_rl train: {sentence}")
     assert "Traceback" not in run.text()
     assert "failing_suite.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
 
 
-def test_what_goes_wrong_on_the_learners_node_is_told_here(cluster, runs, tmp_path):
+def test_errors_of_the_learners_node_are_reported_here(cluster, runs, tmp_path):
     arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir={tmp_path}/run")
     run = runs.run(*arguments, "--gin_param=Devices.training=('GPU:0', 'GPU:1')")
     assert run.returncode == 1
@@ -180,7 +177,7 @@ def test_what_goes_wrong_on_the_learners_node_is_told_here(cluster, runs, tmp_pa
     assert "Traceback" not in run.text()
 
 
-def test_a_second_learner_waits_for_the_resource_and_may_be_told_not_to(cluster, runs, wait_for, tmp_path):
+def test_a_learner_waits_for_the_resource_until_ctrl_c(cluster, runs, wait_for, tmp_path):
     with connected(cluster.address):
         first = ray.remote(list).options(num_cpus=0, num_gpus=1).remote()
         ray.get(first.__ray_ready__.remote())
@@ -190,21 +187,22 @@ def test_a_second_learner_waits_for_the_resource_and_may_be_told_not_to(cluster,
         assert run.wait(30) == 128 + signal.SIGINT, run.text()
 
 
-def test_a_minimum_that_there_is_no_room_for_ends_the_run(cluster, caplog, tmp_path):
+def test_too_few_actors_end_the_run(cluster, caplog, wait_for, tmp_path):
     caplog.set_level(logging.INFO)
-    failed = threading.Event()
-    badge = keys_of_run(ServerSecurity(insecure=True)).badge
+    spec = ActorSpec(Credentials(None, insecure=True), "seed_rl.envs.catch", logging.INFO)
     with connected(cluster.address):
-        actors = RayActors(2, 1, 64.0, badge, "seed_rl.envs.catch", str(tmp_path), failed.set, patience=2.0)
+        actors = RayActors(2, 1, 64.0, spec, str(tmp_path), patience=2.0)
         actors.start("127.0.0.1:1")
-        assert failed.wait(60)
+        wait_for(lambda: actors.failed)
         actors.stop()
     assert "0 of 2 actors run; the others wait for 64 CPUs each" in caplog.text
-    told = "0 actors run and --min_actors asks for 1: the cluster has had no room for them for 2 s (each takes 64 CPUs)"
-    assert str(actors.failed) == told
+    sentence = (
+        "0 actors run and --min_actors asks for 1: the cluster has had no room for them for 2 s (each takes 64 CPUs)"
+    )
+    assert str(actors.failed) == sentence
 
 
-def test_a_process_that_cannot_begin_says_why(cluster):
+def test_a_process_that_cannot_start_says_why(cluster):
     class Lacking:
         def __init__(self):
             raise ModuleNotFoundError("No module named 'game'")

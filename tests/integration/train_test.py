@@ -3,15 +3,13 @@
 import os
 import signal
 
-import psutil
 import pytest
 
 from seed_rl import config_files
 
 CATCH = ("--gin_file=catch/vtrace",)
 SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=150000")
-LOG_OFTEN = ("--gin_param=Logs.metrics_interval_s=0.5",)
-SAVE_OFTEN = ("--gin_param=Logs.checkpoint_interval_s=1",)
+ENDLESS_CATCH = (*CATCH, "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.5")
 
 
 def test_catch_is_learned(runs, rows, tmp_path):
@@ -34,7 +32,7 @@ def test_catch_is_learned(runs, rows, tmp_path):
 
 def test_pong_moves(runs, rows, tmp_path):
     logdir = str(tmp_path / "pong")
-    run = runs.run("train", "--gin_file=atari/vtrace_pong", f"--logdir={logdir}", "--total_frames=8000", *LOG_OFTEN)
+    run = runs.run("train", "--gin_file=atari/vtrace_pong", f"--logdir={logdir}", "--total_frames=8000")
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
     assert last["env_frames"] >= 8_000
@@ -43,23 +41,12 @@ def test_pong_moves(runs, rows, tmp_path):
     assert last["agent_steps"] == loaded.batch_size * loaded.agent.unroll_length * last["learner_updates"]
     assert last["discarded_unrolls"] == 0
     assert last["environments"] == loaded.actors.num_envs
-    for name in (
-        "frames_per_second",
-        "loss/total",
-        "policy/entropy",
-        "gradient_norm",
-        "learning_rate",
-        "inference_batch_size",
-        "queue_fill",
-        "policy_lag",
-    ):
-        assert name in last
-    assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
+    assert {"loss/total", "policy/entropy", "gradient_norm", "learning_rate", "queue_fill", "policy_lag"} <= set(last)
 
 
 def test_a_killed_actor_comes_back_and_training_goes_on(runs, rows, wait_for, actors_of, tmp_path):
     logdir = str(tmp_path / "catch")
-    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", "--num_actors=2", *LOG_OFTEN)
+    run = runs.start("train", *ENDLESS_CATCH, f"--logdir={logdir}", "--num_actors=2")
     wait_for(lambda: any(row["environments"] == 64 for row in rows(logdir)), run)
     victim = actors_of(run.pid)[0]
     victim.send_signal(signal.SIGKILL)
@@ -74,12 +61,10 @@ def test_a_killed_actor_comes_back_and_training_goes_on(runs, rows, wait_for, ac
 
 def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for, tmp_path):
     logdir, address = str(tmp_path / "catch"), f"--server_address=unix:{tmp_path}/learner.sock"
-    arguments = ("learner", *CATCH, f"--logdir={logdir}", address, "--total_frames=1000000000", *LOG_OFTEN, *SAVE_OFTEN)
+    arguments = ("learner", *ENDLESS_CATCH, f"--logdir={logdir}", address, "--gin_param=Logs.checkpoint_interval_s=1")
     actor = runs.start("actor", address)
     run = runs.start(*arguments)
-    wait_for(
-        lambda: len(os.listdir(f"{logdir}/checkpoints")) >= 2 if os.path.isdir(f"{logdir}/checkpoints") else 0, run
-    )
+    wait_for(lambda: len(list((tmp_path / "catch/checkpoints").glob("*"))) >= 2, run)
     run.process.kill()
     run.wait()
     frames_before = rows(logdir)[-1]["env_frames"]
@@ -100,7 +85,7 @@ def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for,
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_with_a_checkpoint_and_no_orphan(runs, rows, wait_for, actors_of, gone, tmp_path, number):
     logdir = str(tmp_path / "catch")
-    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", *LOG_OFTEN)
+    run = runs.start("train", *ENDLESS_CATCH, f"--logdir={logdir}")
     wait_for(lambda: rows(logdir), run)
     actors = actors_of(run.pid)
     assert len(actors) == 1
@@ -111,17 +96,21 @@ def test_a_signal_ends_a_run_with_a_checkpoint_and_no_orphan(runs, rows, wait_fo
     assert "Traceback" not in run.text()
 
 
-def test_actors_end_with_a_learner_that_is_killed(runs, rows, wait_for, actors_of, gone, tmp_path):
+def test_a_log_directory_has_one_learner_and_actors_end_with_it(runs, rows, wait_for, actors_of, gone, tmp_path):
     logdir = str(tmp_path / "catch")
-    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", *LOG_OFTEN)
+    run = runs.start("train", *ENDLESS_CATCH, f"--logdir={logdir}")
     wait_for(lambda: rows(logdir), run)
+    second = runs.run("train", *ENDLESS_CATCH, f"--logdir={logdir}")
+    assert second.returncode == 2
+    assert "another learner is running in" in second.text()
+    assert run.process.poll() is None
     actors = actors_of(run.pid)
     run.process.kill()
     run.wait()
     wait_for(lambda: gone(actors))
 
 
-def test_an_actor_that_cannot_run_ends_the_run_with_its_last_words(runs, tmp_path):
+def test_an_actor_that_cannot_run_ends_the_run_with_its_last_words(runs, tmp_path, monkeypatch):
     (tmp_path / "broken_suite.py").write_text(
         """
 import dataclasses
@@ -136,20 +125,7 @@ class Broken(Catch):
     )
     gin_file = tmp_path / "broken.gin"
     gin_file.write_text("include 'catch/vtrace.gin'\nimport broken_suite\nExperiment.env = @Broken()\n")
-    os.environ["PYTHONPATH"] = str(tmp_path)
-    try:
-        run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run", timeout=120)
-    finally:
-        del os.environ["PYTHONPATH"]
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run", timeout=120)
     assert run.returncode == 1
     assert "no environment suite named 'broken' is installed here" in run.text()
-
-
-def test_two_learners_do_not_share_a_log_directory(runs, rows, wait_for, tmp_path):
-    logdir = str(tmp_path / "catch")
-    run = runs.start("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000", *LOG_OFTEN)
-    wait_for(lambda: rows(logdir), run)
-    second = runs.run("train", *CATCH, f"--logdir={logdir}", "--total_frames=1000000000")
-    assert second.returncode == 2
-    assert "another learner is running in" in second.text()
-    assert psutil.pid_exists(run.pid)

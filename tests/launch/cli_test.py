@@ -1,5 +1,10 @@
+"""The command line: mistakes, help, and missing packages."""
+
 import http.server
+import os
 import re
+import signal
+import subprocess
 import sys
 import threading
 
@@ -39,16 +44,6 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["actor", "--server_address=localhost"], "localhost"),
         (["plot"], "name at least one log directory"),
         (["plot", "/nowhere"], "/nowhere can't be read as metrics"),
-        (["bench", "--quick"], "name a benchmark before --quick; there are: env, transport"),
-        (["bench", "transprot"], "no benchmark 'transprot'; there are: env, transport, .*, and all"),
-        (["bench", "env", "--secs=1"], "env: unrecognized arguments: --secs=1"),
-        (["bench", "env", "--seconds=0"], "env: argument --seconds: must be more than 0, got 0"),
-        (["bench", "env", "--repeats=0"], "env: argument --repeats: must be at least 1, got 0"),
-        (["bench", "env", "--threads=1,two"], "env: argument --threads: must be a whole number, got 'two'"),
-        (["bench", "env", "--suites=pnog"], "env: argument --suites: there is no 'pnog'; there are: pong, breakout"),
-        (["bench", "env", "--output=/dev/null/here"], "--output /dev/null/here can't be used: Not a directory"),
-        (["bench", "env", "--quick", "catch"], "env: unrecognized arguments: catch"),
-        (["bench", "env", "replay", "--suites=catch"], "replay: unrecognized arguments: --suites=catch"),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
         (["eval"], "--logdir is needed: the log directory of a run"),
         (["play", "--logdir=x", "--output=x.avi"], "--output takes files that end in .mp4 or .gif, got x.avi"),
@@ -84,8 +79,8 @@ def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_p
     logdir = str(tmp_path / "run")
     config_files.save_config(config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
     assert main(["train", "--gin_file=catch/vtrace", f"--logdir={kind}{logdir}"]) == 2
-    told = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
-    assert told in capsys.readouterr().err
+    sentence = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -94,9 +89,8 @@ def test_help_shows_every_flag_and_an_example(command, capsys):
     out = capsys.readouterr().out
     assert f"example: seed_rl {command}" in out
     assert len(out.splitlines()) < 40, "it fits a screen"
-    if not COMMANDS[command].reads_its_own:
-        assert "--log_level" in out
-        assert max(map(len, out.splitlines())) <= 80
+    assert "--log_level" in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_overview(capsys):
@@ -106,7 +100,16 @@ def test_overview(capsys):
     assert all(f"  {command}" in out for command in COMMANDS)
 
 
-def test_without_ray_its_launcher_says_what_to_install(capsys, monkeypatch):
+def test_a_reader_that_leaves_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        command = [sys.executable, "-m", "seed_rl", "configs"]
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     for name in [name for name in sys.modules if name.startswith("seed_rl.launch.on_ray")]:
         monkeypatch.delitem(sys.modules, name)
@@ -114,21 +117,26 @@ def test_without_ray_its_launcher_says_what_to_install(capsys, monkeypatch):
     assert capsys.readouterr().err == "seed_rl train: --launcher=ray needs Ray: pip install 'seed_rl[ray]'\n"
 
 
-def test_a_cluster_that_cannot_be_reached_is_told_in_a_sentence(capsys):
-    assert main([*ON_RAY, "--ray_address=ray://head:10001"]) == 1
-    assert "ray://head:10001 is for Ray clients" in capsys.readouterr().err
-    assert main([*ON_RAY, "--ray_address=127.0.0.1:1"]) == 1
-    assert "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused" in capsys.readouterr().err
-    assert main([*ON_RAY, "--address=http://head:8265"]) == 1
-    assert "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS; got 'http://head:8265'" in (
-        capsys.readouterr().err
-    )
+def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):
+    for flag, sentence in (
+        ("--ray_address=ray://head:10001", "ray://head:10001 is for Ray clients"),
+        (
+            "--ray_address=127.0.0.1:1",
+            "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused",
+        ),
+        (
+            "--address=http://head:8265",
+            "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS; got 'http",
+        ),
+    ):
+        assert main([*ON_RAY, flag]) == 1
+        assert sentence in capsys.readouterr().err
 
 
-def test_the_port_of_something_else_than_a_cluster_is_told_at_once(capsys):
+def test_the_port_of_another_server_is_reported_at_once(capsys):
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as dashboard:
         threading.Thread(target=dashboard.serve_forever, daemon=True).start()
         address = f"127.0.0.1:{dashboard.server_port}"
         assert main([*ON_RAY, f"--ray_address={address}"]) == 1
         dashboard.shutdown()
-    assert f"what listens at {address} is not the head of a Ray cluster" in capsys.readouterr().err
+    assert f"the server at {address} is not the head of a Ray cluster" in capsys.readouterr().err

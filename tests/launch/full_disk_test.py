@@ -13,17 +13,17 @@ import pytest
 from seed_rl.learner.checkpoints import load, paths
 
 SMALL = 250_000  # bytes: less than a checkpoint of this run, more than its metrics and logs
+FAILS = "checkpoints can't be written (File too large): training goes on and tries again"
+WORKS = "checkpoints can be written again"
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run whose files can't grow beyond `SMALL`, then can, and at the end can't; its log directory, output, code."""
-    directory = tmp_path_factory.mktemp("full_disk")
-    logdir, output = directory / "run", directory / "output"
-    with open(output, "wb") as file:
+@pytest.fixture
+def run(tmp_path):
+    """A process that trains into `tmp_path / "run"` with its output in `tmp_path / "output"`."""
+    with open(tmp_path / "output", "wb") as file:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "seed_rl", "train", "--gin_file=catch/vtrace", f"--logdir={logdir}"),
+                *(sys.executable, "-m", "seed_rl", "train", "--gin_file=catch/vtrace", f"--logdir={tmp_path}/run"),
                 *("--total_frames=1000000000", "--gin_param=Logs.checkpoint_interval_s=0.3"),
                 *("--gin_param=VTrace.hidden=512", "--gin_param=Logs.metrics_interval_s=1.0"),
             ],
@@ -31,60 +31,49 @@ def run(tmp_path_factory):
             stderr=file,
             stdin=subprocess.DEVNULL,
         )
+    yield process
+    process.kill()
+    process.wait()
 
-    def wait_for(what):
+
+def test_a_full_disk_does_not_end_a_run_but_a_lost_last_checkpoint_is_an_error(run, tmp_path):
+    output, metrics = (tmp_path / "output").read_text, (tmp_path / "run/metrics.jsonl").read_text
+    checkpoints = str(tmp_path / "run/checkpoints")
+
+    def wait_for(condition):
         deadline = time.monotonic() + 120
-        while not what():
-            assert process.poll() is None, output.read_text()
-            assert time.monotonic() < deadline, output.read_text()
+        while not condition():
+            assert run.poll() is None, output()
+            assert time.monotonic() < deadline, output()
             time.sleep(0.05)
 
-    def full(is_full):
+    def fill_disk(is_full):
         unlimited = resource.RLIM_INFINITY
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (SMALL if is_full else unlimited, unlimited))
+        resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (SMALL if is_full else unlimited, unlimited))
 
-    checkpoints = str(logdir / "checkpoints")
-    try:
-        wait_for(lambda: paths(checkpoints))
-        full(True)
-        wait_for(lambda: "checkpoints can't be written" in output.read_text())
-        kept = paths(checkpoints)
-        metrics = (logdir / "metrics.jsonl").read_text
-        rows = metrics().count("\n")
-        wait_for(lambda: metrics().count("\n") >= rows + 3)  # each is several times the interval between checkpoints
-        assert paths(checkpoints) == kept
-        full(False)
-        wait_for(lambda: "checkpoints can be written again" in output.read_text())
-        wait_for(lambda: paths(checkpoints)[-1] != kept[-1])
-        full(True)
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-    finally:
-        process.kill()
-        process.wait()
-    return logdir, output.read_text(), process.returncode
+    wait_for(lambda: paths(checkpoints))
+    fill_disk(True)
+    wait_for(lambda: FAILS in output())
+    kept, rows = paths(checkpoints), metrics().count("\n")
+    wait_for(lambda: metrics().count("\n") >= rows + 3)  # each is several times the interval between checkpoints
+    assert paths(checkpoints) == kept
+    fill_disk(False)
+    wait_for(lambda: WORKS in output())
+    wait_for(lambda: paths(checkpoints)[-1] != kept[-1])
+    fill_disk(True)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(60) == 1
 
-
-def test_a_full_disk_is_told_once_and_so_is_its_end(run):
-    _, text, _ = run
-    told = re.findall(r"checkpoints can.*", text)
-    failing = "checkpoints can't be written (File too large): training goes on and tries again"
-    assert told[:2] == [failing, "checkpoints can be written again"]
-    assert told[2:] in ([], [failing])  # it may have tried once more before it was stopped
-    assert "Logging error" not in text
-
-
-def test_the_last_checkpoint_that_could_be_written_is_whole(run):
-    logdir = run[0]
-    written = paths(str(logdir / "checkpoints"))
-    assert load(written[-1])[1]["learner_updates"] > 0
-    assert all(name.endswith(".npz") for name in os.listdir(logdir / "checkpoints")), "nothing half written is left"
-    assert os.path.getsize(written[-1]) > SMALL
-
-
-def test_a_last_checkpoint_that_cannot_be_written_is_told_in_a_sentence_and_by_the_exit_code(run):
-    logdir, text, code = run
-    newest = paths(str(logdir / "checkpoints"))[-1]
-    last = text.splitlines()[-1]
-    assert last.endswith(f"the last checkpoint can't be written (File too large); {newest} is the newest there is")
-    assert code == 1
+    newest = paths(checkpoints)[-1]
+    assert (
+        output()
+        .splitlines()[-1]
+        .endswith(f"the last checkpoint can't be written (File too large); {newest} is the newest there is")
+    )
+    reported = re.findall(r"checkpoints can.*", output())
+    assert reported[:2] == [FAILS, WORKS]
+    assert reported[2:] in ([], [FAILS])  # it may have tried once more before it was stopped
+    assert "Logging error" not in output()
+    assert load(newest)[1]["learner_updates"] > 0
+    assert os.path.getsize(newest) > SMALL
+    assert all(name.endswith(".npz") for name in os.listdir(checkpoints)), "nothing half written is left"

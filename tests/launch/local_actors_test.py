@@ -8,8 +8,38 @@ import sys
 import threading
 
 import psutil
+import pytest
 
-from seed_rl.launch.local_actors import LocalActors
+from seed_rl.launch.local_actors import LocalActors, how_it_ended
+
+TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
+Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+KeyError: 'the thing'
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "how"),
+    [
+        (3, "", "exit code 3"),
+        (1, "12:00:00 I seed_rl.actor.loop: joined\n", "exit code 1"),
+        (1, f"{TRACEBACK}seed_rl actor: an environment failed: no thing\n", "an environment failed: no thing"),
+        (1, f"{TRACEBACK}seed_rl actor: no thing\nException ignored in: x\n", "no thing"),
+        (1, f"{TRACEBACK}seed_rl.envs.errors.EnvironmentFailed: no thing\n", "no thing"),
+        (1, TRACEBACK, "KeyError: 'the thing'"),
+        (1, "terminate called without an active exception\n\n", "terminate called without an active exception"),
+        (1, "x" * 9999, "x" * 500),
+        (1, "caf\xe9", "caf\ufffd"),
+        (-9, "12:00:00 I x: going well\n", "killed by SIGKILL"),
+        (-6, "free(): invalid pointer\n", "killed by SIGABRT: free(): invalid pointer"),
+        (-40, "", "killed by signal 40"),
+    ],
+)
+def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
+    path, before = tmp_path / "log", b"seed_rl actor: an earlier process\n"
+    path.write_bytes(before + text.encode("latin-1"))
+    assert how_it_ended(code, str(path), len(before)) == how
 
 
 def failed(address, log_directory, count=1):
@@ -24,27 +54,16 @@ def failed(address, log_directory, count=1):
     return actors
 
 
-def test_the_last_words_of_an_actor_are_told_in_one_line_that_names_its_log(tmp_path, caplog):
-    caplog.set_level("INFO")
-    actors = failed("nowhere", tmp_path)
-    log = tmp_path / "actor-0.log"
-    sentence = str(actors.failed)
-    assert re.fullmatch(rf"actor 0 ended 2 times in a row: .*'nowhere'.* \(its log: {log}\)", sentence)
-    assert actors.restarts == 1
-    warnings = [record.message for record in caplog.records]
-    assert len(warnings) == 1
-    assert re.fullmatch(rf"actor 0 ended: .*'nowhere'.*; it starts again in \d\.\d s \(its log: {log}\)", warnings[0])
-    assert len(log.read_text().splitlines()) == 2
-
-
-def test_many_actors_that_end_for_the_same_reason_tell_it_once(tmp_path, caplog):
-    caplog.set_level("INFO")
+def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(tmp_path, caplog):
     actors = failed("nowhere", tmp_path, count=3)
-    assert len([record for record in caplog.records if "'nowhere'" in record.message]) == 1
-    assert "'nowhere'" in str(actors.failed)
+    log = rf"\(its log: {tmp_path}/actor-\d.log\)"
+    assert re.fullmatch(rf"actor \d ended 2 times in a row: .*'nowhere'.* {log}", str(actors.failed))
+    assert actors.restarts >= 1
+    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert re.fullmatch(rf"actor \d ended: .*'nowhere'.*; it starts again in \d\.\d s {log}", warning)
 
 
-def test_an_actor_that_was_killed_is_told_by_its_signal(tmp_path):
+def test_an_actor_that_was_killed_is_reported_with_the_signal(tmp_path):
     over = threading.Event()
     actors = LocalActors([], 1, str(tmp_path), on_failure=over.set, max_failures=1)
     try:
@@ -63,7 +82,7 @@ def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tm
     assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(failed([], tmp_path).failed)
 
 
-def test_a_failing_environment_is_told_in_sentences_and_its_log_has_the_traceback(tmp_path):
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(tmp_path):
     gin_file = tmp_path / "failing.gin"
     gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
     run = subprocess.run(

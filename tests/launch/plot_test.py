@@ -67,22 +67,17 @@ def test_the_mean_of_seeds_has_students_interval():
     np.testing.assert_allclose(many.half, 1.96 * np.std([0, 1] * 50, ddof=1) / 10)
 
 
-def test_a_seed_that_was_killed_does_not_cut_the_others():
+def test_curves_are_averaged_where_all_have_values_and_further_where_some_go_on():
     killed, others = line((0, 0), (4, 4)), [line((1, 1), (10, 10)), line((0, 0), (10, 10))]
-    together, further = means([killed, *others])
-    assert (together.x[0], together.x[-1]) == (1, 4)
+    common, further = means([killed, *others])
+    assert (common.x[0], common.x[-1]) == (1, 4)
     assert (further.x[0], further.x[-1]) == (4, 10)
     np.testing.assert_allclose(further.mean, further.x)
 
+    longest, further = means([line((0, 0), (1, 0)), line((2, 5), (3, 5))])  # nothing in common
+    np.testing.assert_array_equal(longest.x, [2, 3])
+    assert longest.half is further is None
 
-def test_seeds_with_nothing_in_common_are_those_that_got_furthest():
-    together, further = means([line((0, 0), (1, 0)), line((2, 5), (3, 5))])
-    np.testing.assert_array_equal(together.x, [2, 3])
-    assert together.half is None
-    assert further is None
-
-
-def test_one_run_is_drawn_as_it_is():
     points = line((0, 1), (3, 7), (4, 2))
     curve, _ = means([points])
     np.testing.assert_array_equal(np.stack([curve.x, curve.mean], 1), points)
@@ -120,7 +115,7 @@ def test_all_formats_show_the_same(tmp_path):
     assert {"#0072b2", "#d55e00"} <= colours
 
 
-def test_evaluation_is_dashed_and_told(tmp_path):
+def test_evaluation_is_dashed_and_explained(tmp_path):
     write_run(tmp_path / "runs/a", [1, 2, 3], **{"eval/episode_return": 2.0})
     plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")], "frames")
     assert {"training: mean of 100 episodes", "evaluation: mean of 30", "return", "a"} <= set(
@@ -135,7 +130,7 @@ def test_a_run_that_was_killed_in_the_middle_of_a_line_can_be_drawn(tmp_path):
     assert (tmp_path / "curve.png").stat().st_size > 1000
 
 
-def test_a_run_without_returns_is_left_out_with_a_word(tmp_path, caplog):
+def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):
     write_run(tmp_path / "runs/good", [1, 2])
     write_run(tmp_path / "runs/sweep/bad", [])
     plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.png")], "frames")
@@ -144,11 +139,6 @@ def test_a_run_without_returns_is_left_out_with_a_word(tmp_path, caplog):
     ]
     with pytest.raises(NoCurve, match="bad has no episode returns yet$"):
         plot_curves([str(tmp_path / "runs/sweep")], [str(tmp_path / "curve.png")], "frames")
-
-
-def test_a_directory_without_a_run_is_told(tmp_path):
-    with pytest.raises(NoCurve, match="is not the log directory of a run, and there is none in it"):
-        plot_curves([str(tmp_path)], [str(tmp_path / "curve.png")], "frames")
 
 
 def test_runs_in_a_store_are_drawn_under_their_names_from_metrics_and_settings_alone(tmp_path, fetched):
@@ -166,10 +156,11 @@ def test_runs_in_a_store_are_drawn_under_their_names_from_metrics_and_settings_a
     assert "dear" in words(tmp_path / "curve.svg")
 
 
-def test_a_store_without_a_run_is_told(tmp_path):
+def test_a_place_without_a_run_is_an_error(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(NoCurve, match=f"^file://{tmp_path} is not the log directory of a run, and there is none in it"):
-        plot_curves([f"file://{tmp_path}"], [str(tmp_path / "curve.png")], "frames")
+    for place in (str(tmp_path), f"file://{tmp_path}"):
+        with pytest.raises(NoCurve, match=f"^{place} is not the log directory of a run, and there is none in it"):
+            plot_curves([place], [str(tmp_path / "curve.png")], "frames")
     with pytest.raises(NoCurve, match=f"^file://{tmp_path}/no can't be read as metrics: .*No such file"):
         plot_curves([f"file://{tmp_path}/no"], [str(tmp_path / "curve.png")], "frames")
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run."""
+"""The display of a run."""
 
 import errno
 import io
@@ -8,9 +8,9 @@ import re
 import pytest
 from rich.console import Console
 
+from seed_rl.launch.formatting import duration, short
 from seed_rl.launch.panel import Shown, panel, sparkline
 from seed_rl.launch.progress import Progress
-from seed_rl.launch.words import duration, short
 
 ROW = {
     "env_frames": 250_000.0,
@@ -31,14 +31,15 @@ DONE = ROW | {"env_frames": 1_000_320.0, "seconds": 200.0, "frames_per_second": 
 ACTORS, LEARNER = "actors: add environments or processes", "learner: smaller network or faster device"
 
 
+COLOUR = r"\x1b\[[0-9;]*(3|4|9|10)\d[;m]"
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
 
 
-class GoneTerminal(Terminal):
-    """One that was closed while it was written to."""
-
+class ClosedTerminal(Terminal):
     def write(self, text):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -68,7 +69,8 @@ def drawn(rows, width=80, logdir="runs/pong", encoding="utf-8"):
     return file.buffer.getvalue().decode()
 
 
-def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes():
+def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # does not make a terminal of a file
     busy = ROW | {"time/learner_waiting": 0.0}
     lines = [line.split(" ", 1) for line in shown(io.StringIO(), ROW, ROW, busy, ROW, DONE).splitlines()]
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in lines)
@@ -101,7 +103,7 @@ def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes():
         ),
     ],
 )
-def test_lines_are_short_and_say_what_is_known(more, line):
+def test_lines_are_short_and_show_the_known_figures(more, line):
     row = {name: value for name, value in (ROW | more).items() if value is not None}
     assert shown(io.StringIO(), row).splitlines()[0][9:] == line
     assert len(line) < 70
@@ -115,14 +117,10 @@ def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(variable, value,
     assert text.count(" 25% 250k frames") == 2
 
 
-def test_a_pipe_gets_plain_lines_even_if_colours_are_asked_for(monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert shown(io.StringIO(), ROW).splitlines()[0].endswith("1m40s left")
-
-
-def test_a_terminal_shows_the_newest_row_in_a_panel():
+def test_a_terminal_shows_the_newest_row_in_a_panel(monkeypatch):
     text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0})
     assert "25%" in text
+    assert re.search(COLOUR, text)
     last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("50%") :])
     assert "500k of 1M frames" in last
     assert "7.51k frames/s, 40s so far, 1m07s left" in last
@@ -131,34 +129,22 @@ def test_a_terminal_shows_the_newest_row_in_a_panel():
     assert re.search(rf"bottleneck +{ACTORS}", last)
     assert re.search(r"stored in +runs/pong", last)
     assert max(map(len, last.splitlines())) <= 80
-
-
-def test_without_colour_a_panel_has_no_colour(monkeypatch):
-    assert re.search(r"\x1b\[3\dm", shown(Terminal(), ROW))
     monkeypatch.setenv("NO_COLOR", "1")
-    text = shown(Terminal(), ROW)
-    assert "250k of 1M frames" in text
-    assert not re.search(r"\x1b\[[0-9;]*(3|4|9|10)\d[;m]", text)
+    assert not re.search(COLOUR, shown(Terminal(), ROW))
 
 
-def test_a_run_that_does_nothing_leaves_no_panel():
+def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing():
     text = shown(Terminal())
     assert "starting" in text
-    assert text.endswith("\x1b[2K"), "the last that is done is to erase its lines"
-
-
-def test_quiet_shows_nothing():
+    assert text.endswith("\x1b[2K"), "it ends with erasing its lines"
     for stream in (io.StringIO(), Terminal()):
         with Progress(1_000_000, "runs/pong", quiet=True, stream=stream) as progress:
             progress.show(ROW)
         assert stream.getvalue() == ""
 
 
-def test_a_terminal_that_is_gone_does_not_end_the_run():
-    assert shown(GoneTerminal(), ROW) == ""
-
-
-def test_a_full_disk_behind_the_display_does_not_end_the_run():
+def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
+    assert shown(ClosedTerminal(), ROW) == ""
     file = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115 (closing it fails as well)
     with Progress(1_000_000, "runs/pong", stream=file) as progress:
         progress.show(ROW)
@@ -174,30 +160,24 @@ def test_a_panel_fits_its_terminal(width, encoding):
         lines = drawn(rows, width, logdir, encoding).splitlines()
         assert set(map(len, lines)) == {width}
         if width >= 60:
-            told = "".join(line[13:].strip(" │|") for line in lines)
-            assert logdir in told.replace(" ", ""), "the path is never cut"
+            text = "".join(line[13:].strip(" │|") for line in lines)
+            assert logdir in text.replace(" ", ""), "the path is never cut"
 
 
-def test_at_60_columns_everything_can_be_read():
+def test_a_panel_is_complete_at_60_columns():
     text = drawn([ROW, ROW | {"episode_return": 3.0, "eval/episode_return": 4.0, "time/cpu": 1.0}], 60)
     for part in ("25%", "250k of 1M frames", "7.51k frames/s", "1m40s left", "3.00  █▁", "4.00", "0.0123", "32 of 64"):
         assert part in text
     assert "add environments or" in text
-
-
-def test_a_finished_run_says_what_it_took_and_no_bottleneck():
-    text = drawn([DONE])
-    assert "5k frames/s on average, done in 3m20s" in text
-    assert "100%  1M of 1M frames" in text
-    assert "bottleneck" not in text
-
-
-def test_a_run_is_not_at_100_percent_before_it_is_done():
-    assert " 99%  1M of 1M frames" in drawn([ROW | {"env_frames": 999_900.0}])
-
-
-def test_numbers_that_are_none_are_shown():
     assert "nan" in drawn([ROW, ROW | {"episode_return": float("nan"), "loss/total": float("inf")}])
+
+
+def test_a_run_is_at_100_percent_when_it_is_done():
+    assert " 99%  1M of 1M frames" in drawn([ROW | {"env_frames": 999_900.0}])
+    text = drawn([DONE])
+    assert "100%  1M of 1M frames" in text
+    assert "5k frames/s on average, done in 3m20s" in text
+    assert "bottleneck" not in text
 
 
 def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
@@ -211,16 +191,12 @@ def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
 
 
 @pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "0"), (999, "999"), (999.6, "1k"), (7512.3, "7.51k"), (999_499, "999k"), (999_600, "1M"), (4e10, "40G")],
+    ("text", "expected"),
+    [
+        ([short(number) for number in (0, 999, 999.6, 7512.3, 999_499, 999_600)], "0 999 1k 7.51k 999k 1M"),
+        ([duration(seconds) for seconds in (-1, 9.4, 59.6, 200)], "0s 9s 1m00s 3m20s"),
+        ([duration(seconds) for seconds in (3900, 86_399, 273_600)], "1h05m 23h59m 3d04h"),
+    ],
 )
-def test_short_numbers(number, text):
-    assert short(number) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-1, "0s"), (9.4, "9s"), (59.6, "1m00s"), (200, "3m20s"), (3900, "1h05m"), (86_399, "23h59m"), (273_600, "3d04h")],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text
+def test_numbers_are_short(text, expected):
+    assert " ".join(text) == expected

@@ -43,12 +43,8 @@ def catch():
     return dataclasses.replace(experiment, total_frames=20_000, logs=Logs(metrics_interval_s=0.2))
 
 
-class Set:
-    """Is to stop."""
-
-    def is_set(self):
-        """Yes."""
-        return True
+STOP = threading.Event()
+STOP.set()
 
 
 def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, tmp_path):
@@ -64,7 +60,7 @@ def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, t
         assert list(run.train()) == [], "it is finished"
 
 
-def test_whoever_leaves_the_loop_keeps_what_was_learned_and_goes_on_later(catch, tmp_path):
+def test_a_run_whose_loop_was_left_continues_later(catch, tmp_path):
     logdir, endless = str(tmp_path), dataclasses.replace(catch, total_frames=10**9)
     with Run(endless, logdir) as run:
         for row in run.train():
@@ -79,7 +75,7 @@ def test_whoever_leaves_the_loop_keeps_what_was_learned_and_goes_on_later(catch,
     assert load_policy(logdir).env_frames > left_at
 
 
-def test_ctrl_c_in_a_program_keeps_what_was_learned(catch, tmp_path):
+def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path):
     endless = dataclasses.replace(catch, total_frames=10**9)
     interrupting = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     with Run(endless, str(tmp_path), actors=THREADS) as run:
@@ -91,28 +87,18 @@ def test_ctrl_c_in_a_program_keeps_what_was_learned(catch, tmp_path):
     assert load_policy(str(tmp_path)).env_frames >= first["env_frames"] > 0
 
 
-def test_a_run_that_is_not_open_does_not_train(catch, tmp_path):
-    with pytest.raises(RuntimeError, match="a run trains while it is open"):
-        Run(catch, str(tmp_path)).train()
-
-
-def test_it_ends_when_it_is_told(catch, tmp_path):
-    with Run(catch, str(tmp_path), actors=ELSEWHERE) as run:
-        assert list(run.train(Set())) == []
-    assert load_policy(str(tmp_path)).env_frames == 0
-
-
-def test_one_directory_one_run(catch, tmp_path):
+def test_a_directory_has_one_run_and_one_configuration(catch, tmp_path):
     with Run(catch, str(tmp_path)), pytest.raises(CannotUse, match="another learner is running in"):
         Run(catch, str(tmp_path)).__enter__()
     with Run(catch, str(tmp_path), actors=ELSEWHERE) as run:
-        list(run.train(Set()))
+        assert list(run.train(STOP)) == []
+    assert load_policy(str(tmp_path)).env_frames == 0
     other = dataclasses.replace(catch, seed=99)
     with pytest.raises(ConfigError, match="seed was 1 and is now 99"):
         Run(other, str(tmp_path)).__enter__()
 
 
-def test_an_environment_that_fails_ends_the_run_with_its_words(catch, tmp_path):
+def test_a_failing_environment_ends_the_run_with_its_error(catch, tmp_path):
     failing = dataclasses.replace(catch, env=Leaking())
     with (
         Run(failing, str(tmp_path), actors=THREADS) as run,
@@ -121,6 +107,8 @@ def test_an_environment_that_fails_ends_the_run_with_its_words(catch, tmp_path):
         list(run.train())
 
 
-def test_where_actors_run_is_one_of_three(catch, tmp_path):
+def test_misuse_is_an_error(catch, tmp_path):
     with pytest.raises(ValueError, match="actors must be one of processes, threads, elsewhere, got 'somewhere'"):
         Run(catch, str(tmp_path), actors="somewhere")
+    with pytest.raises(RuntimeError, match="a run trains while it is open"):
+        Run(catch, str(tmp_path)).train()

@@ -1,4 +1,4 @@
-"""What a terminal shows after it has received some output: as much of a terminal as our own output needs."""
+"""The lines that a terminal shows: as much of a terminal as our own output needs."""
 
 import re
 
@@ -6,17 +6,16 @@ _PIECE = re.compile(r"\x1b\[(?P<numbers>[0-9;?]*)(?P<command>[A-Za-z])|(?P<text>
 
 
 def screen(output, columns):
-    """The lines on the screen and those that have scrolled off it, without blanks at their ends.
+    """The lines on the screen and those that have scrolled off it, without trailing blanks.
 
     Raises:
       ValueError: a control sequence that isn't known here.
     """
-    lines, row, column = [[]], 0, 0
-    position = 0
+    lines, row, column, position = [[]], 0, 0, 0
     while position < len(output):
         piece = _PIECE.match(output, position)
-        if piece is None:
-            raise ValueError(f"what is {output[position : position + 20]!r}?")
+        if piece is None or (piece["command"] or "m") not in "AKmhl":  # colours; the cursor shown and hidden
+            raise ValueError(f"unknown sequence {output[position : position + 20]!r}")
         position = piece.end()
         text, command = piece["text"], piece["command"]
         if text == "\r":
@@ -24,7 +23,7 @@ def screen(output, columns):
         elif text == "\n":
             row += 1
         elif text:
-            if column == columns:  # the terminal goes on in the next line
+            if column == columns:  # the terminal continues in the next line
                 row, column = row + 1, 0
             lines += [[] for _ in range(row + 1 - len(lines))]
             lines[row] += [" "] * (column + 1 - len(lines[row]))
@@ -34,7 +33,5 @@ def screen(output, columns):
             row -= int(piece["numbers"] or 1)
         elif command == "K":  # 2K: the whole line
             lines[row] = []
-        elif command not in "mhl":  # colours; the cursor shown and hidden
-            raise ValueError(f"what is {piece[0]!r}?")
         lines += [[] for _ in range(row + 1 - len(lines))]
     return ["".join(line).rstrip() for line in lines]

@@ -24,13 +24,14 @@ with signals() as stopped:
     print("waiting", flush=True)
     while not stopped.is_set():
         pass
-print("in good order", flush=True)
+print("after the run", flush=True)
 raise SystemExit(stopped.exit_code)
 """
 
 
 @pytest.fixture
-def started():
+def start():
+    """Starts a program, and waits until it waits."""
     processes = []
 
     def start(program):
@@ -45,19 +46,19 @@ def started():
         process.communicate()
 
 
-def test_the_first_signal_asks(started):
-    process = started(WAITS_IN_PYTHON)
-    process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=30)[0] == "in good order\n"
-    assert process.returncode == 128 + signal.SIGTERM
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_asks_the_run_to_end(start, number):
+    process = start(WAITS_IN_PYTHON)
+    process.send_signal(number)
+    assert process.communicate(timeout=30)[0] == "after the run\n"
+    assert process.returncode == 128 + number
 
 
-def test_one_that_comes_later_ends_the_process_even_while_it_waits_in_native_code(started):
-    process = started(WAITS_IN_NATIVE_CODE)
-    process.send_signal(signal.SIGINT)
+def test_a_later_signal_ends_the_process_even_in_native_code(start):
+    process = start(WAITS_IN_NATIVE_CODE)
     deadline = time.monotonic() + 30
     while process.poll() is None:
         assert time.monotonic() < deadline
-        time.sleep(0.3)
         process.send_signal(signal.SIGINT)
+        time.sleep(0.3)  # a signal within a second is taken for the same one
     assert process.returncode == 128 + signal.SIGINT

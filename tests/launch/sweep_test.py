@@ -43,7 +43,7 @@ def test_values_that_look_alike_in_a_name_have_directories_of_their_own():
     [
         (["VTrace.discount"], [1], "expected NAME=VALUE,VALUE"),
         (["VTrace.discount=0.9,"], [1], "expected NAME=VALUE,VALUE"),
-        (["A.b=1", "A.b=2"], [1], "a setting may be given once, got A.b, A.b"),
+        (["A.b=1", "A.b=2"], [1], "a setting may be given once, got A.b again"),
         (["A.b=1,1"], [1], "b=1_seed=1 would run 2 times"),
         ([], [1, 1, 1], "seed=1 would run 3 times"),
     ],
@@ -55,9 +55,9 @@ def test_a_grid_that_makes_no_sense_is_refused(grid, seeds, sentence):
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory):
-    """A sweep of three runs: the second can't be done, and while the third goes on the sweep is stopped; and once more.
+    """A sweep of three runs of which the second fails, stopped during the third; and the same sweep once more.
 
-    Gives its directory, and for each time what it said, its exit code and its results.
+    Gives its directory, and for each time its messages, exit code, results and table.
     """
     directory = tmp_path_factory.mktemp("sweep")
     wanted = trials(["Catch.columns=5,3"], [1])
@@ -76,7 +76,7 @@ def twice(tmp_path_factory):
     return directory, wanted, times
 
 
-def test_a_failed_run_is_told_with_its_own_words_and_does_not_stop_the_others(twice):
+def test_a_failed_run_is_quoted_and_does_not_stop_the_others(twice):
     directory, wanted, ((said, code, results, table), _) = twice
     assert code == 2
     failed = next(row for row in results if row["run"] == wanted[1].name)

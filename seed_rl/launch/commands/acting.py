@@ -6,7 +6,6 @@ import concurrent.futures
 import importlib
 import logging
 import os
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +13,8 @@ from absl import flags
 
 from seed_rl.actor.loop import Actor, Sizes
 from seed_rl.envs.errors import CannotBuild, EnvironmentFailed
-from seed_rl.launch.cli import FAILURE, UsageError
+from seed_rl.launch.cli import Failure, UsageError, command
+from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS, SHARED_CREDENTIALS, boolean, integer, repeated, string
 from seed_rl.launch.signals import Stopped, signals
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
@@ -25,14 +25,32 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 
 
+@command(
+    "seed_rl actor --server_address=localhost:8686",
+    string("server_address", DEFAULT_TCP_ADDRESS, "Where the learner is: host:port or unix:/path."),
+    string(
+        "tls_ca",
+        None,
+        "PEM file with the certificate (or its authority) that the learner must show; turns TLS on.",
+    ),
+    *SHARED_CREDENTIALS,
+    integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
+    integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
+    repeated("import_module", [], "Python module that registers an environment suite. May be repeated."),
+    boolean(
+        "share_memory",
+        True,
+        "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
+    ),
+    boolean("exit_with_parent", False, "End when standard input is closed (set by `train`)."),
+)
 def actor(values: flags.FlagValues) -> int:
-    """Runs an actor."""
+    """Runs an actor for a learner; it asks the learner which environments to step."""
     for module in values.import_module:
         try:
             importlib.import_module(module)
         except ImportError as error:
             raise UsageError(f"--import_module={module}: {error}") from error
-    sizes = Sizes(values.num_groups, values.envs_per_group)
     try:
         security = ClientSecurity(values.tls_ca, read_token(values.token_file), values.insecure, values.tls_server_name)
         security.check(parse_address(values.server_address))
@@ -41,12 +59,12 @@ def actor(values: flags.FlagValues) -> int:
         raise UsageError(str(error)) from error
     running = Actor(
         lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),
-        sizes,
+        Sizes(values.num_groups, values.envs_per_group),
     )
     _log.info("looking for a learner at %s", values.server_address)
     with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
         if values.exit_with_parent:
-            threading.Thread(target=_set_at_end_of_input, args=(stopped,), daemon=True).start()
+            threading.Thread(target=_stop_at_end_of_input, args=(stopped,), daemon=True).start()
         run = pool.submit(running.run)
         # The main thread only waits: a signal that arrives while it holds a lock would be handled under that lock.
         while not run.done():
@@ -56,12 +74,11 @@ def actor(values: flags.FlagValues) -> int:
         try:
             run.result()
         except (Rejected, CannotBuild, EnvironmentFailed) as error:
-            print(f"seed_rl actor: {error}", file=sys.stderr)
-            return FAILURE
+            raise Failure(str(error)) from error
         return stopped.exit_code
 
 
-def _set_at_end_of_input(stopped: Stopped) -> None:
-    while os.read(0, 1024):  # not through sys.stdin, whose lock a thread that waits would keep at exit
+def _stop_at_end_of_input(stopped: Stopped) -> None:
+    while os.read(0, 1024):  # not through sys.stdin: a thread that reads keeps its lock, which Python takes at exit
         pass
     stopped.set()

@@ -5,16 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
 
 from seed_rl import config_files
 from seed_rl.experiment import Experiment
-from seed_rl.launch.cli import FAILURE, UsageError
+from seed_rl.launch.cli import Failure, UsageError, command
+from seed_rl.launch.flags import (
+    DEFAULT_TCP_ADDRESS,
+    GIN,
+    SHARED_CREDENTIALS,
+    alias,
+    boolean,
+    choice,
+    comma_separated,
+    integer,
+    number,
+    repeated,
+    string,
+)
 from seed_rl.launch.local_actors import ActorFailed
 from seed_rl.launch.progress import Progress
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
@@ -30,11 +41,52 @@ from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_to
 if TYPE_CHECKING:
     from seed_rl.launch.on_ray.learner import RemoteRun
 
-_ANY_LOCAL = "localhost:0"  # an address that needs no credentials: whether those that are given are usable
+_LEARNER = (
+    *GIN,
+    string(
+        "logdir", None, "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>."
+    ),
+    integer("num_actors", None, "Overrides Actors.num_actors."),
+    integer("seed", None, "Overrides Experiment.seed."),
+    string("tls_cert", None, "PEM file with the learner's certificate chain."),
+    string("tls_key", None, "PEM file with the certificate's private key."),
+    *SHARED_CREDENTIALS,
+    comma_separated("learner_hosts", [], "host:port of each of several learners that train together."),
+    integer("learner_host", 0, "Which of them this one is, from 0."),
+    boolean("quiet", False, "Show nothing but warnings and errors."),
+)
+_RAY = (
+    string(
+        "ray_address",
+        None,
+        "host:port of the Ray cluster; default: RAY_ADDRESS, else one on this machine, else a new one for this run.",
+    ),
+    alias("address", "ray_address"),
+    string(
+        "ray_learner",
+        None,
+        "Ray resource whose node gets the learner, such as GPU or node:10.0.0.5, or `here`: this process; "
+        "default: GPU if the cluster has one, else here.",
+    ),
+    integer(
+        "min_actors",
+        None,
+        "On Ray, a run with fewer actors for five minutes ends; default 1. Actors.num_actors is the maximum.",
+        lower_bound=1,
+    ),
+    number("actor_cpus", None, "CPUs that Ray sets aside for an actor; default 1.", lower_bound=0.0),
+)
 
 
+@command(
+    "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
+    *_LEARNER,
+    string("server_address", "", "Where actors are served; default: a unix socket of this run's own."),
+    choice("launcher", "local", ["local", "ray"], "Where actors run: processes on this machine, or a Ray cluster."),
+    *_RAY,
+)
 def train(values: flags.FlagValues) -> int:
-    """Runs a learner in this process and actors in others."""
+    """Trains on this machine or a Ray cluster: a learner and its actors."""
     experiment = _load_experiment(values)
     if values.launcher == "ray":
         if values.learner_hosts:
@@ -43,84 +95,142 @@ def train(values: flags.FlagValues) -> int:
     for flag in ("ray_address", "ray_learner", "min_actors", "actor_cpus"):
         if values[flag].value is not None:
             raise UsageError(f"--{flag} needs --launcher=ray")
-    return _train("train", values, experiment, PROCESSES, _actor_arguments(values))
+    return _train(values, _new_run(values, experiment, PROCESSES))
 
 
+@command(
+    "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
+    *_LEARNER,
+    string("server_address", DEFAULT_TCP_ADDRESS, "Where actors are served: host:port or unix:/path."),
+)
 def learner(values: flags.FlagValues) -> int:
-    """Runs a learner."""
-    return _train("learner", values, _load_experiment(values), ELSEWHERE)
+    """Runs a learner that waits for actors."""
+    return _train(values, _new_run(values, _load_experiment(values), ELSEWHERE))
 
 
-def _train(
-    command: str,
-    values: flags.FlagValues,
-    experiment: Experiment,
-    actors: str,
-    actor_arguments: Sequence[str] = (),
-) -> int:
-    run = Run(
+def _load_experiment(values: flags.FlagValues) -> Experiment:
+    overrides = list(values.gin_param)
+    for flag, parameter in (
+        ("total_frames", "Experiment.total_frames"),
+        ("seed", "Experiment.seed"),
+        ("num_actors", "Actors.num_actors"),
+    ):
+        if values[flag].value is not None:
+            overrides.append(f"{parameter} = {values[flag].value}")
+    _require_gin_file(values)
+    return config_files.load(values.gin_file, overrides)
+
+
+def _require_gin_file(values: flags.FlagValues) -> None:
+    if not values.gin_file:
+        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
+
+
+def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
+    try:
+        hosts = Hosts(tuple(values.learner_hosts), values.learner_host)
+    except ValueError as error:
+        raise UsageError(f"--learner_hosts, --learner_host: {error}") from error
+    return Run(
         experiment,
         _logdir(values),
         actors=actors,
         address=values.server_address,
         security=_server_security(values, values.server_address),
-        actor_arguments=actor_arguments,
+        actor_arguments=_actor_arguments(values),
         native_log=True,
-        hosts=_hosts(values),
+        hosts=hosts,
     )
-    return _carry_out(command, values, run)
+
+
+def _logdir(values: flags.FlagValues) -> str:
+    return values.logdir or os.path.join("runs", _name_of_config(values))
+
+
+def _name_of_config(values: flags.FlagValues) -> str:
+    return os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
+
+
+def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
+    try:
+        security = ServerSecurity(values.tls_cert, values.tls_key, read_token(values.token_file), values.insecure)
+        if address:  # else a unix socket that only this user can reach
+            security.check(parse_address(address))
+        security.credentials()
+    except (AddressError, SecurityError) as error:
+        raise UsageError(str(error)) from error
+    return security
+
+
+def _actor_arguments(values: flags.FlagValues) -> list[str]:
+    arguments = {
+        "log_level": values.log_level,
+        "tls_ca": values.tls_cert,
+        "tls_server_name": values.tls_server_name,
+        "token_file": values.token_file,
+    }
+    given = [f"--{flag}={value}" for flag, value in arguments.items() if value]
+    return [*given, "--insecure"] if values.insecure else given
 
 
 def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
     try:
         from seed_rl.launch.on_ray.cluster import NoCluster
-        from seed_rl.launch.on_ray.command import ray_run
+        from seed_rl.launch.on_ray.run import ray_run
     except ModuleNotFoundError as error:
         if error.name not in ("ray", "cryptography"):
             raise
         raise UsageError("--launcher=ray needs Ray: pip install 'seed_rl[ray]'") from error
+    security = _server_security(values, "localhost:0")  # needs no credentials: only those given are checked
     try:
-        with ray_run(values, experiment, _logdir(values), _server_security(values, _ANY_LOCAL)) as run:
-            return _carry_out("train", values, run)
+        with ray_run(values, experiment, _logdir(values), security) as run:
+            return _train(values, run)
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
     except NoCluster as error:
-        return _failure("train", str(error))
-    except KeyboardInterrupt:  # while Ray connects; later a signal ends the run in good order
+        raise Failure(str(error)) from error
+    except KeyboardInterrupt:  # while Ray connects; later a signal asks the run to end
         return 128 + signal.SIGINT
 
 
-def _carry_out(command: str, values: flags.FlagValues, run: Run | RemoteRun) -> int:
+def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
     try:
-        with signals() as stopped, run, _progress(run, values.quiet) as progress:
-            with contextlib.closing(run.train(stopped)) as rows:
-                for row in rows:
-                    progress.show(row)
-            return stopped.exit_code
+        with (
+            signals() as stopped,
+            run,
+            _progress(values, run) as progress,
+            contextlib.closing(run.train(stopped)) as rows,
+        ):
+            for row in rows:
+                progress.show(row)
+        return stopped.exit_code
     except (AddressError, CannotReach, CannotUse) as error:
         raise UsageError(str(error)) from error
     except (ActorFailed, CheckpointError, HostLost) as error:
-        return _failure(command, str(error))
+        raise Failure(str(error)) from error
     except Diverged as error:
-        return _failure(
-            command,
+        raise Failure(
             f"training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the "
-            f"last checkpoint in {run.logdir} is from before",
-        )
+            f"last checkpoint in {run.logdir} is from before"
+        ) from error
 
 
-def _progress(run: Run | RemoteRun, quiet: bool) -> Progress:
+def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
+    """Made when the run is open: that replaces standard error."""
     experiment = run.experiment
-    return Progress(experiment.total_frames, run.logdir, quiet=quiet, num_envs=experiment.actors.num_envs)
+    return Progress(experiment.total_frames, run.logdir, quiet=values.quiet, num_envs=experiment.actors.num_envs)
 
 
-def _failure(command: str, sentence: str) -> int:
-    print(f"seed_rl {command}: {sentence}", file=sys.stderr)
-    return FAILURE
-
-
+@command(
+    "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
+    *GIN,
+    repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
+    comma_separated("seeds", ["1"], "Seeds of each combination."),
+    integer("parallel", 1, "Runs at a time.", lower_bound=1),
+    string("logdir", None, "Where the runs go; default: runs/sweep_<gin file>."),
+)
 def sweep(values: flags.FlagValues) -> int:
-    """Trains with every combination of settings and seeds."""
+    """Trains with combinations of settings and seeds, and compares them."""
     from seed_rl.launch.sweep import BadGrid, Sweep, trials
 
     try:
@@ -129,80 +239,29 @@ def sweep(values: flags.FlagValues) -> int:
         raise UsageError(str(error)) from error
     except ValueError as error:
         raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}") from error
-    if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
-    shared = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
-    if values.total_frames is not None:
-        shared.append(f"--total_frames={values.total_frames}")
-    for trial in wanted:  # a mistake is told before the first run
+    _require_gin_file(values)
+    for trial in wanted:  # reports a mistake before the first run
         config_files.load(values.gin_file, [*values.gin_param, *trial.bindings])
     if is_url(values.logdir or ""):
         raise UsageError(
             f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes "
             "for a single run"
         )
-    directory = values.logdir or os.path.join("runs", f"sweep_{_name_of(values.gin_file)}")
+    directory = values.logdir or os.path.join("runs", f"sweep_{_name_of_config(values)}")
     try:
         os.makedirs(directory, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--logdir {directory} can't be used: {error.strerror}") from error
-    running = Sweep(wanted, shared, directory, values.parallel)
+    arguments = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
+    if values.total_frames is not None:
+        arguments.append(f"--total_frames={values.total_frames}")
+    running = Sweep(wanted, arguments, directory, values.parallel)
     print(f"{len(wanted)} runs, {values.parallel} at a time, in {directory}")
     with signals() as stopped:
         code = running.run(stopped.is_set, lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True))
     print(running.table())
-    print(running.write_results())
+    try:
+        print(running.write_results())
+    except OSError as error:
+        raise UsageError(f"the results in {directory} can't be written: {error.strerror}") from error
     return stopped.exit_code or code
-
-
-def _logdir(values: flags.FlagValues) -> str:
-    return values.logdir or os.path.join("runs", _name_of(values.gin_file))
-
-
-def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
-    try:
-        security = ServerSecurity(values.tls_cert, values.tls_key, read_token(values.token_file), values.insecure)
-        if address:  # else a socket that only this user can reach
-            security.check(parse_address(address))
-        security.credentials()
-    except (AddressError, SecurityError) as error:
-        raise UsageError(str(error)) from error
-    return security
-
-
-def _hosts(values: flags.FlagValues) -> Hosts:
-    try:
-        return Hosts(tuple(values.learner_hosts), values.learner_host)
-    except ValueError as error:
-        raise UsageError(f"--learner_hosts, --learner_host: {error}") from error
-
-
-def _load_experiment(values: flags.FlagValues) -> Experiment:
-    overrides = list(values.gin_param)
-    for flag, binding in (
-        ("total_frames", "Experiment.total_frames"),
-        ("seed", "Experiment.seed"),
-        ("num_actors", "Actors.num_actors"),
-    ):
-        if values[flag].value is not None:
-            overrides.append(f"{binding} = {values[flag].value}")
-    if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
-    return config_files.load(values.gin_file, overrides)
-
-
-def _actor_arguments(values: flags.FlagValues) -> list[str]:
-    arguments = [f"--log_level={values.log_level}"]
-    if values.tls_cert:
-        arguments.append(f"--tls_ca={values.tls_cert}")
-    if values.tls_server_name:
-        arguments.append(f"--tls_server_name={values.tls_server_name}")
-    if values.token_file:
-        arguments.append(f"--token_file={values.token_file}")
-    if values.insecure:
-        arguments.append("--insecure")
-    return arguments
-
-
-def _name_of(gin_files: Sequence[str]) -> str:
-    return os.path.splitext(gin_files[-1])[0].strip("./").replace("/", "_")

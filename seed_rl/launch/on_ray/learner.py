@@ -1,157 +1,141 @@
-"""A learner on another node of the cluster than the process that the user looks at."""
+"""A learner on another node of the cluster than the process that the user started."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import logging
-import logging.handlers
 import os
-import queue
+import pathlib
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from seed_rl.experiment import Devices
-from seed_rl.files import Outage
-from seed_rl.launch.on_ray.cluster import NoCluster, not_started, this_node
-from seed_rl.launch.on_ray.mirror import Piece, Watched, apply
-from seed_rl.launch.on_ray.plan import Plan
+from seed_rl.files import Outage, locked
+from seed_rl.launch.mirror import Mirror
+from seed_rl.launch.on_ray.cluster import (
+    Mailbox,
+    MailboxHandler,
+    NoCluster,
+    actor_here,
+    not_started,
+    this_node,
+    wait_for_delivery,
+)
+from seed_rl.launch.on_ray.directory import Piece, RemoteStore
 from seed_rl.launch.run_directory import run_directory
-from seed_rl.object_store import is_url
+from seed_rl.object_store import files_in, is_url
 
 if TYPE_CHECKING:
+    from seed_rl.launch.on_ray.run import RunSpec
     from seed_rl.learner.ending import Stop
 
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2
 _MIRROR_SECONDS = 2.0
-_WAITING_SECONDS = 5.0  # until it is said that the learner has no place yet
-_NEW_SECONDS = 60.0
-_OWN_TO_EACH = ("learner.log", "lock")  # what the learner logs goes into the log of the process that is looked at
+_WAITING_SECONDS = 5.0  # until the log says that the learner has no place yet
+_PRIVATE = ("learner.log", "lock")  # the learner's log records go into the log of the process that the user started
 
 
 class RayLearner:
-    """Runs in a Ray actor: a run in an object store, or in a directory of its node that is there as long as the run."""
+    """A Ray actor that runs a learner."""
 
-    def __init__(self, url: str):
-        """
-        Args:
-          url: the log directory; "": one of its own, whose content comes and goes in pieces.
-        """
-        self._directory, self._lock = _own_directory()
-        self._logdir = url or self._directory
+    def __init__(self):
         self._stop = threading.Event()
-
-    def take(self, piece: Piece) -> None:
-        """Gets a part of the log directory that the run is to continue in."""
-        apply(self._directory, piece)
 
     def stop(self) -> None:
         """Makes `train` end soon."""
         self._stop.set()
 
-    def train(self, plan: Plan) -> Iterator[dict[str, float] | logging.LogRecord | Piece]:
-        """Trains; gives rows of metrics, what is logged and what is written, as they come.
+    def train(self, spec: RunSpec, logdir: str, files: Mapping[str, Any] | None, mailbox: Any) -> None:
+        """Trains; sends rows of metrics, log records and pieces of files to a mailbox.
+
+        Args:
+          spec: of the run.
+          logdir: of the run.
+          files: Ray objects with the content of each file in it, by name; None if it is in an object store.
+          mailbox: handle of a `Mailbox`.
 
         Raises:
           What `Run` raises.
         """
-        said: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        handler = logging.handlers.QueueHandler(said)
-        handler.addFilter(lambda record: not record.name.startswith("ray"))
         root = logging.getLogger()
-        root.addHandler(handler)
-        root.setLevel(plan.log_level)
-        watched = Watched(self._directory, _OWN_TO_EACH)
-        watched.skip()
-        failures: list[BaseException] = []
-        training = threading.Thread(target=self._run, args=(plan, said, failures), name="learner")
-        training.start()
-        mirrored_at = time.monotonic()
-        try:
-            while training.is_alive() or not said.empty():
-                with contextlib.suppress(queue.Empty):
-                    yield said.get(timeout=_POLL_SECONDS)
-                if time.monotonic() - mirrored_at > _MIRROR_SECONDS:
-                    yield from watched.changes()
-                    mirrored_at = time.monotonic()
-            yield from watched.changes()
-            for failure in failures:
-                raise failure
-        finally:
-            self._stop.set()
-            training.join()
-            root.removeHandler(handler)
-            shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _run(self, plan: Plan, said: queue.SimpleQueue[Any], failures: list[BaseException]) -> None:
+        root.addHandler(MailboxHandler(mailbox))
+        root.setLevel(spec.log_level)
         _log.info("the learner runs on %s (%s)", this_node()[1], this_node()[0][:8])
         try:
-            with plan.run(self._logdir) as run:
-                for row in run.train(self._stop):
-                    said.put(row)
-        except BaseException as error:  # raised again by `train`
-            failures.append(error)
+            with contextlib.ExitStack() as cleanup:
+                place = logdir
+                if files is not None:
+                    place = cleanup.enter_context(_own_directory())
+                    store = RemoteStore(
+                        list(files),
+                        lambda name: ray.get(files[name]),
+                        lambda piece: ray.get(mailbox.put.remote(piece)),
+                    )
+                    mirror = Mirror(logdir, store, place, _PRIVATE)
+                    mirror.pull()
+                    cleanup.enter_context(mirror.kept(_MIRROR_SECONDS, "the end of the run is lost"))
+                with spec.run(place) as run:
+                    for row in run.train(self._stop):
+                        mailbox.put.remote(row)
+        finally:
+            wait_for_delivery(mailbox)
 
 
-def _own_directory() -> tuple[str, int]:
-    """A directory of this node, and the descriptor that shows as long as this process lives that it is in use.
+@contextlib.contextmanager
+def _own_directory() -> Iterator[str]:
+    """A directory of this node that is removed in the end, at the latest by the next learner here.
 
-    Ray ends a learner whose driver was killed without a word, so that directories of earlier ones may be left: they go.
+    Ray ends a learner whose driver was killed without notice: its directory is left, but unlocked.
     """
     prefix = os.path.join(tempfile.gettempdir(), "seed_rl-learner-")
-    for path in glob.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError):  # in use, another user's, or just removed by another learner
-            if time.time() - os.stat(path).st_mtime > _NEW_SECONDS:  # else it may not be locked yet
-                os.close(_locked(path))
-                shutil.rmtree(path)
-    directory = tempfile.mkdtemp(prefix=prefix)
-    return directory, _locked(directory)
-
-
-def _locked(directory: str) -> int:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    for lock in glob.glob(f"{prefix}*.lock"):
+        with contextlib.suppress(OSError), locked(lock):  # else it is in use, or another user's
+            shutil.rmtree(lock.removesuffix(".lock"), ignore_errors=True)
+            os.remove(lock)
+    lock = f"{prefix}{os.getpid()}-{time.time_ns()}.lock"
+    with locked(lock):
+        directory = lock.removesuffix(".lock")
+        os.makedirs(directory)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+            os.remove(lock)
 
 
 class RemoteRun:
     """Like `Run`, with the learner where a resource is.
 
     A log directory on this machine is two seconds behind the learner. One in an object store is used by the learner
-    alone: here nothing is needed to reach it, and nothing is written.
+    alone: this process neither reads nor writes it.
     """
 
-    def __init__(self, plan: Plan, logdir: str, resource: str):
+    def __init__(self, spec: RunSpec, logdir: str, resource: str):
         """
         Args:
-          plan: what to train.
+          spec: of the run.
           logdir: directory of the run, on this machine or in an object store; made if need be.
           resource: Ray's name of it.
         """
-        self.experiment = plan.experiment
+        self.experiment = spec.experiment
         self.logdir = logdir
-        self._url = logdir if is_url(logdir) else ""
-        self._plan = plan
+        self._spec = spec
         self._resource = resource
-        self._amount = _amount(resource, plan.experiment.devices)
+        self._amount = _amount(resource, spec.experiment.devices)
         self._cleanup = contextlib.ExitStack()
-        self._not_written = Outage("what the learner writes", "the rest goes on", _log)
+        self._outage = Outage(f"files in {logdir}", "training goes on", _log)
 
     def __enter__(self) -> RemoteRun:
-        """Takes the directory; one in an object store is taken by the learner, in `train`.
+        """Opens the log directory; one in an object store is opened by the learner, in `train`.
 
         Raises:
           ConfigError, CannotUse: as `Run` does.
@@ -161,7 +145,7 @@ class RemoteRun:
         if not any(node["Resources"].get(name, 0) >= amount for node in ray.nodes() if node["Alive"]):
             wanted = f"{amount} of the resource" if amount > 1 else "the resource"
             raise NoCluster(f"no node of the cluster has {wanted} {name!r} that the learner is to have")
-        if not self._url:
+        if not is_url(self.logdir):
             self._cleanup.enter_context(run_directory(self.logdir, self.experiment, self.logdir))
         return self
 
@@ -169,25 +153,28 @@ class RemoteRun:
         self._cleanup.close()
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
-        """As `Run.train`; with an object store it raises what `Run` does when it is entered and left as well."""
+        """As `Run.train`; with an object store it also raises the errors of opening and closing a `Run`."""
         needs = {"num_gpus": self._amount} if self._resource == "GPU" else {"resources": {self._resource: self._amount}}
-        learner = ray.remote(RayLearner).options(max_concurrency=2, num_cpus=0, **needs).remote(self._url)
+        learner = ray.remote(RayLearner).options(max_concurrency=2, num_cpus=0, **needs).remote()
         try:
             if not self._placed(learner, stop):
                 return
-            if not self._url:
-                for piece in Watched(self.logdir, _OWN_TO_EACH).changes():
-                    ray.get(learner.take.remote(piece))
-            events = learner.train.options(num_returns="streaming").remote(self._plan)
+            mailbox = actor_here(Mailbox)
+            ended = learner.train.remote(self._spec, self.logdir, self._files(), mailbox)
             try:
-                yield from self._rows(events, learner, stop)
+                while not ray.wait([ended], timeout=_POLL_SECONDS)[0]:
+                    if stop is not None and stop.is_set():
+                        learner.stop.remote()
+                    yield from self._rows(mailbox)
             finally:
                 learner.stop.remote()
-                for _ in self._rows(events, learner, None):  # its last checkpoint is still to come
-                    pass
+                ray.wait([ended])  # writes its last checkpoint
+                last = self._rows(mailbox)
+            yield from last
+            ray.get(ended)
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ImportError):  # of the agent or the environments, when the plan arrives
-                raise NoCluster(f"the learner's node lacks what the experiment needs: {error.cause}") from error
+            if isinstance(error.cause, ImportError):  # of the agent or the environments, when the spec arrives
+                raise NoCluster(f"the learner's node lacks a module of the experiment: {error.cause}") from error
             raise error.cause from None
         except ray.exceptions.RayActorError as error:
             why = not_started(error)
@@ -201,37 +188,35 @@ class RemoteRun:
             ray.kill(learner)
 
     def _placed(self, learner: Any, stop: Stop | None) -> bool:
-        """Waits for the learner's process; whether it is there, as the user may lose patience before."""
-        ready, began, told = learner.__ray_ready__.remote(), time.monotonic(), False
+        """Waits for the learner's process; False if `stop` is set first."""
+        ready, began, logged = learner.__ray_ready__.remote(), time.monotonic(), False
         while not ray.wait([ready], timeout=_POLL_SECONDS)[0]:
             if stop is not None and stop.is_set():
                 return False
-            if not told and time.monotonic() - began > _WAITING_SECONDS:
+            if not logged and time.monotonic() - began > _WAITING_SECONDS:
                 _log.warning("the learner waits for a node with %g %s free", self._amount, self._resource)
-                told = True
+                logged = True
         ray.get(ready)
         return True
 
-    def _rows(self, events: Any, learner: Any, stop: Stop | None) -> Iterator[dict[str, float]]:
-        """Puts everything but rows where it belongs."""
-        asked = False
-        while True:
-            if stop is not None and stop.is_set() and not asked:
-                asked = True
-                learner.stop.remote()
-            if not ray.wait([events], timeout=_POLL_SECONDS)[0]:
-                continue
-            try:
-                event = ray.get(next(events))
-            except StopIteration:
-                return
-            if isinstance(event, Piece):
-                with self._not_written.tolerated():
-                    apply(self.logdir, event)
-            elif isinstance(event, logging.LogRecord):
+    def _files(self) -> dict[str, Any] | None:
+        if is_url(self.logdir):
+            return None
+        names = [name for name in files_in(self.logdir) if name not in _PRIVATE]
+        return {name: ray.put(pathlib.Path(self.logdir, name).read_bytes()) for name in names}
+
+    def _rows(self, mailbox: Any) -> list[dict[str, float]]:
+        """The rows of metrics that have arrived; files and the log are written here."""
+        rows = []
+        for event in ray.get(mailbox.take.remote()):
+            if isinstance(event, logging.LogRecord):
                 logging.getLogger(event.name).handle(event)
+            elif isinstance(event, Piece):
+                with self._outage.tolerated():
+                    event.apply(self.logdir)
             else:
-                yield event
+                rows.append(event)
+        return rows
 
 
 def _amount(resource: str, devices: Devices) -> float:

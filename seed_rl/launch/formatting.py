@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Numbers as text for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def short(number: float) -> str:
     """Three digits and a unit: 7.51k, 12.3M."""
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * unit:  # so that what rounds up to 1000k is 1M
+        if number >= 0.9995 * unit:  # 999,600 is 1M, not 1000k
             return f"{number / unit:.3g}{letter}"
     return f"{number:.0f}"
 
