@@ -1,17 +1,18 @@
-"""What an environment suite is to the rest: a config that builds vector environments and describes itself."""
+"""The interface of an environment suite: a config that builds vector environments and describes itself."""
 
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 
-from seed_rl.envs.errors import CannotBuild
-from seed_rl.envs.pictures import ObservationPictures, Watchable
 from seed_rl.specs import (
     ActionSpec,
     ArraySpec,
@@ -22,40 +23,54 @@ from seed_rl.specs import (
     MultiDiscreteSpec,
 )
 
+if TYPE_CHECKING:
+    from seed_rl.envs.pictures import Watchable
+
+
+class CannotBuild(ValueError):
+    """The environments can't be built on this machine; the message says why."""
+
+
+class EnvironmentFailed(RuntimeError):
+    """An environment raised an error or its process died; the message says which and how."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(abc.ABC):
     """Settings of a suite's environments, checked on construction.
 
-    Fields are scalars or tuples of scalars: they travel to the actors as an `EnvDescription`. A subclass is known to
-    actors by its `suite` name (see `registry`) and must be importable without TensorFlow.
+    Fields are scalars or tuples of scalars: they travel to the actors as an `EnvDescription`. Actors find a subclass by
+    its `suite` name (see `registry`) and import it without TensorFlow.
     """
 
     suite: ClassVar[str]
 
     @property
-    @abc.abstractmethod
     def action_repeat(self) -> int:
         """Environment frames per agent step."""
-
-    @abc.abstractmethod
-    def spec(self) -> EnvSpec:
-        """What one environment takes and gives, found without starting one where that is possible."""
+        return 1
 
     @abc.abstractmethod
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         """Builds `num_envs` environments with SAME_STEP autoreset and spaces as `spec` says."""
 
+    def spec(self) -> EnvSpec:
+        """Observations and actions of one environment; by default those of one that is built for this purpose."""
+        with contextlib.closing(self.make(1)) as env:
+            return spec_of(env)
+
     def human_normalised(self, mean_return: float) -> float | None:
-        """A mean return as a score, percent: 0 is a random policy, 100 a person. None where no references are known."""
+        """A mean return as a percentage: 0 is a random policy, 100 a human. None without published references."""
         return None
 
     def watch(self) -> Watchable:
-        """One environment with pictures for people; by default they show its observations.
+        """One environment that can be filmed; by default its observations are the pictures.
 
         Raises:
           CannotBuild: there is nothing to see.
         """
+        from seed_rl.envs.pictures import ObservationPictures  # which builds on this module
+
         return ObservationPictures(self.make(1))
 
     def describe(self) -> EnvDescription:
@@ -64,11 +79,28 @@ class EnvConfig(abc.ABC):
         return EnvDescription(self.suite, {name: value for name, value in options.items() if value is not None})
 
 
+class UniformVectorEnv(gymnasium.vector.VectorEnv):
+    """A base class for vector environments that are given the spaces of one of their environments."""
+
+    def __init__(
+        self,
+        num_envs: int,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP,
+    ):
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": autoreset_mode}
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+        self.observation_space = batch_space(observation_space, num_envs)
+        self.action_space = batch_space(action_space, num_envs)
+
+
 def spec_of(env: gymnasium.vector.VectorEnv) -> EnvSpec:
-    """The specs of one of a vector environment's environments.
+    """The specs of a single environment of a vector environment.
 
     Raises:
-      CannotBuild: a space of a kind that can't be sent; says which kinds can.
+      CannotBuild: a space that can't be sent; the message names the kinds that can.
     """
     try:
         return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from seed_rl.agents.config import CannotAct
 from seed_rl.config_files import common_settings
-from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.actor_threads import ActorThreads
 from seed_rl.launch.local_actors import ActorFailed, LocalActors

@@ -18,7 +18,7 @@ KeyError: 'the thing'
         ("12:00:00 I seed_rl.actor.loop: joined\n", ""),
         (f"{TRACEBACK}seed_rl actor: an environment failed: no thing\n", "an environment failed: no thing"),
         (f"{TRACEBACK}seed_rl actor: no thing\nException ignored in: x\n", "no thing"),
-        (f"{TRACEBACK}seed_rl.envs.errors.EnvironmentFailed: no thing\n", "no thing"),
+        (f"{TRACEBACK}seed_rl.envs.base.EnvironmentFailed: no thing\n", "no thing"),
         ("seed_rl: training has diverged: it is not finite\n", "training has diverged: it is not finite"),
         (TRACEBACK, "KeyError: 'the thing'"),
         ("terminate called without an active exception\n\n", "terminate called without an active exception"),

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import flags
 
 from seed_rl.actor.loop import Actor, Sizes
-from seed_rl.envs.errors import CannotBuild, EnvironmentFailed
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.launch.cli import FAILURE, UsageError
 from seed_rl.launch.signals import Stopped, signals
 from seed_rl.transport.address import AddressError, parse_address

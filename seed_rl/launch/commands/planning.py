@@ -6,7 +6,7 @@ from absl import flags
 
 from seed_rl import config_files
 from seed_rl.agents.config import CannotAct
-from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.base import CannotBuild
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.learner.split import BadDevices

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import ray
 
 from seed_rl.actor.loop import Actor
-from seed_rl.envs.errors import CannotBuild, EnvironmentFailed
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.launch.log_file import LogFile
 from seed_rl.launch.on_ray.cluster import this_node
 from seed_rl.launch.on_ray.keys import Badge
