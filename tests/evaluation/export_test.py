@@ -140,7 +140,7 @@ def test_what_is_no_export_is_not_overwritten(saved_run, tmp_path):
     policy = load_policy(saved_run("catch/vtrace")[0])
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis").touch()
-    with pytest.raises(FileExistsError, match="precious is there already and no export"):
+    with pytest.raises(FileExistsError, match="precious already exists and is not an export"):
         export(policy, str(tmp_path / "precious"), batch=1)
     with pytest.raises(OSError, match="thesis"):
         export(policy, str(tmp_path / "precious" / "thesis" / "export"), batch=1)
