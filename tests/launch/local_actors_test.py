@@ -1,6 +1,7 @@
 """Actors that die, as the person who started the run sees it."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import threading
 import psutil
 
 from seed_rl.launch.local_actors import LocalActors
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def failed(address, log_directory, count=1):
@@ -65,10 +68,10 @@ def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tm
 
 def test_a_failing_environment_is_told_in_sentences_and_its_log_has_the_traceback(tmp_path):
     gin_file = tmp_path / "failing.gin"
-    gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
+    gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
     run = subprocess.run(
         [sys.executable, "-m", "seed_rl", "train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run"],
-        env={**os.environ, "PYTHONPATH": f"{os.path.dirname(__file__)}:{os.environ.get('PYTHONPATH', '')}"},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
         timeout=240,
@@ -82,5 +85,5 @@ def test_a_failing_environment_is_told_in_sentences_and_its_log_has_the_tracebac
     assert last.endswith(f"(its log: {log})")
     assert "Traceback" not in run.stderr
     assert "Traceback" in log.read_text()
-    assert "failing_suite.py" in log.read_text(), "where it failed"
+    assert "failing_env.py" in log.read_text(), "where it failed"
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
