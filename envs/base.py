@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.specs import (
@@ -22,9 +23,6 @@ from seed_rl.specs import (
     EnvSpec,
     MultiDiscreteSpec,
 )
-
-if TYPE_CHECKING:
-    from seed_rl.envs.pictures import Watchable
 
 
 class CannotBuild(ValueError):
@@ -51,7 +49,7 @@ class EnvConfig(abc.ABC):
         return 1
 
     @abc.abstractmethod
-    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+    def make(self, num_envs: int) -> VectorEnv:
         """Builds `num_envs` environments with SAME_STEP autoreset and spaces as `spec` says."""
 
     def spec(self) -> EnvSpec:
@@ -69,8 +67,6 @@ class EnvConfig(abc.ABC):
         Raises:
           CannotBuild: there is nothing to see.
         """
-        from seed_rl.envs.pictures import ObservationPictures  # which builds on this module
-
         return ObservationPictures(self.make(1))
 
     def describe(self) -> EnvDescription:
@@ -79,7 +75,7 @@ class EnvConfig(abc.ABC):
         return EnvDescription(self.suite, {name: value for name, value in options.items() if value is not None})
 
 
-class UniformVectorEnv(gymnasium.vector.VectorEnv):
+class UniformVectorEnv(VectorEnv):
     """A base class for vector environments that are given the spaces of one of their environments."""
 
     def __init__(
@@ -96,7 +92,53 @@ class UniformVectorEnv(gymnasium.vector.VectorEnv):
         self.action_space = batch_space(action_space, num_envs)
 
 
-def spec_of(env: gymnasium.vector.VectorEnv) -> EnvSpec:
+class Watchable(VectorWrapper, abc.ABC):
+    """A vector environment of size 1 that draws its current state.
+
+    Drawing changes nothing: with the same seed and actions it plays the same episodes as an unwatched environment.
+    """
+
+    @abc.abstractmethod
+    def picture(self, observation: Any) -> np.ndarray:
+        """Draws the state that the environment is in.
+
+        Args:
+          observation: its latest observation [1, ...].
+
+        Returns:
+          uint8 [H, W, 3], always of the same size.
+        """
+
+
+class ObservationPictures(Watchable):
+    """Draws the observation; of several tensors, the first that is a picture."""
+
+    def __init__(self, env: VectorEnv, to_colours: Callable[[np.ndarray], np.ndarray] | None = None):
+        """
+        Args:
+          env: of size 1.
+          to_colours: turns the tensor of one environment into uint8 [H, W, 3]; by default uint8 [H, W, 1 or 3] is
+            drawn as it is.
+
+        Raises:
+          CannotBuild: no tensor of the observation is a picture; `env` is closed.
+        """
+        super().__init__(env)
+        space = env.single_observation_space
+        parts = dict(space.items()) if isinstance(space, spaces.Dict) else {"": space}
+        names = [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]
+        if not names:
+            env.close()
+            raise CannotBuild(f"there is nothing to see: a picture is uint8 [H, W, 1 or 3], observations are {space}")
+        self._name = names[0]
+        self._to_colours = to_colours or (lambda frame: np.broadcast_to(frame, (*frame.shape[:2], 3)))
+
+    def picture(self, observation: Any) -> np.ndarray:
+        tensor = observation[self._name] if self._name else observation
+        return self._to_colours(np.asarray(tensor[0]))
+
+
+def spec_of(env: VectorEnv) -> EnvSpec:
     """The specs of a single environment of a vector environment.
 
     Raises:
@@ -142,3 +184,8 @@ def _action_spec(space: gymnasium.Space[Any]) -> ActionSpec:
     raise ValueError(
         f"actions must be Discrete or MultiDiscrete [K] and start at 0, or a bounded float32 Box [K], got {space}"
     )
+
+
+def _is_picture(space: gymnasium.Space[Any]) -> bool:
+    shape = space.shape or ()
+    return space.dtype == np.uint8 and len(shape) == 3 and shape[-1] in (1, 3)

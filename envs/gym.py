@@ -13,8 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of
-from seed_rl.envs.pictures import ObservationPictures, Watchable
+from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable, spec_of
 from seed_rl.envs.pool import make_pool
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
 from seed_rl.settings import check_at_least, check_one_of, check_types

@@ -8,10 +8,9 @@ from typing import ClassVar
 import gin
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
 from seed_rl.envs.football.pool import PackedMaps
 from seed_rl.envs.football.shared import newest_in_colours
-from seed_rl.envs.pictures import ObservationPictures, Watchable
 from seed_rl.envs.pool import make_pool
 from seed_rl.envs.wrappers import SameStep
 from seed_rl.settings import check_one_of, check_types

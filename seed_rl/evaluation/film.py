@@ -13,7 +13,7 @@ import imageio_ffmpeg
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from seed_rl.envs.pictures import Watchable
+from seed_rl.envs.base import Watchable
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy
 from seed_rl.files import complete_or_absent
