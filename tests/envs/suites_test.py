@@ -63,7 +63,7 @@ def test_an_unknown_suite_names_the_known_ones():
         (
             "football",
             {"scenario": "academy"},
-            "Football.scenario must be one of 11_vs_11_competition, .*, got 'academy'",
+            "Football.scenario must be one of 11_vs_11_competition, .*'academy'",
         ),
         ("football", {"rewards": "checkpoints"}, "Football.rewards must be one of scoring, scoring,checkpoints"),
         ("football", {"map": "96x73"}, "Football.map must be one of 96x72, 120x90, 144x108"),
