@@ -58,7 +58,8 @@ def test_short_episodes_are_not_favoured(policy):
 
 def test_a_return_is_the_sum_of_an_episodes_rewards(policy):
     seen, ends = [], []
-    played = play(policy, Counting().make(2), 4, seed=10, on_output=seen.append, on_episode=lambda *end: ends.append(end))
+    on_episode = lambda *end: ends.append(end)  # noqa: E731
+    played = play(policy, Counting().make(2), 4, seed=10, on_output=seen.append, on_episode=on_episode)
     rewards, done = np.array([output.reward for output in seen]), np.array([output.done for output in seen])
     assert done[0].all()
     assert not rewards[0].any()
