@@ -62,7 +62,7 @@ class Gym(EnvConfig):
         if not self.envpool:
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that it has no render mode: that is what this finds out
+                    warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
                     return _RenderedPictures(self.make(1, render_mode="rgb_array"))
             except CannotBuild as error:
                 reason = str(error)
