@@ -2,8 +2,8 @@
 
     python examples/custom_network.py runs/catch_custom
 
-The configuration names the torso as `module:Class`, so that a resumed run, `seed_rl eval` and other commands find it again:
-the module must be importable, as it is here because Python searches the directory of the script that it runs.
+The configuration names the torso as `module:Class`, so that a resumed run, `seed_rl eval` and other commands find it
+again: the module must be importable, as it is here because Python searches the directory of the script that it runs.
 """
 
 import dataclasses
