@@ -142,7 +142,7 @@ def _frames(space: spaces.Box) -> Callable[[Any], np.ndarray] | None:
     if len(space.shape) == 2:
         return lambda frames: np.ascontiguousarray(frames)[..., np.newaxis]
     if space.shape[0] <= _MOST_CHANNELS:
-        return lambda frames: np.ascontiguousarray(np.moveaxis(np.asarray(frames), 1, -1))
+        return lambda frames: np.ascontiguousarray(np.asarray(frames).transpose(0, 2, 3, 1))
     return None
 
 
@@ -156,8 +156,8 @@ def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[Any], np.ndarra
 def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]:
     """The space as it is presented, and the conversion of its actions [E, ...] to the environment's own."""
     if isinstance(space, spaces.Discrete):
-        start, dtype = int(space.start), space.dtype
-        return spaces.Discrete(int(space.n)), lambda a: a.astype(dtype) + np.asarray(start, dtype)
+        start, dtype = np.asarray(space.start, space.dtype), space.dtype
+        return spaces.Discrete(int(space.n)), lambda a: a.astype(dtype) + start
     if isinstance(space, spaces.MultiBinary):
         space = spaces.MultiDiscrete(np.full(space.shape, 2), dtype=np.int8)
     if isinstance(space, spaces.MultiDiscrete):

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs import registry
-from seed_rl.envs.base import EnvConfig, EnvironmentFailed, spec_of
+from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.backoff import Backoff
 from seed_rl.transport.client import ActStream, Disconnected, LearnerClient
@@ -168,8 +168,8 @@ def _ask(suite: str, what: str, call: Callable[..., Any], *arguments: Any, **nam
         raise
     except Exception as error:  # environments raise all kinds
         text = " ".join(str(error).split())
-        if not isinstance(error, EnvironmentFailed):  # that is a sentence already
+        if not isinstance(error, registry.EnvironmentFailed):  # that is a sentence already
             text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         sentence = f"an environment of suite {suite!r} failed in {what}: {text}"
         _log.error("%s", sentence, exc_info=error)
-        raise EnvironmentFailed(sentence) from error
+        raise registry.EnvironmentFailed(sentence) from error

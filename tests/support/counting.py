@@ -10,10 +10,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from seed_rl.envs import registry
 from seed_rl.envs.base import EnvConfig, UniformVectorEnv
 from seed_rl.settings import check_at_least, check_types
 
 
+@registry.register
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Counting(EnvConfig):
