@@ -1,4 +1,4 @@
-"""A custom agent: PPO's clipped objective (arXiv:1707.06347) on the unrolls of central inference.
+"""An agent of one's own: PPO's clipped objective (arXiv:1707.06347) on the unrolls that central inference brings.
 
     PYTHONPATH=examples seed_rl train --gin_file=examples/custom_agent.gin
 
@@ -27,13 +27,13 @@ from seed_rl.types import EnvOutput, Unroll
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class PPO(TrunkConfig):
-    """Settings of the loss; those of the torso, the LSTM and the frame stack are inherited."""
+    """Settings; those of the torso, the LSTM and the frame stack are inherited."""
 
     discount: float = 0.99
     lambda_: float = 0.95
     """Of generalised advantage estimation."""
     clip: float = 0.2
-    """The ratio of new to old probabilities is clipped to [1 - clip, 1 + clip]."""
+    """The ratio of new to old probabilities counts within [1 - clip, 1 + clip]."""
     baseline_cost: float = 0.5
     entropy_cost: float = 0.01
 
@@ -48,7 +48,7 @@ class PPO(TrunkConfig):
 
 
 class PPOAgent(Agent):
-    """Samples from its policy, and stores the log-probability of the action with each step."""
+    """Samples from its policy, and stores the log-probability of what it did with each step."""
 
     overlap = 1  # the last step of an unroll is the first of the next: its value bootstraps
     behaviour_spec = tf.TensorSpec([], tf.float32)
@@ -75,7 +75,7 @@ class PPOAgent(Agent):
 
     @property
     def variables(self):
-        """The same: nothing else has to be saved."""
+        """The same: nothing else is to be saved."""
         return self.trainable_variables
 
     def initial_state(self, batch_size: int):

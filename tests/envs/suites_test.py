@@ -18,7 +18,7 @@ from seed_rl.envs.dmlab import DMLab
 from seed_rl.envs.dmlab.levels import REFERENCES, TEST_TWINS, human_normalised, summary
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.memory import Memory
-from seed_rl.specs import EnvDescription
+from seed_rl.specs import ActorSettings, EnvDescription
 from seed_rl.transport import messages
 
 
@@ -36,13 +36,13 @@ from seed_rl.transport import messages
 )
 def test_settings_survive_the_wire(sent):
     assert set(sent.describe().options) == {field.name for field in dataclasses.fields(sent)}
-    settings = messages.ActorSettings(sent.describe(), 1, 1)
+    settings = ActorSettings(sent.describe(), 1, 1)
     received = messages.read_describe_reply(messages.describe_reply(settings))
     assert registry.from_description(received.env) == sent
 
 
 def test_an_unknown_suite_names_the_known_ones():
-    with pytest.raises(CannotBuild, match="no environment suite named 'atarri'.*atari, catch, dmlab"):
+    with pytest.raises(CannotBuild, match="no environment suite named 'atarri'.*atari, catch, .*dmlab, football"):
         registry.suite("atarri")
 
 
