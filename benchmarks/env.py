@@ -21,8 +21,7 @@ from benchmarks import flags
 from benchmarks.report import columns, median
 from benchmarks.timing import spread
 from seed_rl.envs import registry
-from seed_rl.envs.base import EnvConfig, random_actions
-from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.base import CannotBuild, EnvConfig, random_actions
 from seed_rl.specs import EnvDescription
 
 SUITES = {

@@ -120,7 +120,7 @@ USER 1000:1000
 WORKDIR /home/seed_rl
 
 # Fails if the simulator can't be loaded, compile a map or render it.
-RUN python -c "from seed_rl.envs.dmlab import DMLab, DMLabEnv; \
+RUN python -c "from seed_rl.envs.dmlab import DMLab; from seed_rl.envs.dmlab.env import DMLabEnv; \
 env = DMLabEnv(DMLab(level='explore_goal_locations_small')); \
 env.reset(seed=1); \
 assert env.step(0)[0].any(); \

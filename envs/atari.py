@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from typing import Any, ClassVar
 
 import ale_py
@@ -12,46 +13,38 @@ import numpy as np
 from ale_py import roms
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs import atari_scores
-from seed_rl.envs.base import EnvConfig
-from seed_rl.envs.pictures import TwinPictures, Watchable
+from seed_rl.envs.base import EnvConfig, Watchable
+from seed_rl.envs.scores import read_references
+from seed_rl.envs.wrappers import FlatVectorEnv
 from seed_rl.settings import check_at_least, check_range, check_types
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 FULL_ACTION_SET = 18
-# fmt: off
-ATARI_57 = (
-    "alien", "amidar", "assault", "asterix", "asteroids", "atlantis", "bank_heist", "battle_zone", "beam_rider",
-    "berzerk", "bowling", "boxing", "breakout", "centipede", "chopper_command", "crazy_climber", "defender",
-    "demon_attack", "double_dunk", "enduro", "fishing_derby", "freeway", "frostbite", "gopher", "gravitar", "hero",
-    "ice_hockey", "jamesbond", "kangaroo", "krull", "kung_fu_master", "montezuma_revenge", "ms_pacman",
-    "name_this_game", "phoenix", "pitfall", "pong", "private_eye", "qbert", "riverraid", "road_runner", "robotank",
-    "seaquest", "skiing", "solaris", "space_invaders", "star_gunner", "surround", "tennis", "time_pilot", "tutankham",
-    "up_n_down", "venture", "video_pinball", "wizard_of_wor", "yars_revenge", "zaxxon",
-)
-# fmt: on
-"""The games that papers report medians of (Atari-57)."""
+REFERENCES = read_references(pathlib.Path(__file__).with_name("atari_scores.csv"))
+"""Mean returns of humans and of random play, in episodes that begin with no-ops (arXiv:1511.06581)."""
+ATARI_57 = tuple(REFERENCES)
+"""The games that papers report medians over (Atari-57)."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Atari(EnvConfig):
-    """A game: grayscale frames of 84 x 84, the pixel-wise maximum of the last two of each action's frames."""
+    """A game: grayscale frames of 84 x 84, the pixel-wise maximum of the last two frames of each action."""
 
     suite: ClassVar[str] = "atari"
 
     game: str = "pong"
     """Name of a ROM, such as `space_invaders`."""
     frame_skip: int = 4
-    """Frames that each action is repeated for."""
+    """Environment frames that each action is repeated for."""
     max_noops: int = 30
-    """Episodes begin with a random number of idle frames up to this."""
+    """Episodes begin with a random number of no-op frames, at most this many."""
     sticky_actions: float = 0.0
-    """Probability that a frame repeats the previous action instead (0.25 in Machado et al.)."""
+    """Probability that a frame repeats the previous action (0.25 in Machado et al.)."""
     full_action_set: bool = False
-    """All 18 actions instead of the game's own."""
+    """All 18 actions instead of the game's minimal set."""
     max_episode_frames: int = 108_000
-    """Episodes are cut after this many frames (30 minutes of play)."""
+    """Episodes are truncated after this many frames (30 minutes of play)."""
     threads: int = 1
     """Native threads that step a group's environments."""
 
@@ -77,14 +70,15 @@ class Atari(EnvConfig):
         return EnvSpec(ArraySpec((84, 84, 1), "uint8"), DiscreteSpec(num_actions))
 
     def human_normalised(self, mean_return: float) -> float | None:
-        return atari_scores.human_normalised(self.game, mean_return)
+        reference = REFERENCES.get(self.game)
+        return None if reference is None else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        return _ChannelsLast(self._make(num_envs))
+        return FlatVectorEnv(self._make(num_envs))
 
     def watch(self) -> Watchable:
-        """Shows the console's screen in colours."""
-        return TwinPictures(self.make(1), self._make(1, grayscale=False, img_height=210, img_width=160))
+        """Shows the console's screen in colour."""
+        return _TwinPictures(self.make(1), self._make(1, grayscale=False, img_height=210, img_width=160))
 
     def _make(self, num_envs: int, **options: Any) -> ale_py.AtariVectorEnv:
         return ale_py.AtariVectorEnv(
@@ -109,18 +103,30 @@ def games() -> list[str]:
     return roms.get_all_rom_ids()
 
 
-class _ChannelsLast(gymnasium.vector.VectorWrapper):
-    """Presents frames [E, 1, 84, 84] as [E, 84, 84, 1] (the same bytes) and says nothing but what actors need."""
+class _TwinPictures(Watchable):
+    """Shows the frames [1, 1, H, W, 3] of a twin, which gets the same seeds and actions."""
 
-    def __init__(self, env: ale_py.AtariVectorEnv):
+    def __init__(self, env: gymnasium.vector.VectorEnv, twin: gymnasium.vector.VectorEnv):
         super().__init__(env)
-        self.single_observation_space = gymnasium.spaces.Box(0, 255, (84, 84, 1), np.uint8)
-        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, self.num_envs)
+        self._twin = twin
+        self._frames: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        frames, info = self.env.reset(seed=seed, options=options)
-        return frames.reshape(-1, 84, 84, 1), info
+        """Starts the same episode in both, for which they need a seed (ValueError without)."""
+        if seed is None:
+            raise ValueError("twins need a seed to do the same")
+        self._frames, _ = self._twin.reset(seed=seed, options=options)
+        return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        frames, reward, terminated, truncated, info = self.env.step(actions)
-        return frames.reshape(-1, 84, 84, 1), reward, terminated, truncated, info
+        """Steps both with the same actions."""
+        self._frames = self._twin.step(actions)[0]
+        return self.env.step(actions)
+
+    def picture(self, observation: Any) -> np.ndarray:
+        return self._frames[0, -1]
+
+    def close(self, **kwargs: Any) -> None:
+        """Closes both."""
+        self._twin.close(**kwargs)
+        super().close(**kwargs)

@@ -1,17 +1,19 @@
-"""What an environment suite is to the rest: a config that builds vector environments and describes itself."""
+"""The interface of an environment suite: a config that builds vector environments and describes itself."""
 
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
 
-from seed_rl.envs.errors import CannotBuild
-from seed_rl.envs.pictures import ObservationPictures, Watchable
 from seed_rl.specs import (
     ActionSpec,
     ArraySpec,
@@ -23,35 +25,44 @@ from seed_rl.specs import (
 )
 
 
+class CannotBuild(ValueError):
+    """The environments can't be built on this machine; the message says why."""
+
+
+class EnvironmentFailed(RuntimeError):
+    """An environment raised an error or its process died; the message says which and how."""
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(abc.ABC):
     """Settings of a suite's environments, checked on construction.
 
-    Fields are scalars or tuples of scalars: they travel to the actors as an `EnvDescription`. A subclass is known to
-    actors by its `suite` name (see `registry`) and must be importable without TensorFlow.
+    Fields are scalars or tuples of scalars: they travel to the actors as an `EnvDescription`. Actors find a subclass by
+    its `suite` name (see `registry`) and import it without TensorFlow.
     """
 
     suite: ClassVar[str]
 
     @property
-    @abc.abstractmethod
     def action_repeat(self) -> int:
         """Environment frames per agent step."""
+        return 1
 
     @abc.abstractmethod
-    def spec(self) -> EnvSpec:
-        """What one environment takes and gives, found without starting one where that is possible."""
-
-    @abc.abstractmethod
-    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+    def make(self, num_envs: int) -> VectorEnv:
         """Builds `num_envs` environments with SAME_STEP autoreset and spaces as `spec` says."""
 
+    def spec(self) -> EnvSpec:
+        """Observations and actions of one environment; by default those of one that is built for this purpose."""
+        with contextlib.closing(self.make(1)) as env:
+            return spec_of(env)
+
     def human_normalised(self, mean_return: float) -> float | None:
-        """A mean return as a score, percent: 0 is a random policy, 100 a person. None where no references are known."""
+        """A mean return as a percentage: 0 is a random policy, 100 a human. None without published references."""
         return None
 
     def watch(self) -> Watchable:
-        """One environment with pictures for people; by default they show its observations.
+        """One environment that can be filmed; by default its observations are the pictures.
 
         Raises:
           CannotBuild: there is nothing to see.
@@ -64,11 +75,74 @@ class EnvConfig(abc.ABC):
         return EnvDescription(self.suite, {name: value for name, value in options.items() if value is not None})
 
 
-def spec_of(env: gymnasium.vector.VectorEnv) -> EnvSpec:
-    """The specs of one of a vector environment's environments.
+class UniformVectorEnv(VectorEnv):
+    """A base class for vector environments that are given the spaces of one of their environments."""
+
+    def __init__(
+        self,
+        num_envs: int,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP,
+    ):
+        self.num_envs = num_envs
+        self.metadata = {"autoreset_mode": autoreset_mode}
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+        self.observation_space = batch_space(observation_space, num_envs)
+        self.action_space = batch_space(action_space, num_envs)
+
+
+class Watchable(VectorWrapper, abc.ABC):
+    """A vector environment of size 1 that draws its current state.
+
+    Drawing changes nothing: with the same seed and actions it plays the same episodes as an unwatched environment.
+    """
+
+    @abc.abstractmethod
+    def picture(self, observation: Any) -> np.ndarray:
+        """Draws the state that the environment is in.
+
+        Args:
+          observation: its latest observation [1, ...].
+
+        Returns:
+          uint8 [H, W, 3], always of the same size.
+        """
+
+
+class ObservationPictures(Watchable):
+    """Draws the observation; of several tensors, the first that is a picture."""
+
+    def __init__(self, env: VectorEnv, to_colours: Callable[[np.ndarray], np.ndarray] | None = None):
+        """
+        Args:
+          env: of size 1.
+          to_colours: turns the tensor of one environment into uint8 [H, W, 3]; by default uint8 [H, W, 1 or 3] is
+            drawn as it is.
+
+        Raises:
+          CannotBuild: no tensor of the observation is a picture; `env` is closed.
+        """
+        super().__init__(env)
+        space = env.single_observation_space
+        parts = dict(space.items()) if isinstance(space, spaces.Dict) else {"": space}
+        names = [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]
+        if not names:
+            env.close()
+            raise CannotBuild(f"there is nothing to see: a picture is uint8 [H, W, 1 or 3], observations are {space}")
+        self._name = names[0]
+        self._to_colours = to_colours or (lambda frame: np.broadcast_to(frame, (*frame.shape[:2], 3)))
+
+    def picture(self, observation: Any) -> np.ndarray:
+        tensor = observation[self._name] if self._name else observation
+        return self._to_colours(np.asarray(tensor[0]))
+
+
+def spec_of(env: VectorEnv) -> EnvSpec:
+    """The specs of a single environment of a vector environment.
 
     Raises:
-      CannotBuild: a space of a kind that can't be sent; says which kinds can.
+      CannotBuild: a space that can't be sent; the message names the kinds that can.
     """
     try:
         return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))
@@ -110,3 +184,8 @@ def _action_spec(space: gymnasium.Space[Any]) -> ActionSpec:
     raise ValueError(
         f"actions must be Discrete or MultiDiscrete [K] and start at 0, or a bounded float32 Box [K], got {space}"
     )
+
+
+def _is_picture(space: gymnasium.Space[Any]) -> bool:
+    shape = space.shape or ()
+    return space.dtype == np.uint8 and len(shape) == 3 and shape[-1] in (1, 3)

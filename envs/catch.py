@@ -1,4 +1,4 @@
-"""Catch: a ball falls down a small board and a paddle on the bottom row is to be under it (Mnih et al. 2014)."""
+"""Catch: a ball falls down a small board, and a paddle on the bottom row has to be under it (Mnih et al. 2014)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import gin
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import EnvConfig, spec_of
+from seed_rl.envs.base import EnvConfig, UniformVectorEnv
 from seed_rl.settings import check_at_least, check_types
-from seed_rl.specs import EnvSpec
 
 
 @gin.configurable
@@ -34,37 +32,21 @@ class Catch(EnvConfig):
         check_at_least(self, 2, "rows")
         check_at_least(self, 1, "columns")
 
-    @property
-    def action_repeat(self) -> int:
-        return 1
-
-    def spec(self) -> EnvSpec:
-        return spec_of(self.make(1))
-
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return CatchVectorEnv(num_envs, self.rows, self.columns)
 
 
-class CatchVectorEnv(gymnasium.vector.VectorEnv):
+class CatchVectorEnv(UniformVectorEnv):
     """Observations uint8 [E, rows, columns, 1], 255 at the ball and the paddle; actions left, stay, right."""
 
     def __init__(self, num_envs: int, rows: int, columns: int):
-        self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-        self.single_observation_space = spaces.Box(0, 255, (rows, columns, 1), np.uint8)
-        self.single_action_space = spaces.Discrete(3)
-        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
-        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+        super().__init__(num_envs, spaces.Box(0, 255, (rows, columns, 1), np.uint8), spaces.Discrete(3))
         self._rows, self._columns = rows, columns
         self._rng = np.random.default_rng()
-        self._row = np.zeros(num_envs, np.int64)
-        self._ball = np.zeros(num_envs, np.int64)
-        self._paddle = np.zeros(num_envs, np.int64)
+        self._row, self._ball, self._paddle = np.zeros((3, num_envs), np.int64)
 
-    def reset(
-        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts every episode anew."""
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts new episodes."""
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self._begin(np.ones(self.num_envs, bool))

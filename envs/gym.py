@@ -1,4 +1,4 @@
-"""Any registered Gymnasium environment, and any of EnvPool's."""
+"""Any environment registered with Gymnasium, and any of EnvPool's."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from typing import Any, ClassVar
 
 import gin
 import gymnasium
+import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from seed_rl.envs.autoreset import SameStep
-from seed_rl.envs.base import EnvConfig, spec_of
-from seed_rl.envs.flatten import FlatVectorEnv
-from seed_rl.envs.pictures import ObservationPictures, RenderedPictures, Watchable
+from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable, spec_of
 from seed_rl.envs.pool import make_pool
-from seed_rl.envs.registry import CannotBuild
+from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
 from seed_rl.settings import check_at_least, check_one_of, check_types
-from seed_rl.specs import EnvSpec
 
 VECTORIZATIONS = ("sync", "async", "vector_entry_point")
 
@@ -32,12 +29,12 @@ class Gym(EnvConfig):
     suite: ClassVar[str] = "gym"
 
     id: str = "CartPole-v1"
-    """As registered, with `module:` before it if a module must be imported first; with `envpool` an id of EnvPool's."""
+    """As registered, preceded by `module:` if a module must be imported first; with `envpool`, an id of EnvPool's."""
     vectorization: str = "sync"
-    """`sync`: one after the other in the actor; `async`: a process each; `vector_entry_point`: as the environment
-    brings it."""
+    """`sync`: one after the other in the actor; `async`: a process each; `vector_entry_point`: the environment's own
+    vector version."""
     envpool: bool = False
-    """Take the environment from EnvPool, whose threads step all of them at once; `vectorization` has no effect then."""
+    """Use EnvPool's version, whose threads step all environments at once; `vectorization` then has no effect."""
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
     frames_per_step: int = 1
@@ -58,22 +55,15 @@ class Gym(EnvConfig):
     def action_repeat(self) -> int:
         return self.frames_per_step
 
-    def spec(self) -> EnvSpec:
-        env = self.make(1)
-        try:
-            return spec_of(env)
-        finally:
-            env.close()
-
     def watch(self) -> Watchable:
-        """Shows what the environment renders; where it renders nothing, its observations if they are pictures."""
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # what pygame draws here is never shown on a display
+        """Shows the environment's own rendering; without one, its observations if they are pictures."""
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # nothing that pygame draws here is shown on a display
         reason = "EnvPool's environments render nothing"
         if not self.envpool:
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # that it renders nothing: it is asked for just to see
-                    return RenderedPictures(self._make(1, render_mode="rgb_array"))
+                    warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
+                    return _RenderedPictures(self.make(1, render_mode="rgb_array"))
             except CannotBuild as error:
                 reason = str(error)
         env = self.make(1)
@@ -82,10 +72,7 @@ class Gym(EnvConfig):
         except CannotBuild as error:
             raise CannotBuild(f"{self.id} can't be watched: {reason}; and {error}") from error
 
-    def make(self, num_envs: int) -> VectorEnv:
-        return self._make(num_envs)
-
-    def _make(self, num_envs: int, **more_options: Any) -> VectorEnv:
+    def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = {**json.loads(self.options), **more_options}
         env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
@@ -111,5 +98,27 @@ class Gym(EnvConfig):
         try:
             return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **arguments, **options)
         except Exception as error:  # an environment's constructor may raise anything
-            said = str(error) if isinstance(error, gymnasium.error.Error | ImportError | TypeError) else repr(error)
-            raise CannotBuild(f"{self.id} can't be made: {said}") from error
+            sentence = str(error) if isinstance(error, gymnasium.error.Error | ImportError | TypeError) else repr(error)
+            raise CannotBuild(f"{self.id} can't be made: {sentence}") from error
+
+
+class _RenderedPictures(Watchable):
+    """Shows the environment's own rendering (`render_mode="rgb_array"`)."""
+
+    def __init__(self, env: VectorEnv):
+        """
+        Raises:
+          CannotBuild: the environment doesn't render, or can't here; `env` is closed.
+        """
+        super().__init__(env)
+        try:
+            self.picture(env.reset(seed=0)[0])
+        except Exception as error:  # rendering may raise anything
+            env.close()
+            raise CannotBuild(str(error) if isinstance(error, CannotBuild) else f"rendering fails: {error}") from error
+
+    def picture(self, observation: Any) -> np.ndarray:
+        frames = self.env.render()
+        if frames is None or frames[0] is None:
+            raise CannotBuild("the environment renders no rgb_array")
+        return np.array(frames[0], np.uint8)

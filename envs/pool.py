@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.registry import CannotBuild
+from seed_rl.envs.base import CannotBuild, UniformVectorEnv
 
 
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:
-    """`num_envs` of EnvPool's environments of a name.
+    """Builds `num_envs` of EnvPool's environments of a name.
 
     Raises:
-      CannotBuild: EnvPool is not installed, has no such environment, or can't make it with these options.
+      CannotBuild: EnvPool is not installed, has no such environment, or can't build it with these options.
     """
     try:
         import envpool
@@ -35,31 +34,22 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
         raise CannotBuild(f"{name} can't be made by EnvPool: {error}") from error
 
 
-class EnvPoolVectorEnv(VectorEnv):
-    """An EnvPool as a vector environment that can be seeded; resets in the step after the last of an episode.
+class EnvPoolVectorEnv(UniformVectorEnv):
+    """An EnvPool that can be seeded; NEXT_STEP autoreset.
 
-    EnvPool takes its seed when it is made: a reset with a seed makes it anew.
+    EnvPool takes its seed at construction: a reset with a seed builds a new pool, by `make(seed)`.
     """
 
     def __init__(self, make: Callable[[int], Any], num_envs: int):
-        """
-        Args:
-          make: makes the pool from a seed.
-          num_envs: environments in it.
-        """
-        self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self._make = make
         self._pool = make(0)
-        self.single_observation_space = self._pool.observation_space
-        self.single_action_space = self._pool.action_space
-        if isinstance(self.single_action_space, spaces.Discrete):
-            self.single_action_space = spaces.Discrete(int(self.single_action_space.n))
-        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
-        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+        action_space = self._pool.action_space
+        if isinstance(action_space, spaces.Discrete):
+            action_space = spaces.Discrete(int(action_space.n))
+        super().__init__(num_envs, self._pool.observation_space, action_space, AutoresetMode.NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts every episode anew."""
+        """Starts new episodes."""
         if seed is not None:
             self._pool.close()
             self._pool = self._make(int(seed))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 from importlib.metadata import entry_points
 
-from seed_rl.envs.base import EnvConfig
-from seed_rl.envs.errors import CannotBuild
-from seed_rl.envs.errors import EnvironmentFailed as EnvironmentFailed  # for those who may not import errors
+from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import EnvironmentFailed as EnvironmentFailed
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"
-"""The entry-point group in which installed packages, this one included, announce their `EnvConfig` classes."""
-
+"""The entry-point group in which installed packages, including this one, announce their `EnvConfig` classes."""
 
 _registered: dict[str, type[EnvConfig]] = {}
 
@@ -24,7 +22,7 @@ def register(config: type[EnvConfig]) -> type[EnvConfig]:
 
 
 def names() -> list[str]:
-    """The suites that are known here, in the order of the alphabet."""
+    """The suites known in this process, in alphabetical order."""
     return sorted({*entry_points(group=ENTRY_POINTS).names, *_registered})
 
 
@@ -32,7 +30,7 @@ def suite(name: str) -> type[EnvConfig]:
     """The config class of a suite.
 
     Raises:
-      CannotBuild: no such suite; names those that there are.
+      CannotBuild: no such suite; the message lists the known ones.
     """
     if name in _registered:
         return _registered[name]
@@ -46,7 +44,7 @@ def from_description(description: EnvDescription) -> EnvConfig:
     """The config that a learner described.
 
     Raises:
-      CannotBuild: unknown suite or option, or an impossible value.
+      CannotBuild: an unknown suite or option, or an invalid value.
     """
     config = suite(description.suite)
     known = {field.name for field in dataclasses.fields(config)}

@@ -1,9 +1,9 @@
-"""A network of one's own below the heads of an agent that is shipped.
+"""A custom network below the heads of a shipped agent.
 
     python examples/custom_network.py runs/catch_custom
 
-The torso is named in the configuration, as `module:Class`, so that a resumed run, `seed_rl eval` and all else find it
-again: the module must be importable, here because Python looks into the directory of the script that it runs.
+The configuration names the torso as `module:Class`, so that a resumed run, `seed_rl eval` and other commands find it
+again: the module must be importable, as it is here because Python searches the directory of the script that it runs.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from seed_rl.api import Run, load_experiment
 class BoardTorso(keras.layers.Layer):
     """Frames uint8 [N, H, W, C] to features [N, units]: a 3x3 convolution that keeps the board's size, then attention.
 
-    Each cell is a token; what one cell sees of the others is learned.
+    Each cell is a token.
     """
 
     def __init__(self, units: int, kernel_initializer: str, dtype: str, name: str):

@@ -1,4 +1,4 @@
-"""Trains Catch from Python, watches it learn, and plays with what it has learned.
+"""Trains an agent on Catch from Python, prints its progress, and evaluates its policy.
 
 python examples/train_catch.py runs/catch
 """
@@ -16,7 +16,7 @@ def main(logdir: str = "runs/catch", total_frames: int = 300_000) -> float:
         for row in run.train():
             print(f"{row['env_frames']:8.0f} frames  return {row.get('episode_return', float('nan')):6.2f}")
     result = evaluate_run(logdir, episodes=100, greedy=True)
-    print(f"greedy: {result['mean']:.2f} on average of {result['episodes']} episodes")
+    print(f"greedy: {result['mean']:.2f} on average over {result['episodes']} episodes")
     return result["mean"]
 
 

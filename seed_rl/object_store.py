@@ -37,7 +37,7 @@ def local_file(path: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         copy = os.path.join(directory, os.path.basename(path))
         with reaching(path, "read"):
-            system, key = _open(path)
+            system, key = open_store(path)
             system.invalidate_cache()
             found = system.isfile(key)
             if found:
@@ -76,7 +76,7 @@ class ObjectStore:
         Raises:
           CannotReach: fsspec, or the package for this kind of URL, is missing, or there is no such kind.
         """
-        self._system, self._root = _open(url)
+        self._system, self._root = open_store(url)
 
     def files(self) -> list[str]:
         """Sorted names of the complete files, at any depth."""
@@ -107,7 +107,7 @@ class ObjectStore:
             self._system.rm_file(f"{self._root}/{name}")
 
 
-def _open(url: str) -> tuple[Any, str]:
+def open_store(url: str) -> tuple[Any, str]:
     """The fsspec file system of a URL, and its path there."""
     try:
         import fsspec.core

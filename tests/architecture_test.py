@@ -19,10 +19,9 @@ LAYERS = (
     ("seed_rl.specs", "seed_rl.object_store", "seed_rl.optimizers"),
     ("seed_rl.rl",),
     ("seed_rl.networks",),
-    ("seed_rl.envs.errors", "seed_rl.envs.pictures"),
-    ("seed_rl.envs.base",),
-    ("seed_rl.envs.registry",),
-    ("seed_rl.envs.processes", "seed_rl.envs.flatten", "seed_rl.envs.autoreset", "seed_rl.envs.conformance"),
+    ("seed_rl.envs", "seed_rl.envs.base"),
+    ("seed_rl.envs.registry", "seed_rl.envs.scores"),
+    ("seed_rl.envs.processes", "seed_rl.envs.wrappers", "seed_rl.envs.conformance"),
     ("seed_rl.envs.pool",),
     ("seed_rl.envs.*",),  # suites
     ("seed_rl.transport",),

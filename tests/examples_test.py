@@ -1,4 +1,4 @@
-"""The examples of the documentation, as they stand."""
+"""The examples of the documentation run and learn."""
 
 import importlib
 import pathlib

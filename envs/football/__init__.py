@@ -8,10 +8,11 @@ from typing import ClassVar
 import gin
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from seed_rl.envs.base import EnvConfig
-from seed_rl.envs.football.maps import newest_in_colours
-from seed_rl.envs.pictures import ObservationPictures, Watchable
-from seed_rl.envs.registry import CannotBuild
+from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
+from seed_rl.envs.football.pool import PackedMaps
+from seed_rl.envs.football.shared import newest_in_colours
+from seed_rl.envs.pool import make_pool
+from seed_rl.envs.wrappers import SameStep
 from seed_rl.settings import check_one_of, check_types
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -48,14 +49,14 @@ class Football(EnvConfig):
     suite: ClassVar[str] = "football"
 
     scenario: str = "academy_empty_goal_close"
-    """One of the engine's matches and drills, `SCENARIOS`."""
+    """One of the engine's matches and drills: `SCENARIOS`."""
     rewards: str = "scoring"
     """`scoring`: 1 for a goal, -1 for one of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
-    around the opponents' goal that the player with the ball first comes into."""
+    around the opponents' goal, when the player with the ball first enters it."""
     map: str = "96x72"
-    """Width and height of the maps; EnvPool has the first only."""
+    """Width and height of the maps; EnvPool only has 96x72."""
     backend: str = "gfootball"
-    """`gfootball`: the engine's own package, which must be compiled; `envpool`: the same engine, prebuilt, and stepped
+    """`gfootball`: the engine's own package, which must be compiled; `envpool`: the same engine, prebuilt and stepped
     by native threads."""
 
     def __post_init__(self):
@@ -68,10 +69,6 @@ class Football(EnvConfig):
             raise ValueError(f"Football.map must be {MAPS[0]} with the envpool backend, got {self.map}")
 
     @property
-    def action_repeat(self) -> int:
-        return 1
-
-    @property
     def map_shape(self) -> tuple[int, int]:
         """Height and width."""
         width, height = map(int, self.map.split("x"))
@@ -81,15 +78,14 @@ class Football(EnvConfig):
         return EnvSpec(ArraySpec(self.map_shape, "uint16"), DiscreteSpec(NUM_ACTIONS))
 
     def watch(self) -> Watchable:
-        """Shows the maps in colours: the engine's own pictures need a display."""
+        """Shows the maps in colour: the engine's own rendering needs a display."""
         return ObservationPictures(self.make(1), newest_in_colours)
 
     def make(self, num_envs: int) -> VectorEnv:
         checkpoints = "checkpoints" in self.rewards
         if self.backend == "envpool":
-            from seed_rl.envs.football.pool import make_football_pool
-
-            return make_football_pool(self.scenario, num_envs, checkpoints)
+            pool = make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
+            return PackedMaps(SameStep(pool), checkpoints)
         try:
             from seed_rl.envs.football.engine import FootballEnv
         except ImportError as error:

@@ -8,26 +8,25 @@ import gym_notices.notices
 import gymnasium
 import numpy as np
 
-gym_notices.notices.notices.clear()  # the package imports Gym, unused here, which prints that it is out of date
+from seed_rl.envs.football import NUM_ACTIONS
+from seed_rl.envs.football.shared import LAYERS, CheckpointRewards, first_map, observation_space, stack_map
+
+gym_notices.notices.notices.clear()  # the package imports Gym (unused here), which prints that it is unmaintained
 from gfootball.env import config as gfootball_config  # noqa: E402
 from gfootball.env import football_env_core  # noqa: E402
-
-from seed_rl.envs.football import NUM_ACTIONS  # noqa: E402
-from seed_rl.envs.football.maps import LAYERS, first_map, observation_space, stack_map  # noqa: E402
-from seed_rl.envs.football.rewards import CheckpointRewards  # noqa: E402
 
 _LEFT_TEAM = 0
 
 
 class FootballEnv(gymnasium.Env):
-    """One match with one player of the left team; see `Football`. Several may live in one process."""
+    """One match with one player of the left team; see `Football`. A process may have several."""
 
     def __init__(self, scenario: str, map_shape: tuple[int, int], checkpoints: bool):
         """
         Args:
-          scenario: its name.
+          scenario: one of `SCENARIOS`.
           map_shape: height and width.
-          checkpoints: whether there are `CheckpointRewards`.
+          checkpoints: adds `CheckpointRewards`.
         """
         self.observation_space = observation_space(map_shape)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
@@ -47,7 +46,7 @@ class FootballEnv(gymnasium.Env):
         self._stacked = np.zeros(map_shape, np.uint16)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Starts a match; `seed` rules this one and all that follow without one.
+        """Starts a match; `seed` determines this one and all that follow without one.
 
         The option `engine_seed` sets the engine's own seed for this match.
         """
@@ -76,7 +75,7 @@ class FootballEnv(gymnasium.Env):
         return self._stacked, reward, bool(done), False, {}
 
     def close(self) -> None:
-        """Gives the engine back."""
+        """Releases the engine."""
         self._engine.close()
 
     def _map(self, observation: dict[str, Any]) -> np.ndarray:

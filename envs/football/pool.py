@@ -8,32 +8,24 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from seed_rl.envs.autoreset import SameStep
-from seed_rl.envs.football.maps import LAYERS, first_map, observation_space, stack_map
-from seed_rl.envs.football.rewards import CheckpointRewards
-from seed_rl.envs.pool import make_pool
+from seed_rl.envs.football.shared import LAYERS, CheckpointRewards, first_map, observation_space, stack_map
 
 _LEFT_TEAM = 0
 _BALL = 2  # its layer
 
 
-def make_football_pool(scenario: str, num_envs: int, checkpoints: bool) -> VectorEnv:
-    """A vector environment as `Football` describes it; SAME_STEP autoreset."""
-    return PackedMaps(SameStep(make_pool(f"gfootball/{scenario}-v1", num_envs, {})), checkpoints)
-
-
 class PackedMaps(gymnasium.vector.VectorWrapper):
     """Stacks maps uint8 [E, H, W, 4] of 0 and 255 into uint16 [E, H, W], and adds the rewards of checkpoints.
 
-    EnvPool does not tell which player acts, nor where the ball is other than on the map: a checkpoint is collected when
-    any player of the left team has the ball, by the position of the ball's pixel.
+    EnvPool reports neither the active player nor the ball's exact position: a checkpoint is collected when any player
+    of the left team has the ball, by the position of the ball's pixel.
     """
 
     def __init__(self, env: VectorEnv, checkpoints: bool):
         """
         Args:
           env: a SAME_STEP environment.
-          checkpoints: whether there are `CheckpointRewards`.
+          checkpoints: adds `CheckpointRewards`.
         """
         super().__init__(env)
         assert isinstance(env.single_observation_space, gymnasium.spaces.Box)
@@ -45,7 +37,7 @@ class PackedMaps(gymnasium.vector.VectorWrapper):
         self._stacked = np.zeros((env.num_envs, height, width), np.uint16)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts every match anew."""
+        """Starts new matches."""
         maps, _ = self.env.reset(seed=seed, options=options)
         self._stacked = first_map(_pack(maps))
         if self._checkpoints:
@@ -53,7 +45,7 @@ class PackedMaps(gymnasium.vector.VectorWrapper):
         return self._stacked, {}
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Plays one step of every match."""
+        """Steps all matches."""
         maps, reward, terminated, truncated, info = self.env.step(actions)
         newest, done = _pack(maps), terminated | truncated
         if self._checkpoints:
@@ -73,7 +65,7 @@ def _pack(maps: np.ndarray) -> np.ndarray:
 
 
 def _ball(maps: np.ndarray) -> np.ndarray:
-    """float [E, 2]: x and y of the middle of the ball's pixel."""
+    """float [E, 2]: x and y of the centre of the ball's pixel."""
     num_envs, height, width, _ = maps.shape
     pixel = maps[..., _BALL].reshape(num_envs, -1).argmax(axis=1)
     x = (pixel % width + 0.5) / width * 2 - 1

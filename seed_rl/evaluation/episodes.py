@@ -1,4 +1,4 @@
-"""Plays whole episodes with a policy and says what they brought."""
+"""Plays whole episodes with a policy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Played(NamedTuple):
     """int64 [n]: agent steps, before action repeats."""
 
     def summary(self) -> dict[str, float]:
-        """`episodes`, and of their returns `mean`, `standard_error` (of the mean; nan of a single episode), `median`,
-        `min` and `max`; `mean_length`."""
+        """`episodes`, `mean_length`, and of the returns `mean`, `standard_error` (of the mean; nan for one episode),
+        `median`, `min` and `max`."""
         count = len(self.returns)
         deviation = float(np.std(self.returns, ddof=1)) if count > 1 else math.nan
         return {
@@ -47,17 +47,17 @@ def play(
 ) -> Played:
     """Plays episodes in B environments at a time.
 
-    Which episodes count is settled before they are played, the first ceil(episodes / B) of each environment and one
-    fewer of some: taking the first ones to end would favour short ones. Environments that have played theirs go on
-    until all have; what they play then doesn't count.
+    Which episodes count is decided beforehand: the first ceil(episodes / B) of each environment, one fewer of some.
+    Counting the first episodes to end would favour short ones. Environments that have played theirs continue until all
+    have, uncounted.
 
     Args:
       policy: acts.
-      env: B environments with SAME_STEP autoreset; from episode to episode it goes on by itself.
+      env: B environments with SAME_STEP autoreset.
       episodes: number to play, at least 1.
       seed: of the environments.
-      on_output: called with each output, the first before anything was done, the last after the last action.
-      on_episode: called at the end of each episode, with the number of those played so far and its return.
+      on_output: called with each output, the first before any action, the last after the last action.
+      on_episode: called at the end of each episode, with the number of episodes played so far and its return.
     """
     num_envs = env.num_envs
     left = np.full(num_envs, episodes // num_envs)

@@ -1,4 +1,4 @@
-"""A policy as a SavedModel for programs without seed_rl: it acts for a batch, and its state is handed through."""
+"""A policy as a SavedModel for programs without seed_rl: it acts on a batch, and the caller keeps its state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -23,73 +23,84 @@ ABOUT = "policy.json"
 """Where the policy comes from."""
 
 
-class Served(tf.Module):
-    """What is exported, for B environments at a time; tensors go in and out by name.
+def export(policy: Policy, directory: str, batch: int) -> None:
+    """Writes a SavedModel, the acting network's weights, and where they come from.
 
-    `greedy` chooses the action that is thought best, `sample` one as in the run's evaluation environments. Both take
+    To call it:
 
-    - `reward` float32 [B]: what that action brought, unclipped; zero at first;
-    - `done` bool [B]: whether an episode begins with this observation, as at first everywhere; it resets the state;
-    - `observation` [B, ...], or of several tensors `observation_<name>`, with _ for what no identifier has;
-    - `prev_action` [B, ...] and the state's tensors `state_0`, ... [B, ...]: the `action` and state of the call before,
-      at first those of `initial_state`, which takes nothing;
+        served = tf.saved_model.load(directory).signatures
+        memory = served["initial_state"]()
+        memory = served["greedy"](reward=..., done=..., observation=..., **memory)
+        action = memory["prev_action"] = memory.pop("action")
 
-    and `sample` also `seed` int32 [2], other numbers at each call. Both give `action` [B, ...] and the state after it.
+    `greedy` returns the greedy action, `sample` one as in the run's evaluation environments, whether the policy itself
+    is greedy or not. Both take
+
+    - `reward` float32 [B]: of the previous action, unclipped; zero at first;
+    - `done` bool [B]: an episode begins with this observation, as at first everywhere; it resets the state;
+    - `observation` [B, ...], or for several tensors `observation_<name>`, with _ for characters outside identifiers;
+    - `prev_action` [B, ...] and the state's tensors `state_0`, ... [B, ...]: the `action` and state of the previous
+      call, at first those of `initial_state`, which takes nothing;
+
+    and `sample` also takes `seed` int32 [2], different at each call. Both return `action` [B, ...] and the new state.
+
+    Args:
+      policy: to export.
+      directory: appears once it is complete; replaces an earlier export.
+      batch: B, environments in a call.
+
+    Raises:
+      OSError: it can't be written, or exists and isn't an export.
     """
+    model = policy.agent.model
+    with _new_directory(directory) as new:
+        served = tf.Module()
+        variables = policy.agent.variables if model is None else model.variables
+        served.weights = [variable.value for variable in variables]
+        served.calls = _signatures(policy, batch)
+        try:
+            tf.saved_model.save(served, new, dict(served.calls))
+        except tf.errors.OpError as error:
+            raise OSError(f"{new} can't be written: {error.message}") from error
+        if model is not None:
+            model.save_weights(os.path.join(new, WEIGHTS))
+        about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
+        with open(os.path.join(new, ABOUT), "w", encoding="utf-8") as file:
+            json.dump({**about, "batch": batch, "environment": str(policy.env_spec)}, file, indent=2)
+            file.write("\n")
 
-    def __init__(self, policy: Policy, batch: int):
-        """
-        Args:
-          policy: acts.
-          batch: B.
-        """
-        super().__init__()
-        agent = policy.agent
-        self._policy = policy
-        self._batch = batch
-        self._state = agent.initial_state(batch)
-        self._names = {name: _served_name(name) for name, _ in policy.env_spec.observation_tensors()}
-        variables = agent.variables if agent.model is None else agent.model.variables
-        self.weights = [variable.value for variable in variables]
 
-        inputs = self._inputs()
-        seed = {"seed": tf.TensorSpec([2], tf.int32, "seed")}
-        self.calls = {
-            "greedy": tf.function(self._greedy, input_signature=[inputs]),
-            "sample": tf.function(self._sample, input_signature=[inputs | seed]),
-            "initial_state": tf.function(self._initial_state, input_signature=[]),
-        }
+def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
+    """The signatures of an export by name; see `export`."""
+    spec, action = policy.env_spec, policy.env_spec.action.tensor
+    initial = policy.agent.initial_state(batch)
+    names = {name: _served_name(name) for name, _ in spec.observation_tensors()}
+    shapes = {"prev_action": (action.shape, action.dtype), "reward": ((), tf.float32), "done": ((), tf.bool)}
+    shapes |= {names[name]: (part.shape, part.dtype) for name, part in spec.observation_tensors()}
+    shapes |= {name: (part.shape[1:], part.dtype) for name, part in _named(initial).items()}
+    inputs = {name: tf.TensorSpec([batch, *shape], dtype, name) for name, (shape, dtype) in shapes.items()}
 
-    def _inputs(self) -> dict[str, tf.TensorSpec]:
-        spec = self._policy.env_spec
-        action = spec.action.tensor
-        shapes = {"prev_action": (action.shape, action.dtype), "reward": ((), tf.float32), "done": ((), tf.bool)}
-        shapes |= {self._names[name]: (part.shape, part.dtype) for name, part in spec.observation_tensors()}
-        shapes |= {name: (part.shape[1:], part.dtype) for name, part in _named(self._state).items()}
-        return {name: tf.TensorSpec([self._batch, *shape], dtype, name) for name, (shape, dtype) in shapes.items()}
+    def act(inputs: dict[str, tf.Tensor], seed: tf.Tensor, greedy: bool) -> dict[str, tf.Tensor]:
+        observation = {name: inputs[served] for name, served in names.items()}
+        output = EnvOutput(inputs["reward"], inputs["done"], observation.get("", observation))
+        state = tf.nest.pack_sequence_as(initial, [inputs[name] for name in _named(initial)])
+        chosen, after = policy.one_step(inputs["prev_action"], output, state, seed, greedy)
+        return {"action": chosen, **_named(after)}
 
-    def _greedy(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._act(inputs, tf.zeros([2], tf.int32), greedy=True)
+    @tf.function(input_signature=[inputs])
+    def greedy(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return act(inputs, tf.zeros([2], tf.int32), greedy=True)
 
-    def _sample(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._act(inputs, inputs["seed"], greedy=False)
+    @tf.function(input_signature=[inputs | {"seed": tf.TensorSpec([2], tf.int32, "seed")}])
+    def sample(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return act(inputs, inputs["seed"], greedy=False)
 
-    def _act(self, inputs: dict[str, tf.Tensor], seed: tf.Tensor, greedy: bool) -> dict[str, tf.Tensor]:
-        observation = {name: inputs[served] for name, served in self._names.items()}
-        state = [inputs[name] for name in _named(self._state)]
-        action, after = self._policy.one_step(
-            inputs["prev_action"],
-            EnvOutput(inputs["reward"], inputs["done"], observation.get("", observation)),
-            tf.nest.pack_sequence_as(self._state, state),
-            seed,
-            greedy,
-        )
-        return {"action": action, **_named(after)}
+    @tf.function(input_signature=[])
+    def initial_state() -> dict[str, tf.Tensor]:
+        before = tf.zeros([batch, *action.shape], action.dtype)
+        return {"prev_action": before, **_named(tf.nest.map_structure(tf.identity, initial))}
 
-    def _initial_state(self) -> dict[str, tf.Tensor]:
-        action = self._policy.env_spec.action.tensor
-        before = tf.zeros([self._batch, *action.shape], action.dtype)
-        return {"prev_action": before, **_named(tf.nest.map_structure(tf.identity, self._state))}
+    return {"greedy": greedy, "sample": sample, "initial_state": initial_state}
 
 
 def _served_name(observed: str) -> str:
@@ -100,56 +111,22 @@ def _named(state: Any) -> dict[str, tf.Tensor]:
     return {f"state_{index}": tensor for index, tensor in enumerate(tf.nest.flatten(state))}
 
 
-def export(policy: Policy, directory: str, batch: int) -> None:
-    """Writes a SavedModel with the signatures of `Served`, the acting network's weights, and where they come from.
-
-    Whether the policy itself is greedy makes no difference: who serves it chooses by the signature. To call it:
-
-        served = tf.saved_model.load(directory).signatures
-        memory = served["initial_state"]()
-        memory = served["greedy"](reward=..., done=..., observation=..., **memory)
-        action = memory["prev_action"] = memory.pop("action")
-
-    Args:
-      policy: with what it has learned.
-      directory: appears when it is complete; an earlier export there is replaced.
-      batch: B, environments in a call.
-
-    Raises:
-      OSError: it can't be written, or is there and no export.
-    """
-    with _new_directory(directory) as new:
-        served = Served(policy, batch)
-        try:
-            tf.saved_model.save(served, new, dict(served.calls))
-        except tf.errors.OpError as error:
-            raise OSError(f"{new} can't be written: {error.message}") from error
-        if policy.agent.model is not None:
-            policy.agent.model.save_weights(os.path.join(new, WEIGHTS))
-        about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
-        with open(os.path.join(new, ABOUT), "w", encoding="utf-8") as file:
-            json.dump({**about, "batch": batch, "environment": str(policy.env_spec)}, file, indent=2)
-            file.write("\n")
-
-
 @contextlib.contextmanager
 def _new_directory(path: str) -> Iterator[str]:
-    """A directory that gets this name when it is complete, in place of an earlier export."""
+    """A directory that gets this name once it is complete, in place of an earlier export."""
     path = os.path.abspath(path)
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ABOUT)) and os.listdir(path):
-        raise FileExistsError(f"{path} is there already and no export")
+        raise FileExistsError(f"{path} already exists and is not an export")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     new = tempfile.mkdtemp(prefix=f"{os.path.basename(path)}.", dir=os.path.dirname(path))
     try:
         yield new
-        os.chmod(new, 0o755)  # mkdtemp's are for the owner only
+        os.chmod(new, 0o755)  # mkdtemp's permissions are for the owner only
+        old = f"{new}.old"
         if os.path.isdir(path):
-            old = f"{new}.old"
             os.rename(path, old)
-            os.rename(new, path)
-            shutil.rmtree(old)
-        else:
-            os.rename(new, path)
+        os.rename(new, path)
+        shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise

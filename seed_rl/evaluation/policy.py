@@ -18,14 +18,84 @@ from seed_rl.types import EnvOutput
 
 
 class NoPolicy(Exception):
-    """There is no policy where one was looked for; the message says what is missing, in a sentence."""
+    """A run has no usable policy; the message is a sentence that says why."""
+
+
+class Policy:
+    """Acts in B environments at a time; keeps each one's recurrent state and previous action.
+
+    policy = load_policy("runs/pong")
+    policy.reset(num_envs)
+    actions = policy.act(EnvOutput(reward, done, observation))   # done: an episode begins, so at first everywhere
+    """
+
+    checkpoint: str = ""
+    """Path of the checkpoint that the weights come from, if any."""
+    env_frames: int = 0
+    """Environment frames that the weights were trained on."""
+
+    def __init__(self, agent: Agent, env_spec: EnvSpec, first_eval_env: int, *, greedy: bool = False, seed: int = 0):
+        """
+        Args:
+          agent: chooses the actions.
+          env_spec: of one environment.
+          first_eval_env: the lowest id of an evaluation environment, in which agents may explore less.
+          greedy: without exploration.
+          seed: of the sampled actions, 0 to 2^31 - 1.
+        """
+        self.agent = agent
+        self.env_spec = env_spec
+        self._first_eval_env = first_eval_env
+        self._greedy = greedy
+        self._seed = seed
+        self._act = tf.function(self.one_step)
+        self.reset(1)
+
+    def reset(self, num_envs: int) -> None:
+        """Starts afresh with B = `num_envs` environments, and with the same samples as before."""
+        action = self.env_spec.action.tensor
+        self._calls = 0
+        self._state: Any = self.agent.initial_state(num_envs)
+        self._previous = tf.zeros([num_envs, *action.shape], action.dtype)
+
+    def act(self, output: EnvOutput) -> np.ndarray:
+        """The next actions.
+
+        Args:
+          output: reward float32 [B], done bool [B], observation [B, ...]; the state of an environment is reset where
+            `done`.
+
+        Returns:
+          [B, ...], as specified by `env_spec`.
+        """
+        self._calls = (self._calls + 1) % 2**31
+        seed = tf.constant([self._seed, self._calls], tf.int32)
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, output)
+        self._previous, self._state = self._act(self._previous, tensors, self._state, seed, self._greedy)
+        return self._previous.numpy()
+
+    def one_step(
+        self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
+    ) -> tuple[tf.Tensor, Any]:
+        """Actions and states after a step, as a function of tensors: independent of this object's state.
+
+        Args:
+          previous: actions [B, ...], zero before the first step.
+          output: tensors [B, ...].
+          state: nest [B, ...], before the step.
+          seed: int32 [2], different at each call.
+          greedy: without exploration.
+        """
+        env_ids = self._first_eval_env + tf.range(tf.shape(output.done)[0])
+        answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
+        return answer.action, answer.state
 
 
 def experiment_of(logdir: str) -> Experiment:
-    """The experiment that a log directory is of.
+    """The experiment of a run, from its log directory.
 
     Raises:
-      NoPolicy: it isn't a run's, or its configuration can't be read any more.
+      NoPolicy: this isn't a log directory, or its configuration can't be read any more.
       CannotReach: it is in an object store that can't be read.
     """
     path = os.path.join(logdir, "config.gin")
@@ -38,97 +108,18 @@ def experiment_of(logdir: str) -> Experiment:
         raise NoPolicy(f"{path} can't be used: {error}") from error
 
 
-class Policy:
-    """Acts for B environments at a time; remembers each one's recurrent state and previous action.
-
-    policy = load_policy("runs/pong")
-    policy.reset(num_envs)
-    actions = policy.act(EnvOutput(reward, done, observation))   # done where an episode begins, so at first everywhere
-    """
-
-    def __init__(
-        self,
-        agent: Agent,
-        env_spec: EnvSpec,
-        first_eval_env: int,
-        *,
-        greedy: bool = False,
-        seed: int = 0,
-        checkpoint: str = "",
-        env_frames: int = 0,
-    ):
-        """
-        Args:
-          agent: chooses the actions.
-          env_spec: of one environment.
-          first_eval_env: the lowest id of an environment that is not learned from: agents may explore less in them.
-          greedy: without any exploration.
-          seed: of the sampled actions, 0 to 2^31 - 1.
-          checkpoint: path of the weights, to be told.
-          env_frames: that the weights were learned from, to be told.
-        """
-        self.agent = agent
-        self.env_spec = env_spec
-        self.checkpoint = checkpoint
-        self.env_frames = env_frames
-        self._first_eval_env = first_eval_env
-        self._greedy = greedy
-        self._seed = seed
-        self._act = tf.function(self.one_step)
-        self.reset(1)
-
-    def reset(self, num_envs: int) -> None:
-        """Forgets everything, and goes on with B = `num_envs` environments; the same samples are drawn again."""
-        action = self.env_spec.action.tensor
-        self._calls = 0
-        self._state: Any = self.agent.initial_state(num_envs)
-        self._previous = tf.zeros([num_envs, *action.shape], action.dtype)
-
-    def act(self, output: EnvOutput) -> np.ndarray:
-        """The next actions.
-
-        Args:
-          output: reward float32 [B], done bool [B], observation [B, ...]; what is remembered of an environment is
-            forgotten where `done`.
-
-        Returns:
-          [B, ...], as the environments' spec says.
-        """
-        self._calls = (self._calls + 1) % 2**31
-        seed = tf.constant([self._seed, self._calls], tf.int32)
-        tensors = tf.nest.map_structure(tf.convert_to_tensor, output)
-        self._previous, self._state = self._act(self._previous, tensors, self._state, seed, self._greedy)
-        return self._previous.numpy()
-
-    def one_step(
-        self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
-    ) -> tuple[tf.Tensor, Any]:
-        """Actions and states after a step, of tensors: without what this object remembers.
-
-        Args:
-          previous: actions [B, ...], zero before the first step.
-          output: tensors [B, ...].
-          state: nest [B, ...], before the step.
-          seed: int32 [2], different at each call.
-          greedy: without any exploration.
-        """
-        env_ids = self._first_eval_env + tf.range(tf.shape(output.done)[0])
-        answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
-        return answer.action, answer.state
-
-
 def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0) -> Policy:
-    """The policy of a run, be it finished, killed or still running.
+    """The policy of a run that is finished, was killed, or is still running.
 
     Args:
-      logdir: of the run; `gs://` or `s3://`: in an object store, from which only what is needed is fetched.
-      checkpoint: path of one of its checkpoints, there or here; None: the newest that can be read.
-      greedy: without exploration; else as in the run's evaluation environments.
+      logdir: of the run. From an object store (`gs://`, `s3://`), only the necessary files are fetched.
+      checkpoint: path of one of its checkpoints, in the store or on this machine; None: the newest readable one.
+      greedy: without exploration; otherwise as in the run's evaluation environments.
       seed: of sampled actions, 0 to 2^31 - 1.
 
     Raises:
       NoPolicy: no run, no checkpoint, a damaged one, or one of another agent.
-      CannotBuild: this machine doesn't have the environments, without which their spec isn't known.
+      CannotBuild: this machine doesn't have the environments, and their spec can't be known without them.
       CannotReach: the run is in an object store that can't be read.
     """
     experiment = experiment_of(logdir)
@@ -140,23 +131,18 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
         checkpoints.assign(variables, weights, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
-    return Policy(
-        agent,
-        experiment.env.spec(),
-        experiment.actors.num_training_envs,
-        greedy=greedy,
-        seed=seed,
-        checkpoint=path,
-        env_frames=int(counters.get("env_frames", 0)),
-    )
+    policy = Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
+    policy.checkpoint = path
+    policy.env_frames = int(counters.get("env_frames", 0))
+    return policy
 
 
 def _saved(logdir: str, checkpoint: str | None, interval: float) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
     if checkpoint is not None:
         return (checkpoint, *checkpoints.load(checkpoint))
-    latest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
-    if latest is None:
+    newest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
+    if newest is None:
         raise NoPolicy(
             f"{logdir} has no checkpoint yet: the first is written after {interval:g} s of training, or at its end"
         )
-    return latest
+    return newest

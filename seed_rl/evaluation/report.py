@@ -1,4 +1,4 @@
-"""An evaluation of a run: for people, and as JSON."""
+"""Evaluates a run: as a short text, and as JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from seed_rl.files import complete_or_absent
 
 _log = logging.getLogger(__name__)
 
-_TOLD = 10
-"""How often the progress of an evaluation is told."""
-
 
 def evaluate_run(
     logdir: str,
@@ -27,19 +24,19 @@ def evaluate_run(
     greedy: bool = False,
     seed: int = 1,
 ) -> dict[str, Any]:
-    """Plays episodes with a run's policy. Its returns are those of unclipped rewards, and of whole episodes.
+    """Plays whole episodes with a run's policy; returns are sums of unclipped rewards. Progress is logged.
 
     Args:
-      logdir: of the run, as of `load_policy`.
-      checkpoint: path of one of its checkpoints; None: the newest that can be read.
-      episodes: to play.
-      num_envs: played at a time, at the most.
+      logdir: see `load_policy`.
+      checkpoint: see `load_policy`.
+      episodes: number to play.
+      num_envs: environments to play in at a time.
       greedy: without exploration.
       seed: of environments and sampled actions, 0 to 2^31 - 1.
 
     Returns:
-      What was played and how (`logdir, checkpoint, env_frames, greedy, seed`), `Played.summary`, `human_normalised` in
-      percent or None, and `returns` and `lengths` of every episode.
+      The arguments `logdir, greedy, seed`, the `checkpoint` and its `env_frames`, `Played.summary`, `human_normalised`
+      in percent or None, and `returns` and `lengths` of every episode.
 
     Raises:
       NoPolicy, CannotReach: see `load_policy`.
@@ -47,13 +44,13 @@ def evaluate_run(
     """
     experiment = experiment_of(logdir)
     policy = load_policy(logdir, checkpoint, greedy, seed)
+
+    def log_progress(count: int, episode_return: float) -> None:
+        if count * 10 // episodes > (count - 1) * 10 // episodes:  # ten times in all
+            _log.info("%d of %d episodes, the last with a return of %g", count, episodes, episode_return)
+
     with contextlib.closing(experiment.env.make(min(num_envs, episodes))) as env:
-
-        def tell(count: int, episode_return: float) -> None:
-            if count * _TOLD // episodes > (count - 1) * _TOLD // episodes:
-                _log.info("%d of %d episodes, the last with a return of %g", count, episodes, episode_return)
-
-        played = play(policy, env, episodes, seed, on_episode=tell)
+        played = play(policy, env, episodes, seed, on_episode=log_progress)
     summary = played.summary()
     return {
         "logdir": logdir,
@@ -69,12 +66,13 @@ def evaluate_run(
 
 
 def text(evaluation: dict[str, Any]) -> str:
-    """A few lines for people."""
+    """The most important figures, in a few lines."""
     how = "greedy" if evaluation["greedy"] else "sampled as in training's evaluation"
+    error = evaluation["standard_error"]
     lines = [
         f"{evaluation['checkpoint']} ({evaluation['env_frames']:,} frames), {how}, seed {evaluation['seed']}",
         f"episodes  {evaluation['episodes']}, of {evaluation['mean_length']:,.0f} steps on average",
-        f"mean      {evaluation['mean']:,.2f}" + _plus_minus(evaluation["standard_error"]),
+        f"mean      {evaluation['mean']:,.2f}" + ("" if math.isnan(error) else f" +- {error:,.2f} (standard error)"),
         f"median    {evaluation['median']:,.2f}, from {evaluation['min']:,.2f} to {evaluation['max']:,.2f}",
     ]
     if evaluation["human_normalised"] is not None:
@@ -82,23 +80,12 @@ def text(evaluation: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _plus_minus(error: float) -> str:
-    return "" if math.isnan(error) else f" +- {error:,.2f} (standard error)"
-
-
 def write(evaluation: dict[str, Any], path: str) -> None:
-    """As JSON; what isn't a finite number is null.
+    """Writes an evaluation as JSON, in which null stands for numbers that aren't finite.
 
     Raises:
       OSError: it can't be written.
     """
+    finite = json.loads(json.dumps(evaluation), parse_constant=lambda name: None)
     with complete_or_absent(path) as file:
-        file.write(json.dumps(_finite(evaluation), indent=2, allow_nan=False).encode() + b"\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        file.write(json.dumps(finite, indent=2).encode() + b"\n")

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from seed_rl import __version__
 from seed_rl.envs import registry
-from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.base import CannotBuild
 from seed_rl.files import reason
 from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.launch.native_output import load_tensorflow

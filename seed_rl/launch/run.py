@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from seed_rl.config_files import common_settings
-from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.launch.local_actors import ActorFailed, ActorThreads, LocalActors
 from seed_rl.launch.mirror import working_directory

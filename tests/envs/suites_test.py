@@ -1,3 +1,8 @@
+"""Rules for every suite: how it is found, described and checked, and which spaces can be sent."""
+
+import dataclasses
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -5,25 +10,77 @@ import pytest
 from gymnasium import spaces
 
 from seed_rl.envs import registry
-from seed_rl.envs.atari import Atari
-from seed_rl.envs.base import spec_of
+from seed_rl.envs.atari import ATARI_57, Atari, games
+from seed_rl.envs.base import CannotBuild, spec_of
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.conformance import check_suite
-from seed_rl.specs import EnvDescription
-from tests.support.counting import Counting
+from seed_rl.envs.dmlab import DMLab
+from seed_rl.envs.dmlab.levels import REFERENCES, TEST_TWINS, human_normalised, summary
+from seed_rl.envs.gym import Gym
+from seed_rl.envs.memory import Memory
+from seed_rl.specs import ActorSettings, EnvDescription
+from seed_rl.transport import messages
 
 
 @pytest.mark.parametrize(
-    "config",
+    "sent",
     [
-        Atari(game="pong", max_episode_frames=200),
-        Atari(game="breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=200, threads=2),
-        Catch(rows=6, columns=4),
+        Atari("breakout", threads=2),
+        Catch(rows=4),
+        Memory(delay=3),
+        Gym("CartPole-v1", options='{"sutton_barto_reward": true}'),
+        DMLab(level="lt_chasm", action_set=(0, 0, 0, 1, 0, 0, 0), held_out=True, level_cache="gs://b/c"),
+        DMLab(),
     ],
-    ids=["pong", "breakout", "catch"],
+    ids=lambda config: config.suite,
 )
-def test_conformance(config):
-    check_suite(config, steps=120)
+def test_settings_survive_the_wire(sent):
+    assert set(sent.describe().options) == {field.name for field in dataclasses.fields(sent)}
+    settings = ActorSettings(sent.describe(), 1, 1)
+    received = messages.read_describe_reply(messages.describe_reply(settings))
+    assert registry.from_description(received.env) == sent
+
+
+def test_an_unknown_suite_names_the_known_ones():
+    with pytest.raises(CannotBuild, match="no environment suite named 'atarri'.*atari, catch, .*dmlab, football"):
+        registry.suite("atarri")
+
+
+@pytest.mark.parametrize(
+    ("suite", "options", "message"),
+    [
+        ("atari", {"game": "Pong"}, "snake_case name of one of 1.. ROMs, got 'Pong'"),
+        ("atari", {"sticky_actions": 1.5}, r"sticky_actions must be in \[0, 1\], got 1.5"),
+        ("atari", {"frame_skip": 0}, "frame_skip must be at least 1, got 0"),
+        ("atari", {"frame_skip": "4"}, "frame_skip must be int, got '4'"),
+        ("atari", {"frameskip": 4}, "suite 'atari' has no option frameskip"),
+        ("memory", {"num_cues": 1}, "Memory.num_cues must be at least 2, got 1"),
+        ("memory", {"delay": 0}, "Memory.delay must be at least 1, got 0"),
+        ("gym", {"vectorization": "threads"}, "Gym.vectorization must be one of sync, async, vector_entry_point, got"),
+        ("gym", {"frames_per_step": 0}, "Gym.frames_per_step must be at least 1, got 0"),
+        ("gym", {"options": '{"g": '}, r"""Gym.options must be a JSON object, got '{"g": ': Expecting value"""),
+        ("gym", {"options": "[1, 2]"}, r"Gym.options must be a JSON object, got '\[1, 2\]'"),
+        (
+            "football",
+            {"scenario": "academy"},
+            "Football.scenario must be one of 11_vs_11_competition, .*'academy'",
+        ),
+        ("football", {"rewards": "checkpoints"}, "Football.rewards must be one of scoring, scoring,checkpoints"),
+        ("football", {"map": "96x73"}, "Football.map must be one of 96x72, 120x90, 144x108"),
+        ("football", {"backend": "envpool", "map": "120x90"}, "Football.map must be 96x72 with the envpool backend"),
+        ("dmlab", {"level": "rooms_wattermaze"}, "DMLab.level: DMLab-30 has no level 'rooms_wattermaze'; .* rooms_w"),
+        ("dmlab", {"level": ""}, "DMLab.level: a level must have a name"),
+        ("dmlab", {"width": 98}, "DMLab.width must be a multiple of 4, got 98"),
+        ("dmlab", {"height": -8}, "DMLab.height must be at least 4, got -8"),
+        ("dmlab", {"renderer": "vulkan"}, "DMLab.renderer must be one of software, hardware, got 'vulkan'"),
+        ("dmlab", {"action_set": (0,) * 8}, r"DMLab.action_set must hold integers, 7 for each action, got \(0, 0"),
+        ("dmlab", {"action_set": (True,) * 7}, "DMLab.action_set must hold integers"),
+        ("dmlab", {"action_set": (600, 0, 0, 0, 0, 0, 0)}, r"look left/right must be in \[-512, 512\], got 600 in"),
+    ],
+)
+def test_invalid_settings_are_named(suite, options, message):
+    with pytest.raises(CannotBuild, match=message):
+        registry.from_description(EnvDescription(suite, options))
 
 
 @pytest.mark.parametrize(
@@ -38,82 +95,98 @@ def test_conformance(config):
 )
 def test_spaces_that_cannot_be_sent_are_named(observation, action, message):
     env = types.SimpleNamespace(single_observation_space=observation, single_action_space=action)
-    with pytest.raises(registry.CannotBuild, match=message):
+    with pytest.raises(CannotBuild, match=message):
         spec_of(env)
 
 
-def test_counting_counts():
-    env = Counting(shortest_episode=2).make(2)  # episodes of 2 and 3 steps
-    observation, _ = env.reset(seed=10)
-    assert observation.tolist() == [[10, 0, 0, 0], [11, 0, 0, 0]]
-    for _ in range(3):
-        observation, reward, terminated, truncated, _ = env.step(np.array([5, 6]))
-    assert observation.tolist() == [[10, 1, 1, 3], [11, 1, 0, 3]]
-    assert reward.tolist() == [5, 6]
-    assert terminated.tolist() == [False, True]
-    assert not truncated.any()
+class Unseeded(Catch):
+    """Ignores its seed."""
+
+    def make(self, num_envs):
+        env = super().make(num_envs)
+        reset = env.reset
+        env.reset = lambda seed: reset(seed=5)
+        return env
 
 
-def test_catch_can_be_won_and_lost():
-    env = Catch(rows=4, columns=3).make(200)
-    board, _ = env.reset(seed=0)
-    ball = board[:, 0, :, 0].argmax(axis=1)
-    paddle = np.full(200, 1)
-    for _ in range(3):
-        action = np.clip(ball - paddle, -1, 1)
-        paddle += action
-        _, reward, terminated, _, _ = env.step(action + 1)
-    assert terminated.all()
-    assert (reward == 1).all()
-    for _ in range(3):
-        _, reward, terminated, _, _ = env.step(np.ones(200, int))
-    assert terminated.all()
-    assert set(reward) == {-1, 1}
+class Misdescribed(Catch):
+    """Declares a board of another size."""
 
-
-def test_atari_episodes_are_cut_at_the_frame_cap():
-    env = Atari(game="pong", max_episode_frames=80, max_noops=0).make(1)
-    env.reset(seed=0)
-    lengths, length = [], 0
-    for _ in range(100):
-        _, _, terminated, truncated, _ = env.step(np.zeros(1, np.int32))
-        assert not terminated.any()
-        length += 1
-        if truncated[0]:
-            lengths.append(length)
-            length = 0
-    assert len(lengths) >= 2
-    assert all(abs(4 * n - 80) <= 4 for n in lengths)
-
-
-def test_atari_frames_are_single_and_gray():
-    env = Atari(game="pong").make(2)
-    observation, _ = env.reset(seed=0)
-    assert observation.shape == (2, 84, 84, 1)
-    assert observation.dtype == np.uint8
-    assert observation.std() > 5
-
-
-def test_atari_action_sets():
-    assert Atari(game="pong").spec().action.n == 6
-    assert Atari(game="pong", full_action_set=True).spec().action.n == 18
+    def spec(self):
+        return Catch(rows=self.rows + 1).spec()
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("config", "steps", "message"),
     [
-        ({"game": "Pong"}, "snake_case name of one of 1.. ROMs, got 'Pong'"),
-        ({"sticky_actions": 1.5}, r"sticky_actions must be in \[0, 1\], got 1.5"),
-        ({"frame_skip": 0}, "frame_skip must be at least 1, got 0"),
-        ({"frame_skip": "4"}, "frame_skip must be int, got '4'"),
-        ({"frameskip": 4}, "suite 'atari' has no option frameskip"),
+        (Catch(), 5, "no episode ended"),
+        (Unseeded(), 30, "a different seed gave the same episode"),
+        (Misdescribed(), 30, None),
     ],
 )
-def test_impossible_options_are_named(options, message):
+def test_a_suite_that_breaks_a_rule_is_caught(config, steps, message, monkeypatch):
+    monkeypatch.setattr("seed_rl.envs.conformance.from_description", lambda description: config)
+    with pytest.raises(AssertionError, match=message):
+        check_suite(config, steps)
+
+
+def test_the_spec_of_dmlab_needs_no_simulator():
+    program = """
+import sys
+from seed_rl.envs.dmlab import DMLab
+print(DMLab().spec(), DMLab(width=120, height=92, action_set=(0, 0, 0, 1, 0, 0, 0) * 2).spec(), sep="\\n")
+assert not {"deepmind_lab", "fsspec", "tensorflow"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "observation uint8[72, 96, 3]; action Discrete(9)",
+        "observation uint8[92, 120, 3]; action Discrete(2)",
+    ], done.stderr
+
+
+# Scores.
+
+
+def test_scores_are_those_of_the_published_formula():
+    assert len(ATARI_57) == 57
+    assert set(ATARI_57) <= set(games())
+    assert Atari("pong").human_normalised(19.5) == pytest.approx(100 * (19.5 + 20.7) / 35.3)
+    assert Atari("breakout").human_normalised(30.5) == pytest.approx(100)
+    assert Atari("breakout").human_normalised(1.7) == pytest.approx(0)
+    assert Atari("breakout").human_normalised(400.0) == pytest.approx(1382.986, abs=1e-3)
+    assert Atari("air_raid").human_normalised(100.0) is None
+    assert DMLab("rooms_watermaze").human_normalised(30.0) == pytest.approx(100 * (30 - 4.065) / (54 - 4.065))
+    assert DMLab("contributed/dmlab30/rooms_watermaze").human_normalised(54.0) == pytest.approx(100)
+    assert DMLab("seekavoid_arena_01").human_normalised(30.0) is None
+    assert Catch().human_normalised(1.0) is None
+
+
+def test_dmlab30_has_thirty_levels_and_training_levels_are_scored_by_their_test_twins():
+    assert len(REFERENCES) == 30
+    assert all(reference.human > reference.random for reference in REFERENCES.values())
+    for train, test in TEST_TWINS.items():
+        assert human_normalised(train, 5.0) == human_normalised(test, 5.0)
+    with pytest.raises(ValueError, match="no level of DMLab-30; there are explore_"):
+        human_normalised("rooms_collect_good_objects", 1.0)
+
+
+def test_each_levels_score_is_capped_before_the_mean():
+    scores = {"rooms_watermaze": 150.0, "rooms_keys_doors_puzzle": 50.0, "natlab_fixed_large_map": -20.0}
+    assert summary(scores) == (60.0, 50.0, pytest.approx(130 / 3), 3)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ({}, "got none"),
+        (
+            {"rooms_exploit_deferred_effects_train": 1.0, "rooms_exploit_deferred_effects_test": 1.0},
+            "each once, got rooms_exploit_deferred_effects_test, rooms_exploit_deferred_effects_train",
+        ),
+        ({"rooms_watermaze": float("nan")}, "finite"),
+        ({"nowhere": 1.0}, "no level of DMLab-30"),
+    ],
+)
+def test_scores_that_cannot_be_summarised(scores, message):
     with pytest.raises(ValueError, match=message):
-        registry.from_description(EnvDescription("atari", options))
-
-
-def test_an_unknown_suite_names_the_known_ones():
-    with pytest.raises(ValueError, match="no environment suite named 'atarri'.*atari, catch, counting"):
-        registry.suite("atarri")
+        summary(scores)

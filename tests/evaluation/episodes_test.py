@@ -2,26 +2,22 @@ import itertools
 import math
 from collections import Counter
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 
+from seed_rl.envs.base import UniformVectorEnv
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig, action_of
 
 
-class ShortOrLong(gymnasium.vector.VectorEnv):
-    """Episodes of 1 or of 20 steps, as likely as one another; each step is worth 1. Observes as `Counting` does."""
+class ShortOrLong(UniformVectorEnv):
+    """Episodes of 1 or of 20 steps with equal probability; a reward of 1 for each step. Observes as `Counting` does."""
 
     def __init__(self, num_envs):
-        self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-        self.single_observation_space = spaces.Box(0, 100, (4,), np.int32)
-        self.single_action_space = spaces.Discrete(1000)
+        super().__init__(num_envs, spaces.Box(0, 100, (4,), np.int32), spaces.Discrete(1000))
 
     def reset(self, *, seed=None, options=None):
         self._rng = np.random.default_rng(seed)
@@ -61,24 +57,19 @@ def test_short_episodes_are_not_favoured(policy):
 
 
 def test_a_return_is_the_sum_of_an_episodes_rewards(policy):
-    seen = []
-    played = play(policy, Counting().make(2), 4, seed=10, on_output=seen.append)
+    seen, ends = [], []
+    on_episode = lambda *end: ends.append(end)  # noqa: E731
+    played = play(policy, Counting().make(2), 4, seed=10, on_output=seen.append, on_episode=on_episode)
     rewards, done = np.array([output.reward for output in seen]), np.array([output.done for output in seen])
     assert done[0].all()
     assert not rewards[0].any()
     for before, after in itertools.pairwise(seen):
-        np.testing.assert_array_equal(after.reward, action_of(before.observation), "what was done is worth it")
+        np.testing.assert_array_equal(after.reward, action_of(before.observation), "the reward of the action taken")
     assert rewards.max() > 1, "nothing is clipped"
-    ends = np.flatnonzero(done[:, 0])
-    first = [rewards[begin + 1 : end + 1, 0].sum() for begin, end in itertools.pairwise(ends)]
+    first = [rewards[begin + 1 : end + 1, 0].sum() for begin, end in itertools.pairwise(np.flatnonzero(done[:, 0]))]
     assert sorted(played.returns[played.lengths == 5]) == sorted(first)
     assert done[-1].any(), "the last output is that of the last end"
-
-
-def test_the_ends_of_episodes_are_told(policy):
-    told = []
-    played = play(policy, Counting().make(2), 4, seed=1, on_episode=lambda *end: told.append(end))
-    assert told == list(enumerate(played.returns.tolist(), start=1))
+    assert ends == list(enumerate(played.returns.tolist(), start=1))
 
 
 def test_a_summary_has_the_usual_statistics():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import resource
 import subprocess
 import sys
@@ -19,38 +18,30 @@ from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 
 SERVING = """
 import sys
-sys.modules["seed_rl"] = None  # as where it is not installed
-try:
-    import seed_rl
-except ImportError:
-    pass
-else:
-    raise AssertionError("it can be imported")
+sys.modules["seed_rl"] = None  # importing it would fail
 import numpy as np
 import tensorflow as tf
 
 directory, recorded, answers = sys.argv[1:]
-said = dict(np.load(recorded))
+steps = dict(np.load(recorded))
 served = tf.saved_model.load(directory).signatures
 memory = served["initial_state"]()
 actions = []
-for step in range(len(said["done"])):
-    memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in said.items()}, **memory)
+for step in range(len(steps["done"])):
+    memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in steps.items()}, **memory)
     memory["prev_action"] = memory.pop("action")
     actions.append(memory["prev_action"].numpy())
 np.save(answers, actions)
 """
 
 
-def record(logdir, num_envs):
-    """What was said to a greedy policy in some episodes, arrays [T, B, ...], and its actions."""
-    policy = load_policy(logdir, greedy=True)
+def record(policy, env, num_envs):
+    """The outputs of some episodes, arrays [T, B, ...], and a policy's actions."""
     outputs = []
-    env = experiment_of(logdir).env.make(num_envs)
-    play(policy, env, 3 * num_envs, 1, outputs.append)
+    play(policy, env.make(num_envs), 3 * num_envs, 1, outputs.append)
     policy.reset(num_envs)
-    said = {name: np.array([getattr(output, name) for output in outputs]) for name in outputs[0]._fields}
-    return policy, said, np.array([policy.act(output) for output in outputs])
+    recorded = {name: np.array([getattr(output, name) for output in outputs]) for name in outputs[0]._fields}
+    return recorded, np.array([policy.act(output) for output in outputs])
 
 
 @pytest.mark.parametrize(
@@ -59,15 +50,17 @@ def record(logdir, num_envs):
     ids=["vtrace with lstm", "r2d2"],
 )
 def test_an_export_acts_as_the_policy_without_seed_rl(saved_run, config, tmp_path):
-    policy, said, actions = record(saved_run(*config)[0], num_envs=3)
-    assert said["done"].sum() >= 3 * 3, "states are reset on the way"
+    logdir, _ = saved_run(*config)
+    policy = load_policy(logdir, greedy=True)
+    recorded, actions = record(policy, experiment_of(logdir).env, num_envs=3)
+    assert recorded["done"].sum() >= 3 * 3, "states are reset on the way"
     assert len(np.unique(actions)) > 1
-    np.savez(tmp_path / "said.npz", **said)
+    np.savez(tmp_path / "recorded.npz", **recorded)
     export(policy, str(tmp_path / "export"), batch=3)
     empty = tmp_path / "empty"
     empty.mkdir()
     done = subprocess.run(
-        [sys.executable, "-I", "-c", SERVING, *(str(tmp_path / n) for n in ("export", "said.npz", "actions.npy"))],
+        [sys.executable, "-I", "-c", SERVING, *(str(tmp_path / n) for n in ("export", "recorded.npz", "actions.npy"))],
         cwd=empty,
         capture_output=True,
         text=True,
@@ -83,24 +76,23 @@ def signatures(directory):
 def test_sampled_actions_depend_on_the_seed_and_greedy_ones_do_not_take_one(saved_run, tmp_path):
     export(load_policy(saved_run("catch/vtrace")[0]), str(tmp_path / "export"), batch=64)
     served = signatures(tmp_path / "export")
-    said = {
+    inputs = {
         "reward": tf.zeros([64]),
         "done": tf.ones([64], tf.bool),
         "observation": tf.zeros([64, 10, 5, 1], tf.uint8),
         **served["initial_state"](),
     }
     first, again, other = (
-        served["sample"](seed=tf.constant(seed), **said)["action"].numpy() for seed in ([1, 1], [1, 1], [1, 2])
+        served["sample"](seed=tf.constant(seed), **inputs)["action"].numpy() for seed in ([1, 1], [1, 1], [1, 2])
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
     assert "seed" not in served["greedy"].structured_input_signature[1]
-    assert len(set(served["greedy"](**said)["action"].numpy())) == 1
+    assert len(set(served["greedy"](**inputs)["action"].numpy())) == 1
 
 
-def test_tensors_are_named_after_those_of_the_environment(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[1] / "envs")
-    env = Gym("registered_envs:Echo-v0", options='{"senses": "nested", "levers": "choices"}')
+def test_tensors_are_named_after_those_of_the_environment(tmp_path):
+    env = Gym("tests.support.registered_envs:Echo-v0", options='{"senses": "nested", "levers": "choices"}')
     spec = env.spec()
     policy = Policy(VTrace(hidden=8).build(spec, 1, 0), spec, 1, greedy=True)
     export(policy, str(tmp_path / "export"), batch=1)
@@ -136,11 +128,11 @@ def test_an_export_says_where_it_is_from_and_a_newer_one_replaces_it(saved_run, 
     assert directory.stat().st_mode & 0o777 == 0o755
 
 
-def test_what_is_no_export_is_not_overwritten(saved_run, tmp_path):
+def test_other_directories_are_not_overwritten(saved_run, tmp_path):
     policy = load_policy(saved_run("catch/vtrace")[0])
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis").touch()
-    with pytest.raises(FileExistsError, match="precious is there already and no export"):
+    with pytest.raises(FileExistsError, match="precious already exists and is not an export"):
         export(policy, str(tmp_path / "precious"), batch=1)
     with pytest.raises(OSError, match="thesis"):
         export(policy, str(tmp_path / "precious" / "thesis" / "export"), batch=1)

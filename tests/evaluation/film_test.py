@@ -7,7 +7,7 @@ import pytest
 
 from seed_rl.envs.catch import Catch
 from seed_rl.evaluation.episodes import play
-from seed_rl.evaluation.film import captioned, film
+from seed_rl.evaluation.film import captioned, enlarged, film
 from seed_rl.evaluation.policy import experiment_of, load_policy
 
 FPS = 5.0
@@ -16,31 +16,24 @@ STEPS = 9  # of an episode of Catch
 
 
 @pytest.fixture
-def watched(killed_run):
-    env = experiment_of(killed_run).env.watch()
+def watched():
+    env = Catch().watch()
     yield env
     env.close()
 
 
 @pytest.fixture
-def policy(killed_run):
-    return load_policy(killed_run, greedy=True, seed=1)
-
-
-@pytest.fixture
-def at_most_20_kb():
-    """No file may become larger, as on a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+def policy(saved_run):
+    return load_policy(saved_run("catch/vtrace")[0], greedy=True, seed=1)
 
 
 def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
-    paths = [str(tmp_path / name) for name in ("play.mp4", "play.gif")]
+    directory = tmp_path / "films"
+    directory.mkdir()
+    paths = [str(directory / name) for name in ("play.mp4", "play.gif")]
     played = film(policy, watched, 4, seed=2, paths=paths, fps=FPS)
     assert played.lengths.tolist() == [STEPS] * 4
-    assert sorted(os.listdir(tmp_path)) == ["play.gif", "play.mp4"]
+    assert sorted(os.listdir(directory)) == ["play.gif", "play.mp4"]
     for path in paths:
         pictures = np.array(imageio.mimread(path, memtest=False))[..., :3]
         assert pictures.shape == (4 * (STEPS + HELD), 640 + 32, 320, 3)
@@ -53,60 +46,65 @@ def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
         assert np.abs(end.astype(int) - expected).max() < 32, "the reward of the last action is in the score"
         before = captioned(end[:640], f"episode {index + 1}   score 0")
         assert np.abs(end.astype(int) - before).max() > 100
-
-
-def test_a_film_has_the_rate_that_is_asked_for(policy, watched, tmp_path):
-    film(policy, watched, 1, seed=2, paths=[str(tmp_path / "a.mp4")], fps=12.5)
-    with imageio.get_reader(tmp_path / "a.mp4") as reader:
+    with imageio.get_reader(paths[0]) as reader:
         about = reader.get_meta_data()
-        assert about["fps"] == 12.5
-        assert about["duration"] == pytest.approx((STEPS + 12) / 12.5, abs=0.05)
+        assert about["fps"] == FPS
+        assert about["duration"] == pytest.approx(len(pictures) / FPS, abs=0.05)
 
 
-def test_what_is_filmed_is_what_would_have_been_played(policy, watched, killed_run, tmp_path):
-    filmed = film(policy, watched, 20, seed=3, paths=[], fps=FPS)
-    env = experiment_of(killed_run).env.make(1)
-    np.testing.assert_array_equal(play(policy, env, 20, seed=3).returns, filmed.returns)
+def test_a_film_shows_the_episodes_that_would_have_been_played(killed_run):
+    policy, env = load_policy(killed_run, greedy=True, seed=1), experiment_of(killed_run).env
+    filmed = film(policy, env.watch(), 20, seed=3, paths=[], fps=FPS)
+    np.testing.assert_array_equal(play(policy, env.make(1), 20, seed=3).returns, filmed.returns)
 
 
-def test_the_caption_tells_the_score():
+def test_pictures_are_enlarged_by_whole_numbers_within_a_screen():
+    sizes = [(10, 5), (72, 96), (319, 400), (320, 400), (1, 100), (10, 4000)]
+    enlarged_sizes = [enlarged(np.zeros((*size, 3), np.uint8)).shape[:2] for size in sizes]
+    assert enlarged_sizes == [(640, 320), (360, 480), (638, 800), (320, 400), (19, 1900), (10, 4000)]
+    picture = np.random.default_rng(0).integers(256, size=(160, 160, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(enlarged(picture), np.kron(picture, np.ones((2, 2, 1), np.uint8)))
+
+
+def test_the_caption_shows_the_score_and_grows_with_the_picture():
     picture = np.full((401, 333, 3), 200, np.uint8)
     one, other = (captioned(picture, f"episode 1   score {score}") for score in (3, 21))
     assert one.shape == other.shape == (402 + 32, 334, 3)
     np.testing.assert_array_equal(one[:401, :333], picture)
     np.testing.assert_array_equal(one[:402], other[:402])
     assert (one[402:] != other[402:]).any()
-    assert one[402:].max() == 255
-
-
-def test_a_caption_grows_with_the_picture():
-    written = {
+    lines = {
         height: (captioned(np.zeros((height, height, 3), np.uint8), "score 1").max(axis=(1, 2)) > 128).sum()
         for height in (100, 320, 960)
     }
-    assert written[100] >= 8, "can be read"
-    assert written[960] > 2 * written[320] > 2 * written[100]
-
-
-def test_a_caption_fits_into_the_narrowest_picture():
-    caption = captioned(np.zeros((320, 320, 3), np.uint8), "episode 100   score -123,456.78")
-    assert caption[:, :-8].max() == 255
-    assert not caption[:, -8:].any()
+    assert lines[100] >= 8, "can be read"
+    assert lines[960] > 2 * lines[320] > 2 * lines[100]
+    longest = captioned(np.zeros((320, 320, 3), np.uint8), "episode 100   score -123,456.78")
+    assert not longest[:, -8:].any(), "it fits"
 
 
 @pytest.mark.parametrize("name", ["play.mp4", "play.gif"])
-def test_a_full_disk_is_told_and_leaves_nothing(policy, watched, tmp_path, name, at_most_20_kb):
-    with pytest.raises(OSError, match=f"{name}: ffmpeg "):
-        film(policy, watched, 60, seed=1, paths=[str(tmp_path / name)], fps=FPS)
-    assert os.listdir(tmp_path) == []
+def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, tmp_path, name):
+    directory = tmp_path / "films"
+    directory.mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # bytes: as on a disk that is full
+    try:
+        with pytest.raises(OSError, match=f"{name}: ffmpeg "):
+            film(policy, watched, 60, seed=1, paths=[str(directory / name)], fps=FPS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(directory) == []
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_is_played(tmp_path):
-    class NeverPlayed:
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [("nowhere/play.mp4", FileNotFoundError, "nowhere"), ("play.avi", ValueError, r"films end in \.mp4 or \.gif, got")],
+)
+def test_a_path_that_cannot_be_written_is_an_error_before_the_first_action(watched, tmp_path, path, error, message):
+    class NeverActs:
         def reset(self, num_envs):
-            raise AssertionError
+            pass
 
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        film(NeverPlayed(), Catch().watch(), 1, seed=1, paths=[str(tmp_path / "nowhere" / "play.mp4")], fps=FPS)
-    with pytest.raises(ValueError, match=r"films end in \.mp4 or \.gif, got play.avi"):
-        film(NeverPlayed(), Catch().watch(), 1, seed=1, paths=["play.avi"], fps=FPS)
+    with pytest.raises(error, match=message):
+        film(NeverActs(), watched, 1, seed=1, paths=[str(tmp_path / path)], fps=FPS)

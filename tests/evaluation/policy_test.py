@@ -15,7 +15,7 @@ R2D2 = ("catch/r2d2", "R2D2.frame_stack = 3")
 
 
 def outputs(steps, batch, shape=CATCH, done_every=7, seed=0):
-    """What B environments might say in a row: episodes begin at once, and again every few steps."""
+    """Random outputs of B environments: episodes begin at once, and again every few steps."""
     rng = np.random.default_rng(seed)
     return [
         EnvOutput(
@@ -58,22 +58,22 @@ def test_a_policy_acts_as_the_agent_that_wrote_its_checkpoint(saved_run, config,
     assert len(chosen) > 1, "a policy that always does the same shows nothing"
 
 
-def act_all(policy, said):
-    return np.array([policy.act(output) for output in said])
+def act_all(policy, steps):
+    return np.array([policy.act(output) for output in steps])
 
 
-def test_where_an_episode_begins_all_before_is_forgotten(saved_run):
-    # Without the previous action as an input: that is all an agent may know of the episode before.
+def test_the_state_is_reset_where_an_episode_begins(saved_run):
+    # Without the previous action as an input: it is all that an agent may know of the previous episode.
     bindings = ("R2D2.frame_stack = 3", "R2D2.previous_step_inputs = False")
     policy = load_policy(saved_run("catch/r2d2", *bindings)[0], greedy=True)
-    said = outputs(10, 32, done_every=100)
+    steps = outputs(10, 32, done_every=100)
     policy.reset(32)
-    alone = act_all(policy, said)
+    alone = act_all(policy, steps)
 
     def after_another_episode(first):
         policy.reset(32)
         act_all(policy, outputs(10, 32, seed=1))
-        return act_all(policy, [said[0]._replace(done=np.full(32, first)), *said[1:]])
+        return act_all(policy, [steps[0]._replace(done=np.full(32, first)), *steps[1:]])
 
     np.testing.assert_array_equal(after_another_episode(True), alone)
     assert (after_another_episode(False) != alone).any(), "it does depend on what was before"
@@ -81,30 +81,30 @@ def test_where_an_episode_begins_all_before_is_forgotten(saved_run):
 
 def test_r2d2_explores_as_little_as_in_its_evaluation_environments(saved_run):
     logdir, agent = saved_run(*R2D2, "R2D2.epsilon_base = 1.0", "R2D2.eval_epsilon = 0.0")
-    said = outputs(20, 8)
+    steps = outputs(20, 8)
 
     def actions(policy):
         policy.reset(8)
-        return act_all(policy, said)
+        return act_all(policy, steps)
 
     best = actions(load_policy(logdir, greedy=True))
     np.testing.assert_array_equal(actions(load_policy(logdir)), best)
     in_training = Policy(agent, experiment_of(logdir).env.spec(), first_eval_env=0)
-    assert (actions(in_training) != best).mean() > 0.3, "environments to learn from do nothing but explore"
+    assert (actions(in_training) != best).mean() > 0.3, "in training environments it only explores"
 
 
 def test_the_newest_checkpoint_that_can_be_read_is_taken(saved_run, caplog):
     logdir, _ = saved_run("catch/vtrace")
     older = only_file(logdir)
     newer = older.replace("0007", "0008")
-    pathlib.Path(newer).write_bytes(pathlib.Path(older).read_bytes()[:5000])
+    pathlib.Path(newer).write_bytes(pathlib.Path(older).read_bytes()[:-1000])
     assert load_policy(logdir).checkpoint == older
     assert f"{newer} is not a checkpoint that can be read" in caplog.text
     with pytest.raises(NoPolicy, match=f"{newer} is not a checkpoint that can be read"):
         load_policy(logdir, newer)
 
 
-def test_what_is_missing_is_told(saved_run, tmp_path):
+def test_anything_missing_is_named(saved_run, tmp_path):
     with pytest.raises(NoPolicy, match=r"nowhere is not the log directory of a run: there is no .*nowhere/config.gin"):
         load_policy(str(tmp_path / "nowhere"))
     logdir, _ = saved_run("catch/vtrace", "Logs.checkpoint_interval_s = 90")

@@ -30,19 +30,19 @@ def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog):
     assert "30 of 30 episodes, the last with a return of" in caplog.text
 
 
-@pytest.mark.parametrize("run", ["killed_run", "recurrent_run"])
+@pytest.mark.parametrize("config", ["catch/vtrace", "memory/r2d2"])
 @pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
-def test_the_same_seed_gives_the_same_returns(run, greedy, request):
-    logdir = request.getfixturevalue(run)
-    first, second, other = (
+def test_the_same_seed_gives_the_same_returns(saved_run, config, greedy):
+    logdir, _ = saved_run(config)
+    first, again, other = (
         evaluate_run(logdir, episodes=40, num_envs=8, greedy=greedy, seed=seed) for seed in (1, 1, 2)
     )
-    assert first == second
+    assert first == again
     assert first["returns"] != other["returns"]
 
 
-def test_no_more_environments_are_played_than_there_are_episodes(recurrent_run):
-    evaluation = evaluate_run(recurrent_run, None, episodes=1, num_envs=16, greedy=False, seed=1)
+def test_no_more_environments_are_played_than_there_are_episodes(saved_run):
+    evaluation = evaluate_run(saved_run("memory/r2d2")[0], None, episodes=1, num_envs=16)
     assert evaluation["lengths"] == [12]
     assert math.isnan(evaluation["standard_error"])
     assert "standard error" not in text(evaluation)
@@ -73,12 +73,9 @@ def test_an_evaluation_as_text():
     assert "score" not in text({**evaluation, "human_normalised": None})
 
 
-def test_what_is_no_number_is_null(tmp_path):
+def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
     path = tmp_path / "e.json"
     write({"standard_error": math.nan, "returns": [1.0, math.inf], "mean": 0.5}, str(path))
     assert json.loads(path.read_text()) == {"standard_error": None, "returns": [1.0, None], "mean": 0.5}
-
-
-def test_a_file_that_cannot_be_written_is_an_os_error(tmp_path):
     with pytest.raises(OSError, match="No such file or directory"):
         write({"mean": 1.0}, str(tmp_path / "nowhere" / "e.json"))

@@ -70,7 +70,9 @@ class Pipeline:
         )
         self.address = f"unix:{directory}/learner.sock"
         self.server = ActorServer(self.address, self.service, security=ServerSecurity())
-        self.actors = LocalActors([], 2, str(directory / "actors"), on_failure=self.fail)
+        self.actors = LocalActors(
+            ["--import_module=tests.support.counting"], 2, str(directory / "actors"), on_failure=self.fail
+        )
 
     def fail(self):
         for acting in self.acting:

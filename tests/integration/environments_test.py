@@ -1,4 +1,4 @@
-"""Environments from outside, in whole runs: the one of docs/environments.md, in a package of its own, and none."""
+"""Environments from other packages, in whole runs: that of docs/environments.md, and one that doesn't exist."""
 
 import os
 import pathlib

@@ -18,7 +18,7 @@ from seed_rl.launch.on_ray.actors import ActorSpec, RayActors
 from seed_rl.launch.on_ray.cluster import connected, not_started
 from seed_rl.launch.on_ray.credentials import Credentials
 
-SUITES = pathlib.Path(__file__).parents[1] / "launch"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
 ON_RAY = (
     "--gin_file=catch/vtrace",
@@ -40,7 +40,7 @@ def scratch(tmp_path_factory):
 def cluster(tmp_path_factory, scratch):
     """A head without CPUs, and a node with two CPUs and the resources of learners."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{SUITES}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
+        patch.setenv("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("nodes")))
         patch.setenv("TMPDIR", str(scratch))
         patch.setenv("RAY_TMPDIR", "/tmp")  # the paths of its sockets have to be short
@@ -155,7 +155,7 @@ def test_a_learner_elsewhere_uses_a_log_directory_in_a_store_and_nothing_is_writ
 
 def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_path):
     gin_file = tmp_path / "failing.gin"
-    gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
+    gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
     logdir = tmp_path / "run"
     place = (f"--ray_address={cluster.address}", "--ray_learner=here", f"--logdir={logdir}", "--num_actors=1")
     run = runs.run("train", *ON_RAY, f"--gin_file={gin_file}", *place)
@@ -163,7 +163,7 @@ def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_pa
     sentence = "actor 0 failed: an environment of suite 'failing' failed in step: OSError: the game crashed"
     assert run.text().splitlines()[-1].startswith(f"seed_rl train: {sentence}")
     assert "Traceback" not in run.text()
-    assert "failing_suite.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
+    assert "failing_env.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
 
 
 def test_errors_of_the_learners_node_are_reported_here(cluster, runs, tmp_path):

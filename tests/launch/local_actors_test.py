@@ -1,6 +1,7 @@
 """Actors that die, as the person who started the run sees it."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -26,7 +27,7 @@ KeyError: 'the thing'
         (1, "12:00:00 I seed_rl.actor.loop: joined\n", "exit code 1"),
         (1, f"{TRACEBACK}seed_rl actor: an environment failed: no thing\n", "an environment failed: no thing"),
         (1, f"{TRACEBACK}seed_rl actor: no thing\nException ignored in: x\n", "no thing"),
-        (1, f"{TRACEBACK}seed_rl.envs.errors.EnvironmentFailed: no thing\n", "no thing"),
+        (1, f"{TRACEBACK}seed_rl.envs.base.EnvironmentFailed: no thing\n", "no thing"),
         (1, TRACEBACK, "KeyError: 'the thing'"),
         (1, "terminate called without an active exception\n\n", "terminate called without an active exception"),
         (1, "x" * 9999, "x" * 500),
@@ -40,6 +41,9 @@ def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
     path, before = tmp_path / "log", b"seed_rl actor: an earlier process\n"
     path.write_bytes(before + text.encode("latin-1"))
     assert how_it_ended(code, str(path), len(before)) == how
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def failed(address, log_directory, count=1):
@@ -84,10 +88,10 @@ def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tm
 
 def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(tmp_path):
     gin_file = tmp_path / "failing.gin"
-    gin_file.write_text("include 'catch/vtrace.gin'\nimport failing_suite\nExperiment.env = @Failing()\n")
+    gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
     run = subprocess.run(
         [sys.executable, "-m", "seed_rl", "train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run"],
-        env={**os.environ, "PYTHONPATH": f"{os.path.dirname(__file__)}:{os.environ.get('PYTHONPATH', '')}"},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
         capture_output=True,
         text=True,
         timeout=240,
@@ -101,5 +105,5 @@ def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_tra
     assert last.endswith(f"(its log: {log})")
     assert "Traceback" not in run.stderr
     assert "Traceback" in log.read_text()
-    assert "failing_suite.py" in log.read_text(), "where it failed"
+    assert "failing_env.py" in log.read_text(), "where it failed"
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]

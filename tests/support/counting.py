@@ -9,13 +9,13 @@ import gin
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import EnvConfig, spec_of
+from seed_rl.envs import registry
+from seed_rl.envs.base import EnvConfig, UniformVectorEnv
 from seed_rl.settings import check_at_least, check_types
-from seed_rl.specs import EnvSpec
 
 
+@registry.register
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Counting(EnvConfig):
@@ -29,35 +29,22 @@ class Counting(EnvConfig):
         check_types(self)
         check_at_least(self, 1, "shortest_episode")
 
-    @property
-    def action_repeat(self) -> int:
-        return 1
-
-    def spec(self) -> EnvSpec:
-        return spec_of(self.make(1))
-
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return CountingVectorEnv(num_envs, self.shortest_episode)
 
 
-class CountingVectorEnv(gymnasium.vector.VectorEnv):
+class CountingVectorEnv(UniformVectorEnv):
     """Observations int32 [E, 4]: seed of the environment, episode, step in the episode, steps since the reset."""
 
     NUM_ACTIONS = 1000
 
     def __init__(self, num_envs: int, shortest_episode: int):
-        self.num_envs = num_envs
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-        self.single_observation_space = spaces.Box(0, np.iinfo(np.int32).max, (4,), np.int32)
-        self.single_action_space = spaces.Discrete(self.NUM_ACTIONS)
-        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
-        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+        observation_space = spaces.Box(0, np.iinfo(np.int32).max, (4,), np.int32)
+        super().__init__(num_envs, observation_space, spaces.Discrete(self.NUM_ACTIONS))
         self._episode_length = shortest_episode + np.arange(num_envs) % 3
         self._counters = np.zeros((num_envs, 4), np.int32)
 
-    def reset(
-        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Sets all counters to zero."""
         self._counters[:] = 0
         self._counters[:, 0] = (seed or 0) + np.arange(self.num_envs)

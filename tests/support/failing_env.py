@@ -1,17 +1,21 @@
-"""An environment that fails in the way it is told to, for tests of what runs it in another process."""
+"""Environments that fail on purpose, for tests of the processes that run them."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
 from typing import Any
 
+import gin
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.registry import CannotBuild
+from seed_rl.envs import registry
+from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.catch import Catch, CatchVectorEnv
 
 GO_ON, END_EPISODE, RAISE, EXIT, BE_KILLED = range(5)
 """The actions."""
@@ -39,12 +43,11 @@ class FailingEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts to count."""
         self._seed, self._steps = -1 if seed is None else seed, 0
         return self._observation(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Does what it is told; the reward is the number of the step."""
+        """The reward is the number of the step."""
         self._steps += 1
         if action == RAISE:
             raise KeyError("the thing is lost")
@@ -55,9 +58,25 @@ class FailingEnv(gymnasium.Env):
         return self._observation(), float(self._steps), action == END_EPISODE, False, {}
 
     def close(self) -> None:
-        """Hangs if it is to."""
         if self._hangs_at_close:
             threading.Event().wait()
 
     def _observation(self) -> np.ndarray:
         return np.array([os.getpid(), self._seed, self._steps])
+
+
+@registry.register
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Failing(Catch):
+    """A suite of environments that fail in their first step, so in an actor: a learner only reads their spec."""
+
+    suite = "failing"
+
+    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+        return _FailingVectorEnv(num_envs, self.rows, self.columns)
+
+
+class _FailingVectorEnv(CatchVectorEnv):
+    def step(self, actions: np.ndarray) -> Any:
+        raise OSError("the game crashed")

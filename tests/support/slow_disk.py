@@ -1,4 +1,4 @@
-"""A writer that is never done, for tests that kill it."""
+"""A writer that never finishes, for tests that kill it."""
 
 from __future__ import annotations
 

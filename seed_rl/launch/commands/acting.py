@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import flags
 
 from seed_rl.actor.loop import Actor, Sizes
-from seed_rl.envs.errors import CannotBuild, EnvironmentFailed
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.launch.cli import Failure, UsageError, command
 from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS, SHARED_CREDENTIALS, boolean, integer, repeated, string
 from seed_rl.launch.signals import Stopped, signals

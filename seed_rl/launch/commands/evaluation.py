@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.base import CannotBuild
 from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError, command
 from seed_rl.launch.flags import boolean, comma_separated, integer, number, string

@@ -5,7 +5,7 @@ from __future__ import annotations
 from absl import flags
 
 from seed_rl import config_files
-from seed_rl.envs.errors import CannotBuild
+from seed_rl.envs.base import CannotBuild
 from seed_rl.launch.cli import UsageError, command
 from seed_rl.launch.flags import integer, number, repeated, string
 from seed_rl.launch.native_output import load_tensorflow

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import ray
 
 from seed_rl.actor.loop import Actor
-from seed_rl.envs.errors import CannotBuild, EnvironmentFailed
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.launch.local_actors import ActorFailed, Retries
 from seed_rl.launch.on_ray.cluster import (
     FOREVER,

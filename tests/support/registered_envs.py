@@ -82,7 +82,7 @@ LEVERS = {
 
 
 class Echo(gymnasium.Env):
-    """Takes and shows what its options say; shows random things, and as `info` what it took. Ends one time in four."""
+    """Has the spaces that its options name, random observations, and the action as `info`. Ends one time in four."""
 
     def __init__(self, senses="flat", levers="choices"):
         self.observation_space = SENSES[senses]
@@ -106,7 +106,7 @@ class Echo(gymnasium.Env):
 def many(num_envs, mode, **options):
     """A vector environment with an entry point of its own."""
     env = SyncVectorEnv([functools.partial(Counted, **options)] * num_envs, autoreset_mode=mode or "NextStep")
-    if mode is None:  # says nothing about it, as environments from before there were modes
+    if mode is None:  # as in environments from before there were modes
         env.metadata = {key: value for key, value in env.metadata.items() if key != "autoreset_mode"}
     return env
 

@@ -1,0 +1,144 @@
+"""DeepMind Lab (arXiv:1612.03801): three-dimensional levels seen in the first person, including those of DMLab-30.
+
+The package `deepmind_lab` is only needed where environments are built: a learner doesn't need it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from typing import ClassVar
+
+import gin
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.dmlab.cache import open_cache
+from seed_rl.envs.dmlab.levels import human_normalised, is_scored, needs_dataset, path_of
+from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.settings import check_at_least, check_one_of, check_types
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+
+CONTROLS = {
+    "look left/right": (-512, 512),
+    "look down/up": (-512, 512),
+    "strafe": (-1, 1),
+    "move": (-1, 1),
+    "fire": (0, 1),
+    "jump": (0, 1),
+    "crouch": (0, 1),
+}
+"""The seven numbers of a raw action with their ranges; the simulator does not enforce them."""
+
+# fmt: off
+DEFAULT_ACTIONS = (
+    0, 0, 0, 1, 0, 0, 0,     # forward
+    0, 0, 0, -1, 0, 0, 0,    # backward
+    0, 0, -1, 0, 0, 0, 0,    # strafe left
+    0, 0, 1, 0, 0, 0, 0,     # strafe right
+    -20, 0, 0, 0, 0, 0, 0,   # look left
+    20, 0, 0, 0, 0, 0, 0,    # look right
+    -20, 0, 0, 1, 0, 0, 0,   # look left and go forward
+    20, 0, 0, 1, 0, 0, 0,    # look right and go forward
+    0, 0, 0, 0, 1, 0, 0,     # fire
+)
+# fmt: on
+"""The nine actions of IMPALA and its successors."""
+
+HELD_OUT_MIXER_SEED = 0x600D5EED
+"""Mixed into the seeds of held-out levels, so that no map occurs in training. Within [0, 2^32)."""
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class DMLab(EnvConfig):
+    """A level: color frames, a few discrete actions."""
+
+    suite: ClassVar[str] = "dmlab"
+
+    level: str = "rooms_watermaze"
+    """Name of a level of DMLab-30, or the full path of any other, such as `contributed/psychlab/visual_search`."""
+    width: int = 96
+    """Pixels, a multiple of 4."""
+    height: int = 72
+    """Pixels, a multiple of 4."""
+    num_action_repeats: int = 4
+    """Environment frames that each action is repeated for."""
+    action_set: tuple[int, ...] = ()
+    """Raw actions to choose from, concatenated, seven numbers each (see `CONTROLS`); empty: the usual nine."""
+    held_out: bool = False
+    """Evaluation: maps, texts and objects that training never shows, in levels that have them."""
+    dataset_path: str = ""
+    """Directory of the pictures that two of the psychlab levels show, on the actors."""
+    runfiles_path: str = ""
+    """Directory of the simulator's files on the actors, if it is not that of the package."""
+    level_cache: str = ""
+    """Cache of compiled maps that all actors share: a local directory, or a URL for fsspec; empty: no cache."""
+    renderer: str = "software"
+    """`software` or `hardware`."""
+
+    def __post_init__(self):
+        check_types(self)
+        path_of(self.level)
+        check_at_least(self, 4, "width", "height")
+        for name in ("width", "height"):
+            if getattr(self, name) % 4:
+                raise ValueError(f"DMLab.{name} must be a multiple of 4, got {getattr(self, name)}")
+        check_at_least(self, 1, "num_action_repeats")
+        check_one_of(self, ("software", "hardware"), "renderer")
+        if any(type(number) is not int for number in self.action_set) or len(self.action_set) % len(CONTROLS):
+            raise ValueError(
+                f"DMLab.action_set must hold integers, {len(CONTROLS)} for each action, got {self.action_set!r}"
+            )
+        for action in self.actions:
+            for number, (name, (low, high)) in zip(action, CONTROLS.items(), strict=True):
+                if not low <= number <= high:
+                    raise ValueError(f"DMLab.action_set: {name} must be in [{low}, {high}], got {number} in {action}")
+
+    @property
+    def path(self) -> str:
+        """The level's name in the simulator."""
+        return path_of(self.level)
+
+    @property
+    def actions(self) -> list[tuple[int, ...]]:
+        """The raw action behind each discrete one."""
+        flat, n = self.action_set or DEFAULT_ACTIONS, len(CONTROLS)
+        return [flat[i : i + n] for i in range(0, len(flat), n)]
+
+    @property
+    def action_repeat(self) -> int:
+        return self.num_action_repeats
+
+    @property
+    def env_spaces(self) -> tuple[spaces.Box, spaces.Discrete]:
+        """Observations and actions of one environment."""
+        return spaces.Box(0, 255, (self.height, self.width, 3), np.uint8), spaces.Discrete(len(self.actions))
+
+    def spec(self) -> EnvSpec:
+        return EnvSpec(ArraySpec((self.height, self.width, 3), "uint8"), DiscreteSpec(len(self.actions)))
+
+    def human_normalised(self, mean_return: float) -> float | None:
+        return human_normalised(self.level, mean_return) if is_scored(self.level) else None
+
+    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+        """Starts a process for each environment: the simulator holds the interpreter's lock and doesn't survive a fork.
+
+        Raises:
+          CannotBuild: something is missing on this machine; the message says what.
+        """
+        from seed_rl.envs.dmlab.env import DMLabEnv  # which needs this class
+
+        if needs_dataset(self.path) and not self.dataset_path:
+            raise CannotBuild(f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows")
+        for name in ("dataset_path", "runfiles_path"):
+            path = getattr(self, name)
+            if path and not os.path.isdir(path):
+                raise CannotBuild(f"DMLab.{name}: there is no directory {path} on this machine")
+        if self.level_cache:
+            open_cache(self.level_cache)
+        name = f"DeepMind Lab level {self.path}"
+        return ProcessVectorEnv(functools.partial(DMLabEnv, self), num_envs, *self.env_spaces, name)

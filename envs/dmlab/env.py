@@ -1,0 +1,122 @@
+"""One level of DeepMind Lab as a Gymnasium environment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.dmlab import HELD_OUT_MIXER_SEED, DMLab
+from seed_rl.envs.dmlab.cache import open_cache
+
+_FRAMES = "RGB_INTERLEAVED"
+_NOT_INSTALLED = (
+    "the package deepmind_lab is not installed here, and no package index has it: run actors in the Docker image that "
+    "docker/ describes, or build it with Bazel from https://github.com/google-deepmind/lab"
+)
+
+
+class DMLabEnv(gymnasium.Env):
+    """One level, in the process that creates it.
+
+    The simulator has no observation for the end of an episode: that step returns the frame before it once more, which
+    nobody sees under SAME_STEP autoreset.
+
+    `reset(seed=...)` starts the episode of that seed; later episodes have seeds drawn from it.
+    """
+
+    def __init__(self, config: DMLab):
+        """
+        Raises:
+          CannotBuild: the simulator refuses; the message says why.
+        """
+        self.observation_space, self.action_space = config.env_spaces
+        self._name = f"DeepMind Lab level {config.path}"
+        self._repeats = config.num_action_repeats
+        self._actions = np.array(config.actions, np.intc)
+        self._frame = np.zeros(self.observation_space.shape, np.uint8)
+        self._running = False
+        self._played = False
+        self._lab = _start(config, self._name)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts an episode.
+
+        Raises:
+          RuntimeError: the simulator failed, or is closed.
+        """
+        super().reset(seed=None if seed is None else int(seed))
+        # A Python integer below 2^32: the simulator refuses numpy's, and truncates larger ones.
+        episode_seed = int(self.np_random.integers(2**32)) if seed is None else int(seed) % 2**32
+        self._running = False
+        with self._simulator(f"reset with seed {episode_seed}") as lab:
+            if not self._played:  # the simulator's first episode differs from its later ones with the same seed
+                lab.reset(seed=episode_seed)
+                self._played = True
+            lab.reset(seed=episode_seed)
+            self._frame = lab.observations()[_FRAMES]
+        self._running = True
+        return self._frame, {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Repeats an action; the reward is the sum over its frames.
+
+        Raises:
+          RuntimeError: the simulator failed, is closed, or has no episode under way.
+        """
+        with self._simulator("stepped") as lab:
+            if not self._running:
+                raise RuntimeError("no episode is under way, reset it")
+            # A new array each time: the simulator misreads views.
+            reward = lab.step(self._actions[action].copy(), num_steps=self._repeats)
+            self._running = lab.is_running()
+            if self._running:
+                self._frame = lab.observations()[_FRAMES]  # renders: once per step
+        return self._frame, reward, not self._running, False, {}
+
+    def close(self) -> None:
+        """Ends the simulator; may be called again."""
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            lab.close()
+
+    @contextlib.contextmanager
+    def _simulator(self, purpose: str) -> Iterator[Any]:
+        """The simulator, whose errors get a sentence that names the level."""
+        try:
+            if self._lab is None:  # a closed simulator would end the process
+                raise RuntimeError("it is closed")
+            yield self._lab
+        except RuntimeError as error:
+            raise RuntimeError(f"{self._name} can't be {purpose}: {error}") from error
+
+
+def _start(config: DMLab, name: str) -> Any:
+    try:
+        import deepmind_lab
+    except ImportError as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == "deepmind_lab"
+        raise CannotBuild(_NOT_INSTALLED if is_missing else f"deepmind_lab can't be loaded: {error}") from error
+    if config.runfiles_path:
+        deepmind_lab.set_runfiles_path(config.runfiles_path)
+    settings = {"width": str(config.width), "height": str(config.height)}  # the simulator only takes strings
+    if config.held_out:
+        settings |= {"allowHoldOutLevels": "true", "mixerSeed": str(HELD_OUT_MIXER_SEED)}
+    if config.dataset_path:
+        settings["datasetPath"] = config.dataset_path
+    cache = {"level_cache": open_cache(config.level_cache)} if config.level_cache else {}
+    try:
+        return deepmind_lab.Lab(config.path, [_FRAMES], config=settings, renderer=config.renderer, **cache)
+    except (RuntimeError, ValueError) as error:
+        raise CannotBuild(f"{name} can't be started: {error}") from error
+    except SystemError as error:  # this is how an error in the level cache surfaces
+        cause = error.__cause__ or error
+        if not isinstance(cause, Exception):
+            raise cause from None
+        raise CannotBuild(f"{name} can't be started: {cause!r}") from cause

@@ -1,0 +1,104 @@
+"""The levels of DMLab-30 and their human-normalised scores (IMPALA, arXiv:1802.01561).
+
+scores = {level: human_normalised(level, mean_return) for level, mean_return in mean_returns.items()}
+summary(scores).mean_capped
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from seed_rl.envs.scores import read_references
+
+_FOLDER = "contributed/dmlab30/"
+
+REFERENCES = read_references(pathlib.Path(__file__).with_name("scores.csv"))
+"""Mean returns of humans and of random play by the names of the 30 levels in which agents are scored."""
+
+TEST_TWINS = {
+    "rooms_collect_good_objects_train": "rooms_collect_good_objects_test",
+    "rooms_exploit_deferred_effects_train": "rooms_exploit_deferred_effects_test",
+}
+"""Levels that are trained in one version and scored in another; the rest have one for both."""
+
+_KNOWN = {*REFERENCES, *TEST_TWINS}
+_FAMILIES = tuple(sorted({name.partition("_")[0] + "_" for name in _KNOWN}))
+_NEED_A_DATASET = ("psychlab_arbitrary_visuomotor_mapping", "psychlab_continuous_recognition")
+
+
+def path_of(level: str) -> str:
+    """The full path of a level of DMLab-30; that of any other level is its name.
+
+    Raises:
+      ValueError: no name, or one that begins like those of DMLab-30 without being one of them.
+    """
+    if not level:
+        raise ValueError("DMLab.level: a level must have a name")
+    if level in _KNOWN:
+        return _FOLDER + level
+    if "/" not in level and level.startswith(_FAMILIES):
+        raise ValueError(f"DMLab.level: DMLab-30 has no level {level!r}; there are {', '.join(sorted(_KNOWN))}")
+    return level
+
+
+def is_scored(level: str) -> bool:
+    """Whether a level, a name or a path, belongs to DMLab-30."""
+    return level.removeprefix(_FOLDER) in _KNOWN
+
+
+def needs_dataset(level: str) -> bool:
+    """Whether a level, a name or a path, shows pictures that don't come with DeepMind Lab."""
+    return level.rpartition("/")[2] in (*_NEED_A_DATASET, *(name.removeprefix("psychlab_") for name in _NEED_A_DATASET))
+
+
+def human_normalised(level: str, mean_return: float) -> float:
+    """100 * (mean return - random) / (human - random), percent: 0 is a random policy, 100 a human.
+
+    Args:
+      level: name or path of a level of DMLab-30; a training level is scored by the references of its test twin.
+      mean_return: of unclipped rewards.
+
+    Raises:
+      ValueError: another level.
+    """
+    return REFERENCES[_scored_in(level)].normalise(mean_return)
+
+
+class Summary(NamedTuple):
+    """Scores of several levels as one number each, percent."""
+
+    mean: float
+    median: float
+    mean_capped: float
+    """The mean of the levels' scores, each capped at 100: the usual figure for DMLab-30."""
+    num_levels: int
+    """30 for a result on DMLab-30."""
+
+
+def summary(scores: Mapping[str, float]) -> Summary:
+    """Summarises the scores (percent) of different levels.
+
+    Raises:
+      ValueError: no scores, one that isn't finite, or two of one level (a level and its test twin).
+    """
+    levels = {_scored_in(level) for level in scores}
+    if not scores or len(levels) < len(scores):
+        raise ValueError(f"expected scores of one level or more, each once, got {', '.join(sorted(scores)) or 'none'}")
+    values = np.array(list(scores.values()), np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError(f"expected finite scores, got {dict(scores)}")
+    return Summary(
+        float(values.mean()), float(np.median(values)), float(np.minimum(values, 100).mean()), num_levels=len(values)
+    )
+
+
+def _scored_in(level: str) -> str:
+    """The level, a key of `REFERENCES`, whose references apply to a level."""
+    if not is_scored(level):
+        raise ValueError(f"{level!r} is no level of DMLab-30; there are {', '.join(sorted(_KNOWN))}")
+    name = level.removeprefix(_FOLDER)
+    return TEST_TWINS.get(name, name)

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+
+from seed_rl.envs.atari import Atari
+from seed_rl.envs.base import random_actions
+from seed_rl.envs.conformance import check_suite
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Atari(game="pong", max_episode_frames=200),
+        Atari(game="breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=200, threads=2),
+    ],
+    ids=["pong", "breakout"],
+)
+def test_conformance(config):
+    check_suite(config, steps=120)
+
+
+def test_episodes_are_truncated_at_the_frame_cap():
+    env = Atari(game="pong", max_episode_frames=80, max_noops=0).make(1)
+    env.reset(seed=0)
+    ends = []
+    for step in range(100):
+        _, _, terminated, truncated, _ = env.step(np.zeros(1, np.int32))
+        assert not terminated.any()
+        if truncated[0]:
+            ends.append(step)
+    lengths = np.diff(ends)
+    assert len(lengths) >= 2
+    assert np.all(np.abs(4 * lengths - 80) <= 4)
+
+
+def test_observations_are_single_gray_frames():
+    env = Atari(game="pong").make(2)
+    observation, _ = env.reset(seed=0)
+    assert (observation.shape, observation.dtype) == ((2, 84, 84, 1), np.uint8)
+    assert observation.flags.c_contiguous
+    assert observation.std() > 5
+
+
+def test_action_sets():
+    assert Atari(game="pong").spec().action.n == 6
+    assert Atari(game="pong", full_action_set=True).spec().action.n == 18
+
+
+def test_rewards_are_not_clipped():
+    env = Atari(game="space_invaders").make(4)
+    env.reset(seed=1)
+    rng = np.random.default_rng(1)
+    rewards = {float(r) for _ in range(150) for r in env.step(rng.integers(6, size=4))[1]}
+    assert rewards >= {0.0, 5.0}, "an invader of the first row gives 5"
+
+
+def shrunk(frame, size):
+    """A gray frame [H, W] by the means of areas: [size, size]."""
+
+    def weights(length):
+        edges = np.arange(size + 1) * length / size
+        pixels = np.arange(length)
+        overlaps = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+        return overlaps.clip(0) * size / length
+
+    return np.einsum("ij,jk,lk->il", weights(frame.shape[0]), frame, weights(frame.shape[1]), optimize=True)
+
+
+def test_the_picture_is_the_screen_of_the_game_that_is_played():
+    config = Atari(game="breakout", sticky_actions=0.25, max_episode_frames=200)
+    env = config.watch()
+    observation, _ = env.reset(seed=5)
+    assert env.picture(observation).shape == (210, 160, 3)
+    rng, seen, screens = np.random.default_rng(1), [], []
+    for _ in range(60):
+        observation = env.step(random_actions(config.spec().action, rng, 1))[0]
+        seen.append(np.array(observation)[0, ..., 0])
+        red, green, blue = np.moveaxis(env.picture(observation), -1, 0)
+        screens.append(shrunk(0.299 * red + 0.587 * green + 0.114 * blue, 84))
+    differences = np.abs(np.array(screens) - seen).max(axis=(1, 2))
+    assert differences.max() < 3, "but for rounding, the agent sees it in gray"
+    earlier = np.abs(np.array(screens)[1:] - seen[:-1]).max(axis=(1, 2))
+    assert np.median(earlier) > 30, "a step makes a difference"
+    with pytest.raises(ValueError, match="twins need a seed"):
+        env.reset()
+    env.close()
