@@ -9,20 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from seed_rl.specs import GroupLease, Lease
+from seed_rl.transport.refusal import Refusal, Refused
 
 _SEEDS = 2**31 - 2**20  # so that the seeds of a whole group fit into an int32
-
-
-class NoRoom(Exception):
-    """Too few environment ids are free; the message says how many."""
-
-
-class UnknownSession(Exception):
-    """The session or group does not exist here, or no longer."""
-
-
-class AlreadyStreaming(Exception):
-    """The group has a stream already, or had one: a group streams once."""
 
 
 @dataclasses.dataclass
@@ -85,7 +74,7 @@ class Membership:
         Every lease has new environment seeds, so that a restarted actor does not repeat its episodes.
 
         Raises:
-          NoRoom: not enough free ids.
+          Refused: not enough free ids.
         """
         self._expire()
         groups = []
@@ -106,9 +95,10 @@ class Membership:
             free[device] -= size
             if free[device] < 0:
                 among = f", {len(free)} devices share them" if len(free) > 1 else ""
-                raise NoRoom(
+                raise Refused(
+                    Refusal.RESOURCE_EXHAUSTED,
                     f"the learner has room for {self.num_envs} environments and {self.leased} are taken{among}: "
-                    f"{sum(group_sizes)} more don't fit"
+                    f"{sum(group_sizes)} more don't fit",
                 )
             devices.append(device)
         return devices
@@ -117,15 +107,14 @@ class Membership:
         """Marks a group as streaming.
 
         Raises:
-          UnknownSession: no such session or group.
-          AlreadyStreaming: the group has had its stream.
+          Refused: no such session or group, or the group has had its stream.
         """
         self._expire()
         entry = self._sessions.get(session)
         if entry is None or not 0 <= group < len(entry.opened):
-            raise UnknownSession(f"group {group} of this session is not known here: join again")
+            raise Refused(Refusal.NOT_FOUND, f"group {group} of this session is not known here: join again")
         if entry.opened[group]:
-            raise AlreadyStreaming(f"group {group} of this session already has a stream")
+            raise Refused(Refusal.FAILED_PRECONDITION, f"group {group} of this session already has a stream")
         entry.opened[group] = True
         return entry.lease.groups[group]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from seed_rl.experiment import Experiment
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.episodes import Episodes
-from seed_rl.inference.membership import AlreadyStreaming, Membership, NoRoom, UnknownSession
+from seed_rl.inference.membership import Membership
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.refusal import Refusal, Refused
@@ -116,21 +116,13 @@ class CentralInference:
                 f"an actor needs groups of 1 to {largest} environments (the largest inference batch), "
                 f"got {list(group_sizes)}",
             )
-        try:
-            lease = self._membership.join(group_sizes)
-        except NoRoom as full:
-            raise Refused(Refusal.RESOURCE_EXHAUSTED, str(full)) from full
+        lease = self._membership.join(group_sizes)
         _log.info("actor %s joined from %s with %s environments", run_id, peer, "+".join(map(str, group_sizes)))
         return lease
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
         """A group's stream begins."""
-        try:
-            lease = self._membership.open(session, group)
-        except UnknownSession as unknown:
-            raise Refused(Refusal.NOT_FOUND, str(unknown)) from unknown
-        except AlreadyStreaming as twice:
-            raise Refused(Refusal.FAILED_PRECONDITION, str(twice)) from twice
+        lease = self._membership.open(session, group)
         self._batcher(lease).group_opened(lease)
         return lease, self._env_spec
 

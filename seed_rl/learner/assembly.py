@@ -60,5 +60,8 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
         read = replicas.reader(store, number) if replicas else whole_reader(store)
         sources.append(new_source(one.unrolls, read, sizes, own_agent, replay, own_seed))
+    if experiment.actors.num_eval_envs:
+        training, evaluation = sizes.num_training_envs, experiment.actors.num_eval_envs
+        _log.info("environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluation)
     service = CentralInference.of(experiment, agent.env_spec, seed, [one.thread for one in acting])
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)

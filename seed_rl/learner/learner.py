@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import time
 from collections.abc import Generator
 
@@ -25,8 +24,6 @@ from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
-
-_log = logging.getLogger(__name__)
 
 
 class Learner:
@@ -91,11 +88,6 @@ class Learner:
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
         self._server = ActorServer(address, self._service, security=security)
-        if experiment.actors.num_eval_envs:
-            training, evaluating = experiment.actors.num_training_envs, experiment.actors.num_eval_envs
-            _log.info(
-                "environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluating
-            )
 
     def _seed(self) -> int:
         """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""
@@ -159,8 +151,8 @@ class Learner:
             yield last
 
     def _open_log(self) -> RunLog:
-        frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
-        sinks = sinks_of(self._experiment, self._logdir, frames, with_wandb=self._replicas.is_first)
+        resume_frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
+        sinks = sinks_of(self._experiment, self._logdir, resume_frames, with_wandb=self._replicas.is_first)
         return RunLog(self._run_state, sinks, self._experiment.logs.metrics_interval_s)
 
     def _update(self, batch: Batch) -> dict[str, float]:
