@@ -110,7 +110,7 @@ def measure(
       settle: seconds of load before the measurement.
       seconds: for all repeats together.
       repeats: windows.
-      failure: of whatever consumes the service's unrolls.
+      failure: of the thread that consumes the unrolls.
 
     Raises:
       BenchmarkError: a part failed, or nothing was answered in a window.

@@ -30,7 +30,7 @@ for image in "${places[@]}"; do
   [[ $image != dmlab ]] || file=dmlab.Dockerfile
   name="$(image_name "$image")"
   command=(env DOCKER_BUILDKIT=1 docker build "--file=$docker/$file" "--target=$image" "--tag=$name")
-  # Pushed images run on the cloud's machines, whatever this one is.
+  # Pushed images run on the cloud's machines, which may differ from this one.
   [[ ${flags[push]} == no ]] || command+=(--platform=linux/amd64)
   run "${command[@]}" "$(dirname -- "$docker")"
   [[ ${flags[push]} == no ]] || run docker push "$name"

@@ -2,7 +2,7 @@
 
     PYTHONPATH=examples seed_rl train --gin_file=examples/sac.gin
 
-It uses what two-network agents need of the contract: three groups of variables with a loss and an optimizer each,
+It uses the parts of the contract that agents with several networks need: three groups of variables with a loss and an optimizer each,
 target networks with Polyak averaging, and a replay. Transport, batching, unrolls, replay, updates, checkpoints,
 metrics, evaluation and films are the library's.
 """

@@ -58,8 +58,8 @@ class Outage:
     def __init__(self, what: str, meanwhile: str, log: logging.Logger):
         """
         Args:
-          what: plural noun for what is written.
-          meanwhile: what happens until writing works again.
+          what: plural noun for the files, such as "checkpoints".
+          meanwhile: the consequence until writing works again.
           log: gets the messages.
         """
         self._what = what
