@@ -12,10 +12,12 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs.base import EnvConfig, spec_of
+from seed_rl.envs.registry import register
 from seed_rl.settings import check_at_least, check_types
 from seed_rl.specs import EnvSpec
 
 
+@register
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Counting(EnvConfig):
