@@ -191,7 +191,7 @@ def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, 
     acting.act_step.warm_up()
     twins, rng = Twins(acting, kind), np.random.default_rng(1)
     running, sizes = set(), set()
-    for _ in range(150):
+    for _ in range(110):
         env_ids = rng.permutation(NUM_ENVS)[: rng.integers(1, MAX_BATCH + 1)].astype(np.int32)
         restarted = np.array([env not in running or rng.random() < 0.02 for env in env_ids.tolist()])
         twins.act(env_ids, restarted, done=rng.random(len(env_ids)) < 0.2)
