@@ -72,6 +72,11 @@ class Sampler(abc.ABC):
         """Sequences inside."""
         return self._size
 
+    @property
+    def slots(self) -> np.ndarray:
+        """int32 [len(self)]: the slots of the sequences inside, oldest first."""
+        return self._order[self._ring(np.arange(self._size))]
+
     def insert(self, slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
         """Takes over finished sequences, the first being the oldest.
 
@@ -91,10 +96,10 @@ class Sampler(abc.ABC):
         self._check_fresh(slots)
 
         num_evicted = max(0, self._size + len(slots) - self.capacity)
-        evicted = self._order[self._ring(0, num_evicted)]
+        evicted = self._order[self._ring(np.arange(num_evicted))]
         self._oldest = (self._oldest + num_evicted) % self.capacity
         self._size -= num_evicted
-        self._order[self._ring(self._size, len(slots))] = slots
+        self._order[self._ring(self._size + np.arange(len(slots)))] = slots
         self._size += len(slots)
         self._set(np.concatenate([evicted, slots]), np.concatenate([np.zeros(num_evicted), priorities]))
         return evicted
@@ -137,7 +142,7 @@ class Sampler(abc.ABC):
           priorities: float64 [N], not raised to any power.
           generator: uint8 [any], the random generator's state as JSON text.
         """
-        slots = self._order[self._ring(0, self._size)]
+        slots = self.slots
         generator = json.dumps(self._generator.bit_generator.state).encode()
         return {
             "slots": slots,
@@ -157,15 +162,15 @@ class Sampler(abc.ABC):
         slots, priorities = self._checked(state["slots"], state["priorities"])
         self._check_fresh(slots)
         generator = json.loads(np.asarray(state["generator"], np.uint8).tobytes())
-        before = self._order[self._ring(0, self._size)]
+        before = self.slots
         self._generator.bit_generator.state = generator
         self._set(before, np.zeros(len(before)))
         self._oldest = self._size = 0
         self.insert(slots, priorities)
 
-    def _ring(self, start: int, count: int) -> np.ndarray:
-        """int64 [count]: positions in `_order` of the sequences from the `start`-th oldest on."""
-        return (self._oldest + start + np.arange(count)) % self.capacity
+    def _ring(self, ranks: np.ndarray) -> np.ndarray:
+        """int64 [n]: positions in `_order` of sequences by rank int [n], 0 being the oldest."""
+        return (self._oldest + ranks) % self.capacity
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Stores priorities float64 [n] of `slots`; zero where the slot is no longer inside."""
@@ -203,7 +208,7 @@ class UniformSampler(Sampler):
     """Draws all sequences with equal probability; priorities have no effect and all importance weights are 1."""
 
     def _draw(self, count: int) -> Sample:
-        slots = self._order[self._ring(0, self._size)[self._generator.integers(self._size, size=count)]]
+        slots = self._order[self._ring(self._generator.integers(self._size, size=count))]
         return Sample(slots, np.full(count, 1.0 / self._size), np.ones(count, np.float32))
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from seed_rl.buffers.unroll_store import UnrollStore
 
-_PIECE_BYTES = 64_000_000
+PIECE_BYTES = 64_000_000
+"""Bytes of unrolls that are copied out of a store at a time."""
 
 
 class BadSnapshot(ValueError):
@@ -78,8 +79,8 @@ def _check_is_archive(file: IO[bytes]) -> None:
 
 
 def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:
-    """The slots in groups whose unrolls take at most `_PIECE_BYTES`."""
-    step = max(1, _PIECE_BYTES // nbytes_each)
+    """The slots in groups whose unrolls take at most `PIECE_BYTES`."""
+    step = max(1, PIECE_BYTES // nbytes_each)
     return [slots[begin : begin + step] for begin in range(0, len(slots), step)]
 
 

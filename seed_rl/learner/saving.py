@@ -25,7 +25,15 @@ _log = logging.getLogger(__name__)
 class Saver:
     """The checkpoints of a run. The first learner host reads and writes them; on the others all methods do nothing."""
 
-    def __init__(self, logdir: str, logs: Logs, variables: Mapping[str, Any], progress: Progress, is_first: bool):
+    def __init__(
+        self,
+        logdir: str,
+        logs: Logs,
+        variables: Mapping[str, Any],
+        progress: Progress,
+        is_first: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         """
         Args:
           logdir: of the run.
@@ -33,16 +41,18 @@ class Saver:
           variables: Keras variables by a name that is the same in every process.
           progress: saved and restored with them.
           is_first: whether this is the first learner host.
+          clock: gives seconds.
         """
         self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), logs.checkpoints_kept)
         self._interval = logs.checkpoint_interval_s
-        self._due = time.monotonic() + self._interval
+        self._clock = clock
         self._variables = variables
         self._progress = progress
         self._is_first = is_first
         self._snapshot: Snapshot | None = None
         self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
+        self.begin()
 
     def restore(self) -> str | None:
         """Restores variables and progress; returns the path of the checkpoint, None if there is none.
@@ -86,15 +96,15 @@ class Saver:
 
     def begin(self) -> None:
         """Training begins: the first checkpoint is due after an interval."""
-        self._due = time.monotonic() + self._interval
+        self._due = self._clock() + self._interval
 
     def save_if_due(self) -> None:
         """Writes a checkpoint once per interval; a failed write is logged."""
-        if time.monotonic() < self._due:
+        if self._clock() < self._due:
             return
         with self._no_checkpoints.tolerated():
             self.save()
-        self._due = time.monotonic() + self._interval
+        self._due = self._clock() + self._interval
 
     @contextlib.contextmanager
     def last_checkpoint(self, on_leaving: Callable[[], None]) -> Iterator[None]:

@@ -6,13 +6,16 @@ import pytest
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 
 
-def test_pool_hands_out_each_slot_once():
+def test_pool_hands_out_each_slot_once_and_remembers_the_version_of_its_unroll():
     pool = SlotPool(5)
-    first, second = pool.acquire(3), pool.acquire(2)
+    first, second = pool.acquire(3, version=7), pool.acquire(2, version=9)
     assert sorted([*first, *second]) == [0, 1, 2, 3, 4]
+    assert pool.versions[first].tolist() == [7] * 3
+    assert pool.versions[second].tolist() == [9] * 2
     with pytest.raises(RuntimeError, match="1 slots asked for, 0 of 5 are free"):
         pool.acquire(1)
     pool.release(first)
+    assert pool.versions[first].tolist() == [7] * 3, "until the next unroll"
     assert sorted(pool.acquire(3)) == sorted(first)
 
 
@@ -23,6 +26,7 @@ def test_queue_is_first_in_first_out():
     np.testing.assert_array_equal(queue.take(2, timeout=0), [7, 3])
     assert queue.take(2, timeout=0) is None
     assert len(queue) == 1
+    np.testing.assert_array_equal(queue.take(2, timeout=0, at_least=1), [5])
 
 
 def test_queue_blocks_the_producer_while_it_is_full():
@@ -58,7 +62,7 @@ def test_closing_the_queue_wakes_producer_and_consumer():
     assert sorted(results, key=str) == [False, None]
 
 
-def test_nothing_is_lost_between_a_producer_and_a_consumer():
+def test_no_unroll_is_lost_between_a_producer_and_a_consumer():
     pool, queue, total = SlotPool(12), UnrollQueue(4), 3000
     taken = []
 

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.buffers import snapshot
-from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
+from seed_rl.buffers.snapshot import BadSnapshot, read_arrays, read_unrolls, write_snapshot
+from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.types import EnvOutput, Unroll
 
 LENGTH, SLOTS = 3, 12
@@ -19,19 +20,9 @@ SPEC = Unroll(
 
 
 def filled(seed):
-    """A store whose every slot holds something else."""
-    store = UnrollStore(SPEC, LENGTH, SLOTS)
-    rng = np.random.default_rng(seed)
-    for slot in range(SLOTS):
-        for position in range(LENGTH):
-
-            def draw(spec):
-                return tf.constant(rng.integers(0, 200, [1, *spec.shape]).astype(spec.dtype.as_numpy_dtype))
-
-            where = StepWrites(
-                tf.constant([[slot]]), tf.constant([[position]]), tf.constant([slot if position == 0 else SLOTS])
-            )
-            store.write(where, tf.nest.map_structure(draw, SPEC))
+    """A store with random contents."""
+    store, slots, rng = UnrollStore(SPEC, LENGTH, SLOTS), np.arange(SLOTS), np.random.default_rng(seed)
+    store.set_rows(slots, [rng.integers(0, 200, rows.shape).astype(rows.dtype) for rows in store.get_rows(slots)])
     return store
 
 
@@ -39,55 +30,52 @@ def contents(store, slots):
     return [t.numpy() for t in tf.nest.flatten(store.read(tf.constant(slots)))]
 
 
+def written(store, slots, **arrays):
+    file = io.BytesIO()
+    write_snapshot(file, store, np.array(slots, np.int32), arrays)
+    return file.getvalue()
+
+
 @pytest.fixture(params=[1, 100, 10_000])
 def piece_bytes(request, monkeypatch):
     """Pieces of one unroll, of a few and of all."""
-    monkeypatch.setattr(snapshot, "_PIECE_BYTES", request.param)
+    monkeypatch.setattr(snapshot, "PIECE_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("piece_bytes")
 def test_unrolls_come_back_in_other_slots_and_leave_the_rest_alone():
     store, other = filled(0), filled(1)
     before = contents(other, [9, 10, 11])
-    file = io.BytesIO()
-    snapshot.write_snapshot(file, store, np.array([7, 2, 11, 4, 5], np.int32), {"counts": np.array([3, 4])})
-    file.seek(0)
-    arrays = snapshot.read_arrays(file)
+    assert not np.array_equal(contents(store, [9, 10, 11])[0], before[0])
+    data = written(store, [7, 2, 11, 4, 5], counts=np.array([3, 4]))
+    assert 5 * store.nbytes_each < len(data) < 5 * store.nbytes_each + 15_000
+    arrays = read_arrays(io.BytesIO(data))
     assert set(arrays) == {"counts"}
     np.testing.assert_array_equal(arrays["counts"], [3, 4])
-    file.seek(0)
-    snapshot.read_unrolls(file, other, np.array([0, 8, 1, 2, 3], np.int32))
+    read_unrolls(io.BytesIO(data), other, np.array([0, 8, 1, 2, 3], np.int32))
     for restored, original in zip(contents(other, [0, 8, 1, 2, 3]), contents(store, [7, 2, 11, 4, 5]), strict=True):
         np.testing.assert_array_equal(restored, original)
     for now, then in zip(contents(other, [9, 10, 11]), before, strict=True):
         np.testing.assert_array_equal(now, then)
 
 
-def test_bytes_of_a_file_are_those_of_its_unrolls():
-    store, file = filled(0), io.BytesIO()
-    snapshot.write_snapshot(file, store, np.arange(SLOTS, dtype=np.int32), {})
-    assert SLOTS * store.nbytes_each < len(file.getvalue()) < SLOTS * store.nbytes_each + 10_000
-
-
-def test_other_unrolls_are_refused():
-    store, file = filled(0), io.BytesIO()
-    snapshot.write_snapshot(file, store, np.arange(4, dtype=np.int32), {})
+def test_damage_and_other_unrolls_are_refused():
+    store, slots = filled(0), np.arange(4, dtype=np.int32)
+    data = written(store, slots, a=np.zeros(3))
+    with pytest.raises(BadSnapshot, match="can't be read"):
+        read_unrolls(io.BytesIO(data[:-50]), store, slots)
+    with pytest.raises(BadSnapshot, match="can't be read"):
+        read_arrays(io.BytesIO(b"nonsense"))
     longer = UnrollStore(SPEC, LENGTH + 1, SLOTS)
-    with pytest.raises(snapshot.BadSnapshot, match=r"int32\[4, 3\] does not go where int32\[4, 4\] belongs"):
-        snapshot.read_unrolls(io.BytesIO(file.getvalue()), longer, np.arange(4, dtype=np.int32))
+    with pytest.raises(BadSnapshot, match=r"int32\[4, 4\] expected, got int32\[4, 3\]"):
+        read_unrolls(io.BytesIO(data), longer, slots)
     np.testing.assert_array_equal(contents(longer, [0, 1])[0], 0)
+    with pytest.raises(BadSnapshot, match="7 tensors expected, got 0"):
+        read_unrolls(io.BytesIO(written(store, slots[:0])), store, slots)
 
 
-@pytest.mark.usefixtures("piece_bytes")
-def test_damage_is_told():
-    store, file = filled(0), io.BytesIO()
-    snapshot.write_snapshot(file, store, np.arange(4, dtype=np.int32), {"a": np.zeros(3)})
-    slots = np.arange(4, dtype=np.int32)
-    with pytest.raises(snapshot.BadSnapshot, match="can't be read"):
-        snapshot.read_unrolls(io.BytesIO(file.getvalue()[:-50]), store, slots)
-    with pytest.raises(snapshot.BadSnapshot, match="can't be read"):
-        snapshot.read_arrays(io.BytesIO(b"nonsense"))
-    nothing = io.BytesIO()
-    snapshot.write_snapshot(nothing, store, slots[:0], {"a": np.zeros(3)})
-    with pytest.raises(snapshot.BadSnapshot, match="0 tensors do not go where 7 belong"):
-        snapshot.read_unrolls(io.BytesIO(nothing.getvalue()), store, slots)
+def test_more_unrolls_than_slots_are_refused(monkeypatch):
+    monkeypatch.setattr(snapshot, "PIECE_BYTES", 1)
+    store = filled(0)
+    with pytest.raises(BadSnapshot, match="it holds more than 2 unrolls"):
+        read_unrolls(io.BytesIO(written(store, [0, 1, 2])), store, np.arange(2, dtype=np.int32))

@@ -25,7 +25,7 @@ def random_step(rng, batch):
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_reads_what_a_naive_twin_wrote(jit_compile):
+def test_unrolls_equal_those_of_a_naive_twin(jit_compile):
     rng = np.random.default_rng(0)
     length, num_slots, batch, depth = 4, 5, 3, 2
     store = UnrollStore(SPEC, length, num_slots)
@@ -53,17 +53,21 @@ def test_reads_what_a_naive_twin_wrote(jit_compile):
             if opened[b] < num_slots:
                 twin_state[opened[b]] = step.initial_state[b]
 
+    def check(got, want):
+        np.testing.assert_array_equal(got, np.swapaxes(want[order], 0, 1))
+
     order = np.array([4, 0, 3, 3], np.int32)
     unroll = store.read(tf.constant(order))
     assert unroll.env_output.observation["a"].shape == (length, 4, 3, 2)
     np.testing.assert_array_equal(unroll.initial_state, twin_state[order])
-    tf.nest.map_structure(
-        lambda got, want: np.testing.assert_array_equal(got, np.swapaxes(want[order], 0, 1)),
-        unroll._replace(initial_state=()),
-        twin,
-    )
+    tf.nest.map_structure(check, unroll._replace(initial_state=()), twin)
+    small = store.read_without_observations(tf.constant(order))
+    assert small.initial_state == small.env_output.observation == ()
+    tf.nest.map_structure(check, small, twin._replace(env_output=twin.env_output._replace(observation=())))
 
 
 def test_counts_its_bytes():
     # Per step: prev_action 4, reward 4, done 1, observation 6, action 4; per unroll: state 8. One spare slot.
-    assert UnrollStore(SPEC, 4, 5).nbytes == 6 * (4 * 19 + 8)
+    store = UnrollStore(SPEC, 4, 5)
+    assert store.nbytes_each == 4 * 19 + 8
+    assert store.nbytes == 6 * store.nbytes_each

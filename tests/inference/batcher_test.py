@@ -1,6 +1,7 @@
 import threading
 
 import numpy as np
+import pytest
 
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.specs import GroupLease
@@ -18,13 +19,14 @@ def opened(batcher, *requests):
     return requests
 
 
-def play_once(batcher, clock, turnaround, *requests):
-    """Lets groups send a request, get their answer and come back after `turnaround` seconds."""
-    for r in requests:
-        batcher.put(r)
-    assert batcher.get() == list(requests)
-    batcher.answered(requests)
-    clock.now += turnaround
+def expect(batcher, clock, *requests, turnaround=1):
+    """Lets groups come back `turnaround` seconds after an answer, twice: so they are known to."""
+    for _ in range(2):
+        for r in requests:
+            batcher.put(r)
+        assert batcher.get() == list(requests)
+        batcher.answered(requests)
+        clock.now += turnaround
 
 
 class Clock:
@@ -57,53 +59,34 @@ def test_a_full_batch_is_due_at_once():
     assert batcher.get() == [a, b]
 
 
-def test_groups_that_never_came_back_yet_are_not_waited_for():
-    batcher = Batcher(100, max_wait=1000)
-    a, _ = opened(batcher, request(0, 2), request(2, 3))
-    batcher.put(a)
-    assert due(batcher) == [a]
-
-
-def test_groups_that_come_back_soon_are_waited_for():
+@pytest.mark.parametrize(
+    ("turnaround", "late", "waited_for"),
+    [
+        (500, 0, True),
+        (1500, 0, False),  # slower than the bound
+        (100, 900, False),  # usually back soon, but not this time
+        (None, 0, False),  # has never come back yet
+    ],
+)
+def test_groups_are_waited_for_if_they_usually_come_back_within_the_bound(turnaround, late, waited_for):
     clock = Clock()
     batcher = Batcher(100, max_wait=1000, clock=clock)
     a, b = opened(batcher, request(0, 2), request(2, 3))
-    play_once(batcher, clock, 500, a, b)
-    play_once(batcher, clock, 500, a, b)
+    if turnaround is not None:
+        expect(batcher, clock, a, b, turnaround=turnaround)
+    clock.now += late
     batcher.put(a)
-    assert due(batcher) is None, "b is expected"
+    assert due(batcher) == (None if waited_for else [a])
 
 
-def test_a_batch_is_due_when_all_that_are_expected_are_there():
+def test_a_batch_is_due_when_all_expected_groups_are_there():
     clock = Clock()
     batcher = Batcher(100, max_wait=1000, clock=clock)
     a, b, _sleeper = opened(batcher, request(0, 2), request(2, 3), request(5, 1))
-    play_once(batcher, clock, 500, a, b)
-    play_once(batcher, clock, 500, a, b)
+    expect(batcher, clock, a, b)
     batcher.put(b)
     batcher.put(a)
     assert due(batcher) == [b, a]
-
-
-def test_slow_groups_are_not_waited_for():
-    clock = Clock()
-    batcher = Batcher(100, max_wait=1000, clock=clock)
-    a, b = opened(batcher, request(0, 2), request(2, 3))
-    play_once(batcher, clock, 1500, a, b)
-    play_once(batcher, clock, 1500, a, b)
-    batcher.put(a)
-    assert due(batcher) == [a]
-
-
-def test_an_expected_group_that_is_late_delays_the_others_by_the_wait_bound_once():
-    clock = Clock()
-    batcher = Batcher(100, max_wait=1000, clock=clock)
-    a, b = opened(batcher, request(0, 2), request(2, 3))
-    play_once(batcher, clock, 100, a, b)
-    play_once(batcher, clock, 100, a, b)
-    clock.now += 900  # since the answer
-    batcher.put(a)
-    assert due(batcher) == [a], "b is late"
 
 
 def test_the_time_of_groups_is_their_waiting_and_their_stepping():
@@ -145,8 +128,7 @@ def test_a_group_that_leaves_releases_the_batch_that_waited_for_it():
     clock = Clock()
     batcher = Batcher(100, max_wait=1000, clock=clock)
     a, b = opened(batcher, request(0, 2), request(2, 2))
-    play_once(batcher, clock, 1, a, b)
-    play_once(batcher, clock, 1, a, b)
+    expect(batcher, clock, a, b)
     got = []
     thread = threading.Thread(target=lambda: got.append(batcher.get()))
     thread.start()
@@ -194,17 +176,3 @@ def test_every_request_is_handed_out_once_among_many_producers():
     for thread in threads:
         thread.join(10)
         assert not thread.is_alive()
-
-
-def test_the_consumer_is_woken_for_the_first_request_and_for_the_one_that_makes_a_batch():
-    clock = Clock()
-    batcher = Batcher(6, max_wait=1000, clock=clock)
-    groups = opened(batcher, *(request(2 * i, 2) for i in range(4)))
-    play_once(batcher, clock, 1, *groups[:3])
-    play_once(batcher, clock, 1, *groups[:3])  # now all three are expected
-    woken = []
-    notify = batcher._changed.notify
-    batcher._changed.notify = lambda: (woken.append(len(batcher._requests)), notify())
-    for r in groups[:3]:
-        batcher.put(r)
-    assert woken == [1, 3]

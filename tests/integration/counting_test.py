@@ -8,40 +8,36 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.base import ReplayAgent
 from seed_rl.experiment import Actors, Experiment, Inference, Replay
 from seed_rl.launch.local_actors import LocalActors
 from seed_rl.learner.assembly import assemble
+from seed_rl.learner.hosts import ALONE
+from seed_rl.learner.replicas import whole_reader
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 from tests.support.counting import Counting
-from tests.support.counting_agent import CountingAgent, CountingAgentConfig, action_of
-
-
-class ReplayedCountingAgent(CountingAgent, ReplayAgent):
-    """The counting agent behind a replay that draws all alike."""
-
-    def initial_priorities(self, unroll):
-        return tf.ones([unroll.action.shape[1]])
+from tests.support.counting_agent import CountingAgentConfig, action_of
 
 
 class ReplayedCountingAgentConfig(CountingAgentConfig):
-    """Of the agent above."""
+    """The counting agent behind a replay."""
 
     learns_from_replay = True
 
-    def build(self, env_spec, num_training_envs, seed):
-        return ReplayedCountingAgent(self)
 
+class InferenceDevices:
+    """Several inference threads in the place of devices, each with a store and a part of each batch."""
 
-class ActingDevices:
-    """So many threads that act, each with a store, in the place of devices; each has its part of a batch."""
+    hosts = ALONE
 
     def __init__(self, count):
-        self.acting_devices = ("",) * count
+        self.inference_devices = ("",) * count
+
+    def acting_agents(self, agent, build):
+        return [agent] * len(self.inference_devices), lambda: None
 
     def reader(self, store, number):
-        return lambda slots: [store.read(slots)]
+        return whole_reader(store)
 
 
 class Pipeline:
@@ -56,27 +52,18 @@ class Pipeline:
             batch_size=4,
             replay=replay,
         )
-        spec = self.experiment.env.spec()
         self.agent = self.experiment.build_agent()
-        self.ended_in = set()
-        """Environments in which episodes ended."""
-        self.service, self.acting, self.source = assemble(
-            self.experiment,
-            [self.agent] * num_devices,
-            spec,
-            0,
-            lambda episodes: self.ended_in.update(episodes.env_ids.tolist()),
-            ActingDevices(num_devices),
+        self.service, self.acting, self.source, _ = assemble(
+            self.experiment, self.agent, 0, InferenceDevices(num_devices)
         )
         self.address = f"unix:{directory}/learner.sock"
         self.server = ActorServer(self.address, self.service, security=ServerSecurity())
-        self.actors = LocalActors(
-            ["--import_module=tests.support.counting"], 2, str(directory / "actors"), on_failure=self.fail
-        )
+        arguments = [f"--import_module={Counting.__module__}"]
+        self.actors = LocalActors(arguments, 2, str(directory / "actors"), on_failure=self.fail)
 
     def fail(self):
         for acting in self.acting:
-            acting.queue.close()
+            acting.unrolls.queue.close()
 
     def discarded_unrolls(self):
         return sum(acting.cursor.discarded_unrolls for acting in self.acting)
@@ -97,6 +84,7 @@ class Pipeline:
     def next_unrolls(self):
         """The next four unrolls, as numpy arrays without the batch axis."""
         batch = self.source.next(timeout=60)
+        self.service.raise_failure()  # such as a store without a free slot
         assert batch is not None, self.actors.failed
         assert len(batch.parts) == len(self.acting)
         for part in batch.parts:
@@ -108,7 +96,7 @@ class Pipeline:
 
 
 def check_inside(unroll):
-    """What must hold within an unroll, whatever came before."""
+    """The relations between the steps of an unroll."""
     counters = unroll.env_output.observation
     assert (np.diff(counters[:, 3]) == 1).all(), "steps are consecutive"
     assert len(set(counters[:, 0])) == 1, "all of one environment's run"
@@ -120,7 +108,7 @@ def check_inside(unroll):
 
 
 def check_against_previous(unroll, previous, stride):
-    """What connects an unroll with the one before it of the same run, or begins the run."""
+    """The relations between an unroll and the one before it of the same run, or the run's beginning."""
     counters = unroll.env_output.observation
     if previous is None:
         if counters[0, 3] == 0:
@@ -173,12 +161,12 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, 
         ended = [seed for seed in before if counts[seed] == then[seed]]
         assert len(ended) == num_envs // 2, "the runs of the killed actor, and no other"
         assert pipeline.actors.restarts == 1
-        assert pipeline.discarded_unrolls() > 0, "what the killed actor had begun"
+        assert pipeline.discarded_unrolls() > 0, "those that the killed actor had begun"
         assert len(counts) == num_envs + num_envs // 2
 
 
 def state_before_first_step(unroll):
-    """What the counting agent's state must have been, from the environment's own counters."""
+    """The counting agent's state, from the environment's own counters."""
     _, episode, step, steps = unroll.env_output.observation[0]
     if step:
         return step  # actions in this episode so far
@@ -208,6 +196,7 @@ def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_a
         before = set(counts)
         collect(lambda: len(set(counts) - before) >= 2 and min(counts[s] for s in set(counts) - before) >= 10)
         assert beginnings == {True, False}, "at an episode's beginning, and in the midst of one"
-        assert pipeline.ended_in == set(range(12)), "evaluation environments play, too"
+        ended_in = {env for episodes in pipeline.service.take_episodes() for env in episodes.env_ids.tolist()}
+        assert ended_in == set(range(12)), "evaluation environments play, too"
         assert len(before) == actors.num_training_envs
         assert len(counts) <= 2 * actors.num_training_envs

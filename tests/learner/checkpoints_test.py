@@ -1,4 +1,3 @@
-import json
 import multiprocessing
 import os
 import signal
@@ -92,9 +91,3 @@ def test_a_checkpoint_of_another_agent_is_refused(arrays, message):
     with pytest.raises(CheckpointError, match=message):
         assign(name_variables("agent", [variable]), arrays, "file")
     np.testing.assert_array_equal(variable.numpy(), np.zeros(3))
-
-
-def test_counters_are_json_inside_the_file(tmp_path):
-    path = Checkpoints(str(tmp_path), keep=1).save(1, {}, {"seconds": 1.25})
-    with np.load(path) as archive:
-        assert json.loads(archive["counters.json"].tobytes()) == {"seconds": 1.25}

@@ -1,21 +1,25 @@
-"""Batches from the queue: straight, and through the replay at an exact ratio."""
+"""Batches from the queue: straight, through the replay at an exact ratio, and joined from several devices."""
 
+import dataclasses
 import io
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.buffers.prioritized_replay import PrioritizedReplay
+from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.snapshot import BadSnapshot
-from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.experiment import Replay
+from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
+from seed_rl.experiment import Experiment, Replay
 from seed_rl.learner.ending import Diverged
-from seed_rl.learner.sources import FifoSource, Finished, ReplaySource
+from seed_rl.learner.replicas import whole_reader
+from seed_rl.learner.sources import Batch, FifoSource, JoinedSource, ReplaySource, Source
+from seed_rl.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.types import EnvOutput, Unroll
+from tests.support.counting import Counting
+from tests.support.counting_agent import CountingAgentConfig
 
 LENGTH, QUEUE = 2, 3
 SPEC = Unroll(
@@ -28,52 +32,54 @@ SPEC = Unroll(
 
 
 class RewardPriorities:
-    """Stands for the agent: an unroll's initial priority is the reward of its step 0."""
+    """Stands for the agent: an unroll's initial priority is the reward of its step 0, over `divisor`."""
+
+    def __init__(self, divisor=1.0):
+        self.divisor = divisor
 
     def initial_priorities(self, unroll):
         assert unroll.env_output.observation == ()
         assert unroll.initial_state == ()
-        return unroll.env_output.reward[0]
+        return unroll.env_output.reward[0] / self.divisor
+
+
+def sizes_of(batch_size, replay):
+    """Those of some experiment, with this batch and replay."""
+    experiment = Experiment(env=Counting(), agent=CountingAgentConfig())
+    return dataclasses.replace(
+        Sizes.of(experiment, experiment.build_agent()),
+        batch_size=batch_size,
+        replay_min_size=replay.min_size,
+        replay_capacity=replay.capacity,
+    )
 
 
 class Rig:
-    """A source, and in the place of acting `produce`, whose n-th unroll has reward n + 1 and version 10 n."""
+    """A source, and in the place of acting `produce`, whose n-th unroll (from 1) has reward n and version 10 n."""
 
-    def __init__(self, batch_size, replay=None, free_slots=6):
+    def __init__(self, batch_size, replay=None, free_slots=6, divisor=1.0):
         capacity = 0 if replay is None else replay.capacity
-        self.pool = SlotPool(capacity + free_slots + ReplaySource.INSERT_AT_MOST)
-        self.store = UnrollStore(SPEC, LENGTH, self.pool.num_slots)
-        self.queue = UnrollQueue(QUEUE)
-        self.versions = np.zeros(self.pool.num_slots, np.int64)
+        num_slots = capacity + free_slots + INSERT_AT_MOST
+        self.store = UnrollStore(SPEC, LENGTH, num_slots)
+        self.pool, self.queue = SlotPool(num_slots), UnrollQueue(QUEUE)
         self.produced = 0
-        finished = Finished(self.store, self.read, self.pool, self.queue, self.versions)
+        self._write = tf.function(self.store.write)
+        unrolls, read = Unrolls(self.store, self.pool, self.queue), whole_reader(self.store)
         if replay is None:
-            self.source = FifoSource(finished, batch_size)
+            self.source = FifoSource(unrolls, read, batch_size)
         else:
-            self.replay = PrioritizedReplay(
-                replay.capacity,
-                self.pool.num_slots,
-                priority_exponent=replay.priority_exponent,
-                importance_exponent=replay.importance_exponent,
-                seed=0,
-            )
-            self.source = ReplaySource(
-                finished, batch_size=batch_size, replay=self.replay, agent=RewardPriorities(), config=replay
-            )
-
-    def read(self, slots):
-        return [self.store.read(slots)]
+            self.sampler = SAMPLERS[replay.sampler].from_settings(replay, capacity, num_slots, seed=0)
+            agent = RewardPriorities(divisor)
+            self.source = ReplaySource(unrolls, read, sizes_of(batch_size, replay), self.sampler, agent, replay)
 
     def produce(self, count=1):
         for _ in range(count):
-            slot = self.pool.acquire(1)
             self.produced += 1
-            number = tf.constant([self.produced])
-            for position in range(LENGTH):
-                where = StepWrites(tf.constant([slot]), tf.constant([[position]]), tf.constant(slot))
-                env_output = EnvOutput(tf.cast(number, tf.float32), tf.constant([False]), tf.zeros([1, 2], tf.uint8))
-                self.store.write(where, Unroll((), number, env_output, number, ()))
-            self.versions[slot] = 10 * (self.produced - 1)
+            slot = self.pool.acquire(1, version=10 * self.produced)
+            number = np.array([self.produced], np.int32)
+            env_output = EnvOutput(number.astype(np.float32), np.array([False]), np.zeros([1, 2], np.uint8))
+            writes = StepWrites(np.stack([slot] * LENGTH), np.arange(LENGTH, dtype=np.int32)[:, None], slot)
+            self._write(*tf.nest.map_structure(tf.constant, (writes, Unroll((), number, env_output, number, ()))))
             self.queue.put(slot)
 
     def produce_for_ever(self):
@@ -83,7 +89,7 @@ class Rig:
 
 
 def numbers(batch):
-    """Which unrolls a batch is made of."""
+    """The numbers of a batch's unrolls."""
     assert (batch.parts[0].action[0] == batch.parts[0].action[1]).numpy().all()
     return batch.parts[0].action[0].numpy()
 
@@ -97,29 +103,28 @@ def test_fifo_takes_whole_batches_in_order_and_frees_their_slots():
     rig.produce(2)
     batch = rig.source.next(0)
     np.testing.assert_array_equal(numbers(batch), [1, 2])
-    np.testing.assert_array_equal(batch.versions, [0, 10])
-    assert batch.importance_weights is None
+    np.testing.assert_array_equal(batch.versions, [10, 20])
+    assert batch.importance_weights.tolist() == [1, 1]
     assert rig.source.taken == 2
     assert len(rig.pool) == free - 1
     assert not rig.source.snapshot
 
 
-def test_nothing_is_drawn_before_min_size():
+def test_no_batch_is_drawn_before_min_size():
     rig = Rig(4, Replay(capacity=10, min_size=5))
     for expected in range(5):
         assert rig.source.next(0) is None
-        assert rig.source.taken == len(rig.source) == expected
+        assert rig.source.taken == rig.source.gauges()["replay/size"] == expected
         rig.produce()
     batch = rig.source.next(0)
     assert set(numbers(batch)) <= {1, 2, 3, 4, 5}
-    np.testing.assert_array_equal(batch.versions, 10 * (numbers(batch) - 1))
+    np.testing.assert_array_equal(batch.versions, 10 * numbers(batch))
 
 
 @pytest.mark.parametrize(("batch_size", "ratio"), [(4, 4.0), (4, 0.75), (3, 10.0), (5, 2.3), (2, 1.0)])
 @pytest.mark.parametrize("actors_are_faster", [True, False])
-def test_the_ratio_is_exact_whoever_is_faster(batch_size, ratio, actors_are_faster):
-    config = Replay(capacity=20, min_size=6, ratio=ratio)
-    rig = Rig(batch_size, config)
+def test_the_ratio_is_exact_whether_acting_or_learning_is_faster(batch_size, ratio, actors_are_faster):
+    rig = Rig(batch_size, Replay(capacity=20, min_size=6, ratio=ratio, sampler="uniform"))
     updates, free = 60, len(rig.pool)
     if actors_are_faster:
         actors = threading.Thread(target=rig.produce_for_ever)
@@ -134,18 +139,19 @@ def test_the_ratio_is_exact_whoever_is_faster(batch_size, ratio, actors_are_fast
                 rig.produce()
         assert batch is not None
         assert rig.source.taken == due, "no more and no fewer were taken"
-        assert len(rig.source) == min(due, 20)
+        assert rig.source.gauges()["replay/size"] == min(due, 20)
         if actors_are_faster:
             assert len(rig.queue) <= QUEUE, "acting is held up"
         rig.source.write_back(np.ones(batch_size, np.float32))
     drawn, inserted = updates * batch_size, rig.source.taken - 6
     assert drawn / ratio - batch_size / ratio - 1 < inserted <= drawn / ratio
-    assert rig.source.gauges() == {"replay/size": len(rig.source), "replay/ratio": drawn / inserted}
+    size = min(rig.source.taken, 20)
+    assert rig.source.gauges() == {"replay/size": size, "replay/ratio": drawn / inserted}
     if actors_are_faster:
         rig.queue.close()
         actors.join(30)
         assert not actors.is_alive()
-    assert len(rig.pool) == free - len(rig.source) - len(rig.queue), "evicted slots are free again"
+    assert len(rig.pool) == free - size - len(rig.queue), "evicted slots are free again"
 
 
 def test_old_unrolls_leave_and_new_ones_are_drawn_by_priority():
@@ -161,12 +167,11 @@ def test_old_unrolls_leave_and_new_ones_are_drawn_by_priority():
     rig.source.write_back(np.where(numbers(batch) == 3, 1e6, 1.0).astype(np.float32))
     rig.produce(1)
     assert set(numbers(rig.source.next(0))) == {3}, "the priority written back rules"
-    rig.source.write_back(np.ones(1000, np.float32))
-    rig.produce(2)
-    assert rig.source.next(0) is not None
-    rig.source.write_back(np.ones(1000, np.float32))
+    rig.source.write_back(np.zeros(0, np.float32))  # of an agent that gives none
     rig.produce(1)
-    assert 1 not in numbers(rig.source.next(0))
+    assert set(numbers(rig.source.next(0))) == {3}
+    rig.produce(1)
+    assert 3 not in numbers(rig.source.next(0)), "evicted"
     assert rig.source.taken == 6
 
 
@@ -180,19 +185,26 @@ def test_a_small_capacity_is_filled_piece_by_piece():
     assert set(numbers(batch)) <= {17, 18}
 
 
-def saved(rig):
-    file = io.BytesIO()
-    rig.source.save(file)
-    return io.BytesIO(file.getvalue())
+def test_a_slow_fill_does_not_outlast_its_timeout():
+    rig = Rig(4, Replay(capacity=100, min_size=90), free_slots=60)
+    rig.produce(50)
+    assert rig.source.next(0) is None
+    assert rig.source.taken == 32, "one piece, then the caller may look at the clock"
+
+
+def test_values_that_are_not_finite_end_the_run_with_a_sentence():
+    rig = Rig(4, Replay(capacity=8, min_size=4), divisor=0.0)
+    rig.produce(4)
+    with pytest.raises(Diverged, match="Q-values of the acting network are no longer finite"):
+        rig.source.next(0)
 
 
 def inside(rig):
-    """What is in the replay, oldest first: (number, version, priority) of each unroll."""
-    state = rig.replay.get_state()
+    """The content of the replay, oldest first: (number, version, priority) of each unroll."""
+    state = rig.sampler.get_state()
     slots = state["slots"]
-    return list(
-        zip(rig.store.read(tf.constant(slots)).action[0].numpy(), rig.versions[slots], state["priorities"], strict=True)
-    )
+    found = rig.store.read(tf.constant(slots)).action[0].numpy()
+    return list(zip(found, rig.pool.versions[slots], state["priorities"], strict=True))
 
 
 def test_a_snapshot_continues_with_the_same_data_and_ratio():
@@ -203,12 +215,13 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio():
         rig.source.next(0)
         rig.source.write_back(np.array([0.5, 2.0, 1.0, 3.0], np.float32))
         rig.produce(2)
-    assert rig.source.snapshot
+    file = io.BytesIO()
+    rig.source.snapshot.save(file)
     resumed.produce(5)  # so that other slots are free
     resumed.queue.take(5, 0)
     free = len(resumed.pool)
-    resumed.source.restore(saved(rig))
-    assert len(resumed.pool) == free - len(rig.source)
+    resumed.source.snapshot.restore(io.BytesIO(file.getvalue()))
+    assert len(resumed.pool) == free - 8
     assert len(inside(rig)) == 8
     assert inside(resumed) == inside(rig)
     assert resumed.source.taken == rig.source.taken
@@ -222,25 +235,61 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio():
 
 
 def test_a_file_that_is_no_snapshot_is_refused():
-    rig = Rig(4, Replay(capacity=8, min_size=4, snapshot=True))
+    rig, arrays = Rig(4, Replay(capacity=8, min_size=4, snapshot=True)), io.BytesIO()
     with pytest.raises(BadSnapshot, match="can't be read"):
         rig.source.restore(io.BytesIO(b"nonsense"))
-    arrays = io.BytesIO()
     np.savez(arrays, a=np.zeros(2))
     with pytest.raises(BadSnapshot, match="not of such a replay: 'counts'"):
         rig.source.restore(io.BytesIO(arrays.getvalue()))
 
 
-def test_a_slow_fill_does_not_outlast_its_timeout():
-    rig = Rig(4, Replay(capacity=100, min_size=90), free_slots=60)
-    rig.produce(50)
-    assert rig.source.next(0) is None
-    assert rig.source.taken == 32, "one piece, then the caller may look at the clock"
+class Recorded(Source):
+    """Gives the batches put into `batches`; keeps the priorities written back."""
+
+    def __init__(self, **gauges):
+        self.batches, self.written, self._gauges = [], [], gauges
+        self.taken = 0
+
+    def next(self, timeout):
+        if not self.batches:
+            return None
+        self.taken += 2
+        return self.batches.pop(0)
+
+    def write_back(self, priorities):
+        self.written.append(priorities.tolist())
+
+    def gauges(self):
+        return self._gauges
 
 
-def test_values_that_are_not_finite_end_the_run_with_a_sentence():
-    rig = Rig(4, Replay(capacity=8, min_size=4))
-    rig.source._agent = SimpleNamespace(initial_priorities=lambda unroll: unroll.env_output.reward[0] / 0.0)
-    rig.produce(4)
-    with pytest.raises(Diverged, match="not finite"):
-        rig.source.next(0)
+def batch(number):
+    versions = np.array([10 * number, 10 * number + 1])
+    return Batch([f"{number}a", f"{number}b"], versions, np.array([number, 0.5], np.float32))
+
+
+def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
+    first, second = Recorded(), Recorded()
+    joined = JoinedSource([first, second])
+    second.batches = [batch(2)]
+    assert joined.next(0) is None
+    assert joined.taken == 2, "unrolls of a batch that waits for the other device count"
+    second.batches = [batch(4)]
+    first.batches = [batch(1), batch(3)]
+    for expected in ((1, 2), (3, 4)):
+        together = joined.next(0)
+        assert list(together.parts) == [f"{number}{letter}" for number in expected for letter in "ab"]
+        assert together.versions.tolist() == [10 * number + n for number in expected for n in (0, 1)]
+        assert together.importance_weights.tolist() == [weight for number in expected for weight in (number, 0.5)]
+    joined.write_back(np.array([1, 2, 3, 4], np.float32))
+    assert [source.written for source in (first, second)] == [[[1, 2]], [[3, 4]]], "to the replay that each is from"
+    assert joined.next(0) is None
+    assert joined.taken == 8
+    assert joined.snapshot is None
+
+
+def test_sizes_add_up_and_ratios_do_not():
+    joined = JoinedSource([Recorded(**{"replay/size": 3.0, "replay/ratio": 0.5}), Recorded(**{"replay/size": 5.0})])
+    assert joined.gauges() == {"replay/size": 8.0}
+    joined = JoinedSource([Recorded(**{"replay/ratio": 0.5}), Recorded(**{"replay/ratio": 1.0})])
+    assert joined.gauges() == {"replay/ratio": pytest.approx(0.75)}

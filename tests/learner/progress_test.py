@@ -1,0 +1,65 @@
+import json
+
+import numpy as np
+import pytest
+
+from seed_rl.inference.episodes import Episodes
+from seed_rl.learner.progress import Counters, Progress
+
+
+class Played:
+    """Stands for inference: episodes that have ended, and a cursor's counts."""
+
+    discarded_unrolls, unrecorded_steps = 2, 5
+
+    def __init__(self, *rows):
+        self._rows = list(rows)
+
+    def take_episodes(self):
+        rows, self._rows = self._rows, []
+        return [Episodes(*map(np.array, zip(*rows, strict=True)))] if rows else []
+
+
+def test_episodes_of_training_and_evaluation_environments_are_apart():
+    progress, played = Progress(num_training_envs=3), Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20))
+    progress.attach(played, [])
+    assert progress.gauges() == {
+        "episode_return": 1.5,
+        "episode_length": 15.0,
+        "eval/episode_return": 7.0,
+        "eval/episode_length": 4.0,
+        "episodes": 2,
+    }
+
+
+def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
+    first, second = Progress(3), Progress(3)
+    played = Played((0, 1.0, 10), (4, 7.0, 4))
+    first.attach(played, [played, played])
+    first.counters.learner_updates, first.counters.env_frames, first.counters.seconds = 7, 700, 3.5
+    state = json.loads(json.dumps(first.get_state()))
+    second.set_state(state)
+    assert second.counters == Counters(7, 0, 700, 3.5, discarded_unrolls=4, unrecorded_steps=10)
+    assert second.gauges() == first.gauges()
+    assert second.get_state() == state
+    second.attach(Played((1, 3.0, 20)), [played])
+    assert second.totals() == {**state["counters"], "discarded_unrolls": 6, "unrecorded_steps": 15}
+    assert second.gauges()["episode_return"] == 2.0
+    assert second.gauges()["episodes"] == 2
+
+
+def test_counters_become_an_array_and_back():
+    counters, other = Counters(3, 4, 5, 6.5, 7, 8), Counters()
+    other.set_array(counters.to_array())
+    assert other == counters
+    assert type(other.learner_updates) is int
+
+
+@pytest.mark.parametrize("lost", ["counters", "eval/episodes"])
+def test_a_state_of_another_version_is_refused(lost):
+    state = Progress(1).get_state()
+    del state[lost]
+    with pytest.raises(KeyError, match=lost):
+        Progress(1).set_state(state)
+    with pytest.raises(TypeError):
+        Progress(1).set_state({**Progress(1).get_state(), "counters": {"unknown": 1}})

@@ -1,0 +1,183 @@
+"""Checkpoints of a run: when they are due, how they end, and the replay that belongs to them."""
+
+import contextlib
+import os
+import resource
+
+import keras
+import numpy as np
+import pytest
+
+from seed_rl.buffers.snapshot import BadSnapshot
+from seed_rl.experiment import Logs
+from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, load
+from seed_rl.learner.progress import Progress
+from seed_rl.learner.saving import Saver
+
+
+class Content:
+    """Stands for a replay."""
+
+    def __init__(self, text=b"", error=None):
+        self.text, self.error = text, error
+
+    def save(self, file):
+        file.write(self.text)
+        if self.error is not None:
+            raise self.error
+
+    def restore(self, file):
+        self.text = file.read()
+        if self.text == b"nonsense":
+            raise BadSnapshot("it can't be read")
+
+
+class Run:
+    """A start of a run, with 1,000 weights and a checkpoint every ten seconds."""
+
+    def __init__(self, directory, updates=0, size=1000, is_first=True):
+        self.directory = directory / "checkpoints"
+        self.weights = keras.Variable(np.zeros(size), name="w")
+        self.progress = Progress(1)
+        self.progress.counters.learner_updates = updates
+        self.now = 50.0
+        logs, variables = Logs(checkpoint_interval_s=10.0, checkpoints_kept=3), {"w": self.weights}
+        self.saver = Saver(str(directory), logs, variables, self.progress, is_first, lambda: self.now)
+
+    @property
+    def files(self):
+        return sorted(os.listdir(self.directory))
+
+
+CHECKPOINT, SNAPSHOT = "checkpoint-{:012d}.npz".format, "replay-{:012d}.npz".format
+
+
+def test_a_run_continues_with_its_weights_and_progress(tmp_path):
+    first, second = Run(tmp_path, updates=7), Run(tmp_path)
+    assert second.saver.restore() is None
+    first.weights.assign(np.arange(1000))
+    first.saver.save()
+    assert second.saver.restore() == str(tmp_path / "checkpoints" / CHECKPOINT(7))
+    assert second.progress.get_state() == first.progress.get_state()
+    np.testing.assert_array_equal(second.weights.numpy(), np.arange(1000))
+
+
+def test_only_the_first_host_reads_and_writes(tmp_path):
+    Run(tmp_path, updates=7).saver.save()
+    other = Run(tmp_path, updates=8, is_first=False)
+    other.saver.attach(Content(b"replay"), restored=False)
+    assert other.saver.restore() is None
+    other.saver.save()
+    with other.saver.last_checkpoint(on_leaving=pytest.fail):
+        pass
+    assert other.files == [CHECKPOINT(7)]
+
+
+def test_checkpoints_are_written_when_due(tmp_path):
+    run = Run(tmp_path)
+    run.now = 100.0  # compiling has taken its time
+    run.saver.begin()
+    for seconds, count in ((109.9, 0), (110.0, 1), (119.9, 1), (120.0, 2)):
+        run.now, run.progress.counters.learner_updates = seconds, int(seconds)
+        run.saver.save_if_due()
+        assert len(run.files) == count
+
+
+@pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt])
+def test_the_last_checkpoint_is_written_after_leaving(tmp_path, leaving):
+    run, left = Run(tmp_path, updates=3), []
+    with pytest.raises(leaving), run.saver.last_checkpoint(lambda: left.append(run.files)):
+        raise leaving
+    assert left == [[]], "before the checkpoint"
+    assert run.files == [CHECKPOINT(3)]
+
+
+def test_the_last_checkpoint_is_written_at_the_end_and_not_after_a_failure(tmp_path):
+    run = Run(tmp_path, updates=3)
+    with pytest.raises(RuntimeError), run.saver.last_checkpoint(pytest.fail):
+        raise RuntimeError
+    assert run.files == []
+    with run.saver.last_checkpoint(pytest.fail):
+        pass
+    assert run.files == [CHECKPOINT(3)]
+
+
+@contextlib.contextmanager
+def full_disk():
+    """Files of this process can't grow any more."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, caplog):
+    run, message = Run(tmp_path), "the last checkpoint can't be written (File too large); "
+    run.now += 10
+    with full_disk():
+        run.saver.save_if_due()
+    assert run.files == [], "the partial file is gone: it would fill the disk"
+    assert "checkpoints can't be written (File too large): training goes on and tries again" in caplog.text
+    for newest in ("there is none", f"{run.directory / CHECKPOINT(0)} is the newest there is"):
+        with full_disk(), pytest.raises(CheckpointError) as error, run.saver.last_checkpoint(pytest.fail):
+            pass
+        assert str(error.value) == message + newest
+        run.progress.counters.learner_updates = 0
+        run.saver.save()
+        run.progress.counters.learner_updates = 1
+    assert run.files == [CHECKPOINT(0)]
+
+
+def test_a_snapshot_is_saved_and_restored_with_its_checkpoint(tmp_path):
+    first = Run(tmp_path, updates=7)
+    first.saver.attach(Content(b"of 7"), restored=False)
+    first.saver.save()
+    first.progress.counters.learner_updates = 8
+    first.saver.attach(content := Content(b"of 8"), restored=False)
+    first.saver.save()
+    assert first.files == [CHECKPOINT(7), CHECKPOINT(8), SNAPSHOT(8)], "one is kept"
+    (tmp_path / "checkpoints" / SNAPSHOT(9)).write_bytes(b"of a checkpoint that was never completed")
+
+    second = Run(tmp_path)
+    assert second.saver.restore() is not None
+    second.saver.attach(found := Content(), restored=True)
+    assert found.text == content.text
+    assert second.files == [CHECKPOINT(7), CHECKPOINT(8), SNAPSHOT(8)]
+
+
+@pytest.mark.parametrize("damage", ["lost", "nonsense"])
+def test_a_lost_replay_is_filled_anew_and_a_damaged_one_is_named(tmp_path, caplog, damage):
+    run, path = Run(tmp_path, updates=7), tmp_path / "checkpoints" / SNAPSHOT(7)
+    if damage == "lost":
+        run.saver.attach(found := Content(), restored=True)
+        assert found.text == b""
+        assert f"there is no {path}: the replay is filled anew" in caplog.text
+    else:
+        path.write_bytes(b"nonsense")
+        with pytest.raises(CheckpointError, match=f"{path} is not usable: it can't be read; without it the replay is"):
+            run.saver.attach(Content(), restored=True)
+
+
+def test_a_disk_too_full_for_the_replay_leaves_the_checkpoint(tmp_path, caplog):
+    run = Run(tmp_path)
+    run.saver.attach(Content(b"a part", OSError(28, "No space left on device")), restored=False)
+    run.saver.save()
+    run.saver.save()
+    assert [record.message for record in caplog.records] == [
+        "copies of the replay can't be written (No space left on device): checkpoints are without them"
+    ]
+    assert run.files == [CHECKPOINT(0)]
+
+
+def test_checkpoints_of_other_networks_and_versions_are_refused(tmp_path):
+    run = Run(tmp_path, updates=1)
+    run.saver.save()
+    with pytest.raises(CheckpointError, match=r"w has shape \(1000,\), needed is \(10,\)"):
+        Run(tmp_path, size=10).saver.restore()
+    arrays, state = load(str(run.directory / CHECKPOINT(1)))
+    del state["eval/episodes"]
+    Checkpoints(str(run.directory), keep=3).save(2, arrays, state)
+    with pytest.raises(CheckpointError, match="of another version of seed_rl: 'eval/episodes'"):
+        Run(tmp_path).saver.restore()
