@@ -2,9 +2,9 @@
 
     PYTHONPATH=examples seed_rl train --gin_file=examples/sac.gin
 
-It uses the parts of the contract that agents with several networks need: three groups of variables, each with a loss and
-an optimizer, target networks with Polyak averaging, and a replay. Transport, batching, unrolls, replay, updates,
-metrics, evaluation and films are the library's.
+It uses the parts of the contract that agents with several networks need: three groups of variables, each with a loss
+and an optimizer, target networks with Polyak averaging, and a replay. Transport, batching, unrolls, replay, updates,
+checkpoints, metrics, evaluation and films are the library's.
 """
 
 from __future__ import annotations
