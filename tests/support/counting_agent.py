@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gin
 import keras
 import tensorflow as tf
 
-from seed_rl.agents.base import ActOutput, Agent, LossOutput
+from seed_rl.agents.base import ActOutput, Agent, LossOutput, VariableGroup
 from seed_rl.agents.config import AgentConfig
 from seed_rl.settings import check_at_least
 from seed_rl.specs import EnvSpec
@@ -31,7 +31,7 @@ class CountingAgentConfig(AgentConfig):
         check_at_least(self, 1, "overlap")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CountingAgent:
-        return CountingAgent(self)
+        return CountingAgent(self, env_spec)
 
 
 class CountingAgent(Agent):
@@ -43,7 +43,8 @@ class CountingAgent(Agent):
 
     behaviour_spec = tf.TensorSpec([], tf.int32)
 
-    def __init__(self, config: CountingAgentConfig):
+    def __init__(self, config: CountingAgentConfig, env_spec: EnvSpec):
+        self.env_spec = env_spec
         self.unroll_length = config.unroll_length
         self.overlap = config.overlap
         self._weight = keras.Variable(0.0, dtype="float32", name="weight")
@@ -53,8 +54,8 @@ class CountingAgent(Agent):
         return [self._weight]
 
     @property
-    def trainable_variables(self) -> Sequence[Any]:
-        return [self._weight]
+    def groups(self) -> Mapping[str, VariableGroup]:
+        return {"weight": VariableGroup([self._weight])}
 
     def initial_state(self, batch_size: int) -> tf.Tensor:
         return tf.zeros([batch_size], tf.int32)
@@ -71,8 +72,8 @@ class CountingAgent(Agent):
         state = tf.where(env_output.done, 0, state) + 1
         return ActOutput(action_of(env_output.observation), state, state)
 
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor | None = None) -> LossOutput:
-        return LossOutput(self._weight.value, {"loss/total": self._weight.value})
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor) -> LossOutput:
+        return LossOutput({"weight": self._weight.value}, {"loss/total": self._weight.value})
 
 
 def action_of(observation: Any) -> Any:
