@@ -1,6 +1,6 @@
 """Updates on as many logical devices as the first argument says, in a process of its own: devices are made once.
 
-Writes their results into a directory, the second argument: an .npz file for each agent.
+Writes results into a directory, the second argument: an .npz file for each agent that the further arguments name.
 """
 
 import os
@@ -111,20 +111,17 @@ def run_in_minibatches(replicas, equal_parts):
     }
 
 
-def main(count, directory):
-    """All agents."""
+def main(count, directory, names):
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
     inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
     devices = Devices(training, inference, count + 2)
     # One for all: of two strategies in a process, one takes what is meant for the other.
     replicas = Replicas(Experiment(env=Counting(), agent=AGENTS["vtrace"], batch_size=BATCH, devices=devices))
     assert replicas.count == count
-    results = {name: run(replicas, config) for name, config in AGENTS.items()}
-    for name, equal_parts in (("equal", True), ("different", False)):
-        results[name] = run_in_minibatches(replicas, equal_parts)
-    for name, arrays in results.items():
+    for name in names:
+        arrays = run(replicas, AGENTS[name]) if name in AGENTS else run_in_minibatches(replicas, name == "equal")
         np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
