@@ -12,7 +12,6 @@ from seed_rl.types import EnvOutput
 
 NUM_ACTIONS = 4
 SETTINGS = TDSettings(discount=0.9, n_steps=3, max_abs_reward=0.0, transform=SIGNED_HYPERBOLIC)
-LENGTHS = (1, 2, 5)
 STEPS = (1, 2, 3, 5, 9)
 
 
@@ -95,19 +94,16 @@ def assert_equals_the_reference(data, **settings):
     np.testing.assert_allclose(result.total, total, rtol=1e-4)
 
 
-def test_the_transforms_written_here_are_inverse():
-    x = np.array([-300.0, -2.0, -0.1, 0.0, 0.1, 2.0, 300.0])
-    np.testing.assert_allclose(unscale(rescale(x)), x, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(rescale(np.array([3.0, -8.0])), [1.003, -2.008])
-
-
 @pytest.mark.parametrize("max_abs_reward", [0.0, 1.0])
 @pytest.mark.parametrize("transform", [IDENTITY, SIGNED_HYPERBOLIC], ids=["identity", "hyperbolic"])
 @pytest.mark.parametrize("n_steps", STEPS)
 def test_loss_and_errors_are_those_of_the_formulas(n_steps, transform, max_abs_reward):
     settings = {"n_steps": n_steps, "transform": transform, "max_abs_reward": max_abs_reward}
-    for length, batch in itertools.product(LENGTHS, (1, 3)):
+    for length, batch in itertools.product((1, 2, 5), (1, 3)):
         assert_equals_the_reference(random_sequences(length, batch), **settings)
+    data = random_sequences(5, 3)
+    assert np.abs(reference(data, **settings)[1] - reference(data, **settings, discount=0.5)[1]).max() > 0.1
+    assert_equals_the_reference(data, **settings, discount=0.5)
 
 
 @pytest.mark.parametrize("n_steps", STEPS)
@@ -126,22 +122,6 @@ def test_td_errors_take_any_bootstrap_values():
     assert errors.shape == (5, 3)
     expected = literal_td_errors(q_of_action, bootstrap, data["reward"], data["done"], SETTINGS)
     np.testing.assert_allclose(errors, expected, rtol=1e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"discount": 0.5},
-        {"n_steps": 1},
-        {"max_abs_reward": 1.0},
-        {"transform": IDENTITY},
-    ],
-    ids=lambda changed: next(iter(changed)),
-)
-def test_every_setting_takes_part_as_in_the_formulas(changed):
-    data = random_sequences(5, 3)
-    assert np.abs(reference(data)[1] - reference(data, **changed)[1]).max() > 0.3, "it matters"
-    assert_equals_the_reference(data, **changed)
 
 
 def test_rewards_are_clipped_to_the_bound_on_both_sides_or_not_at_all():
@@ -202,8 +182,7 @@ def test_three_steps_by_hand(done, errors):
     np.testing.assert_array_equal(result.td_errors[:, 0], errors)
 
 
-@pytest.mark.parametrize("n_steps", [1, 3, 9])
-@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 3), (5, 1), (5, 3)])
+@pytest.mark.parametrize(("length", "batch", "n_steps"), [(1, 1, 1), (1, 3, 3), (5, 1, 9), (5, 3, 3)])
 def test_the_gradient_is_minus_the_weighted_error_at_the_actions_taken(length, batch, n_steps):
     data = random_sequences(length, batch)
     online_q = tf.constant(data["online_q"], tf.float32)
@@ -260,20 +239,3 @@ def test_which_steps_of_each_field_the_loss_reads(field, n_steps, used):
         if float(loss_of(data | {field: changed}, n_steps=n_steps).total) != before:
             seen.append(t)
     assert tuple(seen) == used
-
-
-def test_the_batch_is_a_weighted_mean_over_its_sequences():
-    data = random_sequences(5, 3)
-    weights = data["importance_weights"]
-    assert np.ptp(weights) > 0.1
-    alone = [
-        float(
-            loss_of(
-                {name: x[:, b : b + 1] for name, x in data.items() if name != "importance_weights"}
-                | {"importance_weights": np.ones(1)}
-            ).total
-        )
-        for b in range(3)
-    ]
-    assert np.ptp(alone) > 0.1
-    np.testing.assert_allclose(loss_of(data).total, np.mean(weights * alone), rtol=1e-5)

@@ -8,6 +8,7 @@ from seed_rl.agents.vtrace.loss import vtrace_loss
 from seed_rl.rl.distributions import SquashedNormal, distribution_of
 from seed_rl.specs import ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput
+from tests.support.gradients import finite_differences
 
 KINDS = {
     "discrete": DiscreteSpec(5),
@@ -27,7 +28,6 @@ SETTINGS = {
     "baseline_cost": 0.35,
     "kl_cost": 0.2,
 }
-SHAPES = [(1, 1), (1, 3), (4, 1), (4, 3)]
 POLICY_AND_VALUES = ("target_policy", "baseline")
 
 
@@ -165,19 +165,6 @@ def reference(unroll, kind="discrete", constants=None, **settings):
     }
 
 
-def finite_differences(function, unroll, name, epsilon=1e-6):
-    """The gradient of `function(unroll)` with respect to one of its arrays."""
-    gradient = np.zeros_like(unroll[name])
-    for index in np.ndindex(gradient.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = unroll[name].copy()
-            moved[index] += sign * epsilon
-            ends.append(function(unroll | {name: moved}))
-        gradient[index] = (ends[0] - ends[1]) / (2 * epsilon)
-    return gradient
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
     unroll = random_unroll(4, 3, kind=kind)
@@ -189,10 +176,9 @@ def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("length", "batch"), SHAPES)
-def test_total_and_parts_are_those_of_the_formulas(length, batch, seed, kind):
-    unroll = random_unroll(length, batch, seed, kind)
+@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 3), (4, 1), (4, 3)])
+def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
+    unroll = random_unroll(length, batch, kind=kind)
     total, metrics = loss_of(unroll, kind)
     assert total.shape == ()
     assert total.dtype == tf.float32
@@ -211,12 +197,6 @@ def test_every_setting_takes_part_as_in_the_formulas(name):
     np.testing.assert_allclose(loss_of(unroll, **{name: 0.0})[0], other, rtol=2e-5, atol=1e-6)
 
 
-def test_a_bound_of_zero_leaves_rewards_as_they_are():
-    unroll = random_unroll(4, 3)
-    assert np.abs(unroll["reward"][1:]).max() > 1.5
-    assert float(loss_of(unroll, max_abs_reward=0.0)[0]) == float(loss_of(unroll, max_abs_reward=1e6)[0])
-
-
 def test_rewards_are_scaled_before_they_are_clipped():
     unroll = random_unroll(4, 3)
     twice = unroll | {"reward": 2 * unroll["reward"]}
@@ -224,11 +204,14 @@ def test_rewards_are_scaled_before_they_are_clipped():
     assert float(loss_of(unroll, reward_scale=2.0)[0]) != float(loss_of(unroll, reward_scale=1.0)[0])
     bounded = unroll | {"reward": unroll["reward"].clip(-0.9, 0.9)}
     assert float(loss_of(unroll, reward_scale=0.5)[0]) != float(loss_of(bounded, reward_scale=0.5)[0])
+    assert float(loss_of(unroll, max_abs_reward=0.0)[0]) == float(loss_of(unroll, max_abs_reward=1e6)[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("length", "batch"), SHAPES)
-def test_gradients_hold_targets_and_advantages_constant(length, batch, kind):
+@pytest.mark.parametrize(
+    ("kind", "length", "batch"),
+    [("discrete", 1, 1), ("discrete", 4, 3), ("multi-discrete", 3, 2), ("continuous", 3, 2)],
+)
+def test_gradients_hold_targets_and_advantages_constant(kind, length, batch):
     unroll = random_unroll(length, batch, seed=11, kind=kind) | {"done": np.zeros((length + 1, batch), bool)}
     if length > 1:
         unroll["done"][2, 0] = True
@@ -238,12 +221,17 @@ def test_gradients_hold_targets_and_advantages_constant(length, batch, kind):
         tape.watch(tensors)
         total, _ = loss_of(unroll | tensors, kind)
     for name, gradient in tape.gradient(total, tensors).items():
-        surrogate = finite_differences(lambda u: reference(u, kind, constants)["loss/total"], unroll, name)
+
+        def total_at(x, fixed=constants, name=name):
+            return reference(unroll | {name: x}, kind, fixed)["loss/total"]
+
+        surrogate = finite_differences(total_at, unroll[name], epsilon=1e-6)
         assert np.abs(surrogate[:-1]).min() > 1e-5, "every entry of steps 0 .. T - 1 has a gradient"
         np.testing.assert_array_equal(gradient[-1], 0, err_msg=f"{name} of step T only bootstraps")
         np.testing.assert_allclose(gradient, surrogate, rtol=1e-4, atol=1e-6, err_msg=name)
-        through = finite_differences(lambda u: reference(u, kind)["loss/total"], unroll, name)
-        assert np.abs(through - surrogate).max() > 1e-2, "a gradient through the targets would be seen"
+        if kind == "discrete":
+            through = finite_differences(lambda x: total_at(x, fixed=None), unroll[name], epsilon=1e-6)
+            assert np.abs(through - surrogate).max() > 1e-2, "a gradient through the targets would be seen"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -330,20 +318,3 @@ def test_which_steps_of_each_field_the_loss_reads(field, used, kind):
         if float(loss_of(unroll | {field: changed}, kind, max_abs_reward=0.0)[0]) != before:
             seen.append(t)
     assert tuple(seen) == used
-
-
-@pytest.mark.parametrize("kind", ["multi-discrete", "continuous"])
-@pytest.mark.parametrize("part", [0, 1])
-def test_every_part_of_an_action_counts(part, kind):
-    unroll = random_unroll(4, 1, kind=kind)
-    changed = unroll["action"].copy()
-    changed[..., part] = NEXT_ACTION[kind](changed)[..., part]
-    assert float(loss_of(unroll | {"action": changed}, kind)[0]) != float(loss_of(unroll, kind)[0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_batch_is_a_mean_over_its_unrolls(kind):
-    unroll = random_unroll(4, 3, kind=kind)
-    alone = [float(loss_of({name: x[:, b : b + 1] for name, x in unroll.items()}, kind)[0]) for b in range(3)]
-    assert np.ptp(alone) > 0.1
-    np.testing.assert_allclose(loss_of(unroll, kind)[0], np.mean(alone), rtol=1e-5)
