@@ -1,4 +1,4 @@
-"""The R2D2 agent: acting, burn-in, target network and priorities, against numpy and against twins of itself."""
+"""The R2D2 agent: acting, burn-in, target network and priorities, against its loss and against twins of itself."""
 
 import dataclasses
 
@@ -8,8 +8,11 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2.agent import Behaviour
 from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss, td_errors
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.optimizers import Optimizer
+from seed_rl.rl.q_learning import sequence_priorities
+from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
 from seed_rl.specs import ArraySpec, CannotAct, DiscreteSpec, EnvSpec
 from tests.support.experience import (
     CHOICES,
@@ -80,36 +83,9 @@ def without_what_is_large(unroll):
     return unroll._replace(initial_state=(), env_output=unroll.env_output._replace(observation=()))
 
 
-def rescale(x):
-    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + 1e-3 * x
-
-
-def unscale(x):
-    return np.sign(x) * (((np.sqrt(1 + 4e-3 * (abs(x) + 1 + 1e-3)) - 1) / 2e-3) ** 2 - 1)
-
-
-def literal_td_errors(config, q_of_action, bootstrap, env_output):
-    """From fields [T + 1, B] of the steps after the burn-in, in float64; [T, B]."""
-    reward, done = np.asarray(env_output.reward, np.float64), np.asarray(env_output.done)
-    length, batch = config.unroll_length, reward.shape[1]
-    assert reward.shape == done.shape == q_of_action.shape == bootstrap.shape == (length + 1, batch)
-    errors = np.zeros((length, batch))
-    for t, b in np.ndindex(length, batch):
-        end = min(t + config.n_steps, length)
-        target, discount = 0.0, 1.0
-        for k in range(t + 1, end + 1):
-            bound = config.max_abs_reward or np.inf
-            target += discount * min(max(reward[k, b], -bound), bound)
-            discount *= 0.0 if done[k, b] else config.discount
-        value = np.float64(bootstrap[end, b])
-        target += discount * (unscale(value) if config.value_rescaling else value)
-        errors[t, b] = (rescale(target) if config.value_rescaling else target) - q_of_action[t, b]
-    return errors
-
-
-def literal_priorities(config, errors):
-    eta = config.max_priority_weight
-    return eta * np.abs(errors).max(axis=0) + (1 - eta) * np.abs(errors).mean(axis=0)
+def td_settings(config):
+    transform = SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY
+    return TDSettings(config.discount, config.n_steps, config.max_abs_reward, transform)
 
 
 def after_burn_in(config, nest):
@@ -170,7 +146,7 @@ CHANGED = [
 
 
 @pytest.mark.parametrize("changed", CHANGED, ids=str)
-def test_loss_metrics_and_priorities_are_those_of_the_formulas(changed):
+def test_the_loss_is_that_of_the_steps_after_the_burn_in(changed):
     """Both networks are brought up to date by the burn-in, each with its own weights."""
     config = dataclasses.replace(SMALL, **changed)
     agent = build(config, apart=True)
@@ -179,19 +155,31 @@ def test_loss_metrics_and_priorities_are_those_of_the_formulas(changed):
     online, target = (after_burn_in(config, q_of(network, unroll)) for network in networks)
     assert np.any(online.argmax(-1)[1:] != target.argmax(-1)[1:]), "the networks prefer different actions"
     action, env_output = after_burn_in(config, (unroll.action, unroll.env_output))
-    taken = pick(online, action)
-    errors = literal_td_errors(config, taken, pick(target, online.argmax(-1)), env_output)
-    assert np.abs(errors).max() > 0.1
+    settings = td_settings(config)
+    expected = r2d2_loss(
+        online_q=online,
+        target_q=target,
+        action=action,
+        env_output=env_output,
+        importance_weights=WEIGHTS,
+        settings=settings,
+    )
+    assert np.abs(expected.td_errors).max() > 0.1
     output = agent.loss(unroll, tf.constant(WEIGHTS))
-    loss = np.mean(WEIGHTS * 0.5 * np.sum(errors**2, axis=0))
-    returns = taken[:-1].astype(np.float64)
-    returns = unscale(returns) if config.value_rescaling else returns
-    np.testing.assert_allclose(output.losses["model"], loss, rtol=1e-4)
-    np.testing.assert_allclose(output.priorities, literal_priorities(config, errors), rtol=1e-4)
-    expected = {"loss/total": loss, "q/abs_td_error": np.abs(errors).mean(), "q/value": returns.mean()}
-    assert {name: float(value) for name, value in output.metrics.items()} == pytest.approx(expected, rel=1e-3)
-    maxima = {name: float(value) for name, value in output.maxima.items()}
-    assert maxima == pytest.approx({"q/max_value": returns.max()}, rel=1e-3)
+    np.testing.assert_allclose(output.losses["model"], expected.total, rtol=1e-4)
+    priorities = sequence_priorities(expected.td_errors, config.max_priority_weight)
+    np.testing.assert_allclose(output.priorities, priorities, rtol=1e-4)
+    returns = settings.transform.inverse(pick(online, action)[:-1]).numpy()
+    metrics = {name: float(value) for name, value in (output.metrics | output.maxima).items()}
+    assert metrics == pytest.approx(
+        {
+            "loss/total": float(expected.total),
+            "q/abs_td_error": np.abs(expected.td_errors).mean(),
+            "q/value": returns.mean(),
+            "q/max_value": returns.max(),
+        },
+        rel=1e-3,
+    )
 
 
 @pytest.mark.parametrize("burn_in", [0, 3])
@@ -277,14 +265,14 @@ def test_initial_priorities_are_computed_from_the_values_recorded_while_acting(c
     config = dataclasses.replace(SMALL, **changed)
     agent, rng = build(config), np.random.default_rng(0)
     unroll = acted_unroll(agent, B)
-    acted = Behaviour(*rng.normal(size=(2, *unroll.action.shape)))  # not what the networks would say
-    stored = unroll._replace(behaviour=Behaviour(*(tf.constant(x, tf.float32) for x in acted)))
+    acted = Behaviour(*rng.normal(size=(2, *unroll.action.shape)).astype(np.float32))  # of no network
+    stored = unroll._replace(behaviour=Behaviour(*map(tf.constant, acted)))
     learned, env_output = after_burn_in(config, (acted, unroll.env_output))
-    errors = literal_td_errors(config, learned.q_of_action, learned.max_q, env_output)
+    errors = td_errors(learned.q_of_action, learned.max_q, env_output, td_settings(config))
     priorities = agent.initial_priorities(without_what_is_large(stored))
     assert priorities.dtype == tf.float32
     assert priorities.shape == (B,)
-    np.testing.assert_allclose(priorities, literal_priorities(config, errors), rtol=1e-4)
+    np.testing.assert_allclose(priorities, sequence_priorities(errors, config.max_priority_weight), rtol=1e-4)
     # Before any update they are those of the loss.
     initial = agent.initial_priorities(without_what_is_large(unroll))
     np.testing.assert_allclose(initial, agent.loss(unroll, tf.ones([B])).priorities, rtol=1e-4)
@@ -312,27 +300,17 @@ def within_five_sigma(which, probability):
     return abs(np.mean(which) - probability) < 5 * np.sqrt(probability * (1 - probability) / len(which))
 
 
-@pytest.mark.parametrize("training_explores", [False, True])
-def test_training_explores_by_the_ladder_and_all_else_by_eval_epsilon(training_explores):
-    """One always, the other never; ids from `num_training_envs` on are evaluation environments and padding."""
-    config = dataclasses.replace(
-        SMALL, epsilon_base=float(training_explores), eval_epsilon=float(not training_explores)
-    )
-    env_ids = np.tile([B, 0, B - 1, 1, B + 1, 2, 100 * B], 400)
-    actions, behaviour = act_once(build(config), env_ids)
-    explores = (env_ids < B) == training_explores
-    assert np.all(greedy(behaviour)[~explores])
-    assert within_five_sigma(greedy(behaviour)[explores], 1 / A)
-    for action in range(A):
-        assert within_five_sigma(actions[explores] == action, 1 / A)
-
-
-def test_each_training_environment_has_its_own_epsilon():
+def test_training_environments_explore_by_the_ladder_and_all_others_by_eval_epsilon():
+    """Ids from `num_training_envs` on are evaluation environments and padding."""
     config = dataclasses.replace(SMALL, epsilon_base=0.5, epsilon_low=1.0, epsilon_high=4.0, eval_epsilon=0.75)
-    env_ids = np.tile(np.arange(B + 2), 1500)
-    _, behaviour = act_once(build(config), env_ids)
-    for env_id, epsilon in enumerate([0.5, 0.25, 0.125, 0.0625, 0.75, 0.75]):
+    env_ids = np.tile([0, 1, 2, 3, B, 100 * B], 1500)
+    actions, behaviour = act_once(build(config), env_ids)
+    for env_id, epsilon in zip(env_ids[:6], [0.5, 0.25, 0.125, 0.0625, 0.75, 0.75], strict=True):
         assert within_five_sigma(~greedy(behaviour)[env_ids == env_id], epsilon * (A - 1) / A)
+    explored = actions[~greedy(behaviour)]
+    assert set(explored) == set(range(A))
+    actions, behaviour = act_once(build(dataclasses.replace(config, epsilon_base=0.0)), env_ids)
+    assert np.all(greedy(behaviour)[env_ids < B])
 
 
 def test_greedy_actions_do_not_explore():
@@ -412,7 +390,7 @@ def test_updates_on_one_batch_reduce_its_loss():
     target = values(target_weights(agent))
     train_step = TrainStep(agent, Optimizer(learning_rate=0.01))
     priorities = agent.loss(unroll, tf.constant(WEIGHTS)).priorities
-    updates = [train_step(unroll, 0.0, WEIGHTS) for _ in range(60)]
+    updates = [train_step(unroll, 0.0, WEIGHTS) for _ in range(40)]
     np.testing.assert_allclose(updates[0].priorities, priorities, rtol=1e-4)
     losses = [update.metrics["loss/total"] for update in updates]
     assert losses[-1] < losses[0] / 2

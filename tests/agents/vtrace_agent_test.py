@@ -143,10 +143,10 @@ def rewarded(actions, spec):
 def test_it_learns_to_take_the_actions_that_are_rewarded(action, chance):
     spec = EnvSpec({"a": NUMBERS, "b": ArraySpec((2,), "bool")}, action)
     agent = dataclasses.replace(SMALL, unroll_length=10, discount=0.0, entropy_cost=0.0).build(spec, 16, seed=1)
-    train_step = TrainStep(agent, Optimizer(learning_rate=0.03))
+    act, train_step = tf.function(agent.act), TrainStep(agent, Optimizer(learning_rate=0.03))
     successes = []
     for seed in range(60):
-        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0)
+        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
         rewards = rewarded(unroll.action, action)
         successes.append(np.mean(rewards))
         # The reward of an action comes with the next step.

@@ -82,7 +82,7 @@ def test_training_and_inference_devices(asked, available, expected):
         ),
         (
             experiment(training=GPUS[:2], inference=GPUS[2:4], groups=3),
-            r"num_actors x groups_per_actor of Actors \(3\) must be a multiple of .* inference devices \(2: GPU:2, GPU:3\)",
+            r"num_actors x groups_per_actor of Actors \(3\) must be a multiple of .* inference devices \(2: GPU:2",
         ),
         (
             experiment(training=GPUS[:2], inference=GPUS[2:4], snapshot=True),

@@ -97,20 +97,6 @@ def test_the_schedule_sets_the_learning_rate(schedule, rates):
     assert [settings.learning_rate_at(progress) for progress in (0.0, 0.25, 1.0, 1.2)] == pytest.approx(rates)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"name": "sgd"}, "Optimizer.name must be one of adam, rmsprop, got 'sgd'"),
-        ({"schedule": "cosine"}, "Optimizer.schedule must be one of constant, linear, got 'cosine'"),
-        ({"learning_rate": -1.0}, "Optimizer.learning_rate must be at least 0, got -1.0"),
-        ({"beta_2": 1.0}, r"Optimizer.beta_2 must be in \[0, 0.999999\], got 1.0"),
-    ],
-)
-def test_impossible_settings_are_named(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Optimizer(**settings)
-
-
 def test_metrics_come_back_as_floats_under_their_names():
     agent = QuadraticAgent()
     train_step = TrainStep(agent, Optimizer(**ADAM))
@@ -143,7 +129,7 @@ def test_each_loss_changes_its_own_group_by_its_own_optimizer():
         assert min(norms) > 1.5, "the scalar's is clipped, the vector's is not"
         rates = 0.05 * (1 - progress), 0.02
         by_scalar *= 1.5 / norms[1]
-        weights = weights + [*of_vector.step(by_vector, rates[0]), of_scalar.step(by_scalar, rates[1])]
+        weights += np.append(of_vector.step(by_vector, rates[0]), of_scalar.step(by_scalar, rates[1]))
         metrics = updated(train_step, TARGET, progress).metrics
         np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
         names = ("gradient_norm", "scalar/gradient_norm", "learning_rate", "scalar/learning_rate")

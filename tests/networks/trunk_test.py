@@ -32,7 +32,7 @@ SETTINGS = TrunkConfig(
 
 
 class LeakySum(keras.layers.Layer):
-    """A core of somebody's own: s_t = s_{t-1} / 2 + the first input, the same for every unit, and a count of steps."""
+    """A core of somebody's own: s_t = s_{t-1} / 2 + the sum of the inputs, the same for every unit, and a count of steps."""
 
     def __init__(self, units, dtype, name):
         super().__init__(dtype=dtype, name=name, autocast=False)
@@ -47,7 +47,8 @@ class LeakySum(keras.layers.Layer):
     def call(self, inputs, done, state):
         outputs, total, steps = [], state["sum"], state["steps"]
         for t in range(inputs.shape[0]):
-            total = tf.where(done[t][:, None], 0.0, 0.5 * total) + tf.cast(inputs[t, :, :1], tf.float32)
+            total = tf.where(done[t][:, None], 0.0, 0.5 * total)
+            total += tf.reduce_sum(tf.cast(inputs[t], tf.float32), axis=-1, keepdims=True)
             steps = tf.where(done[t], 0, steps) + 1
             outputs.append(total)
         return tf.cast(tf.stack(outputs), self.compute_dtype), {"sum": total, "steps": steps}
@@ -147,7 +148,7 @@ def test_a_core_of_ones_own_gets_the_torsos_features_and_the_ends_of_episodes():
     assert np.any(steps[1].done[1:-1])
     start = with_core.initial_state(3)
     features, state = with_core(*steps, start._replace(core={"sum": tf.ones([3, 4]), "steps": tf.fill([3], 7)}))
-    inputs, done = without(*steps, without.initial_state(3))[0].numpy()[..., 0], steps[1].done.numpy()
+    inputs, done = without(*steps, without.initial_state(3))[0].numpy().sum(-1), steps[1].done.numpy()
     total, count = np.ones(3), np.full(3, 7)
     for t in range(9):
         total = np.where(done[t], 0.0, total / 2) + inputs[t]
@@ -229,13 +230,9 @@ def test_each_torso_has_the_layers_and_sizes_of_the_settings(torso, kernels):
     trunk = make(of=spec, torso=torso, hidden=7, core="none", mlp_layers=2, frame_stack=2)
     trunk(*random_steps(1, 1, of=spec), trunk.initial_state(1))
     assert [variable.shape for variable in trunk.variables if len(variable.shape) > 1] == kernels
-
-
-@pytest.mark.parametrize(("torso", "width"), [("shallow", 512), ("deep", 256), ("mlp", 256)])
-def test_the_default_width(torso, width):
-    spec = EnvSpec(ArraySpec((36, 36, 1), "uint8"), DiscreteSpec(A))
-    trunk = make(of=spec, torso=torso, hidden=0, core="none", previous_step_inputs=False)
-    assert trunk(*random_steps(1, 1, of=spec), trunk.initial_state(1))[0].shape == (1, 1, width)
+    default = make(of=spec, torso=torso, hidden=0, core="none", previous_step_inputs=False)
+    features, _ = default(*random_steps(1, 1, of=spec), default.initial_state(1))
+    assert features.shape == (1, 1, 256 + (512 if torso in ("auto", "shallow") else 256))
 
 
 class NewestPixel(keras.layers.Layer):

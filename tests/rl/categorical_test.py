@@ -36,9 +36,7 @@ def test_entropy_is_that_of_the_softmax(logits):
     assert entropy.shape == (4, 3)
     assert entropy.dtype == tf.float32
     np.testing.assert_allclose(entropy, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        gradient(categorical.entropy, logits), -p * (np.log(p) + expected[..., None]), atol=1e-6
-    )
+    np.testing.assert_allclose(gradient(categorical.entropy, logits), -p * (np.log(p) + expected[..., None]), atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e9, 1e30])

@@ -64,25 +64,6 @@ def test_as_many_steps_as_there_are_is_on_policy_v_trace(n):
     np.testing.assert_allclose(n_step_returns(**inputs, n=n), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_last_rows_bootstrap_from_the_last_value():
-    inputs = random_inputs() | {"discount_t": np.full((7, 5), 0.9)}
-    changed = inputs | {"v_t": inputs["v_t"] + np.eye(7)[-1][:, None]}  # the last value is larger by one
-    difference = np.asarray(n_step_returns(**changed, n=3) - n_step_returns(**inputs, n=3))
-    assert difference.shape == (7, 5)
-    np.testing.assert_allclose(difference[:, 0], [0, 0, 0, 0, 0.9**3, 0.9**2, 0.9], atol=1e-6)
-
-
-def test_nothing_behind_the_end_of_an_episode_matters():
-    inputs = random_inputs()
-    inputs["discount_t"][3] = 0.0
-    changed = {name: np.array(x) for name, x in inputs.items()}
-    changed["r_t"][4:] += 1.0
-    changed["v_t"][3:] += 1.0
-    returns, changed_returns = n_step_returns(**inputs, n=3), n_step_returns(**changed, n=3)
-    np.testing.assert_array_equal(returns[1:4], changed_returns[1:4])
-    assert np.all(returns[4:] != changed_returns[4:])
-
-
 def test_compiled_by_xla_it_is_the_same():
     inputs = {name: tf.constant(x, tf.float32) for name, x in random_inputs(20, 4).items()}
     returns = tf.function(lambda **x: n_step_returns(**x, n=5), jit_compile=True)(**inputs)

@@ -95,27 +95,6 @@ def test_on_policy_targets_are_the_lambda_return(lambda_):
     np.testing.assert_allclose(vtrace(**inputs, lambda_=lambda_).vs, np.stack(expected), rtol=1e-5, atol=1e-5)
 
 
-def test_nothing_after_the_end_of_an_episode_matters():
-    inputs = random_inputs(length=6)
-    inputs["discount_t"][2] = 0.0
-    changed = {name: np.array(x) for name, x in inputs.items()}
-    changed["bootstrap_value"] += 10.0
-    for name in ("log_rhos", "r_t", "values"):
-        changed[name][3:] += 1.0
-    returns, changed_returns = vtrace(**inputs), vtrace(**changed)
-    assert not np.allclose(returns.vs[3:], changed_returns.vs[3:])
-    assert_close([x[:3] for x in returns], [x[:3] for x in changed_returns], rtol=1e-6, atol=1e-6)
-
-
-def test_no_threshold_is_a_huge_one():
-    inputs = random_inputs()
-    assert np.max(inputs["log_rhos"]) > 1.0
-    unclipped = vtrace(**inputs, clip_rho=None, clip_pg_rho=None)
-    assert_close(unclipped, vtrace(**inputs, clip_rho=1e9, clip_pg_rho=1e9), rtol=0, atol=0)
-    assert not np.allclose(unclipped.vs, vtrace(**inputs, clip_pg_rho=None).vs)
-    assert not np.allclose(unclipped.pg_advantages, vtrace(**inputs, clip_rho=None).pg_advantages)
-
-
 def test_infinite_ratios_are_clipped():
     inputs = random_inputs()
     inputs["log_rhos"][:, 0] = 1000.0

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.envs.base import random_actions
-from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import ArraySpec, ContinuousSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput, Unroll
 
 CHOICES = MultiDiscreteSpec((2, 3))
@@ -45,8 +45,8 @@ def random_steps(spec, length, batch, seed=0, done=0.25):
     return tf.constant(actions), random_output(rng, spec, (length, batch), done)
 
 
-def acted_unroll(agent, batch, seed=0, warm_up=2):
-    """An unroll that the agent acted itself, step by step, after `warm_up` others.
+def acted_unroll(agent, batch, seed=0, warm_up=2, act=None):
+    """An unroll that the agent acted itself, step by step, after `warm_up` steps; by `act` if given, a compiled one.
 
     The first environment's episode goes on for ever.
     """
@@ -58,7 +58,7 @@ def acted_unroll(agent, batch, seed=0, warm_up=2):
             initial = state
         output = random_output(rng, spec, (batch,))
         output = output._replace(done=tf.constant(output.done.numpy() & (np.arange(batch) > 0)))
-        answer = agent.act(prev_action, output, state, tf.range(batch), tf.constant([seed, t]))
+        answer = (act or agent.act)(prev_action, output, state, tf.range(batch), tf.constant([seed, t]))
         steps.append((prev_action, output, answer.action, answer.behaviour))
         prev_action, state = answer.action, answer.state
     return Unroll(initial, *tf.nest.map_structure(lambda *fields: tf.stack(fields), *steps[warm_up:]))
