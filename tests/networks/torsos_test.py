@@ -253,17 +253,6 @@ def test_variable_paths_depend_on_nothing_made_before(kind, way):
     assert [v.path for v in torso.trainable_variables] == expected
 
 
-@KINDS
-def test_the_global_policy_of_keras_is_neither_used_nor_changed(kind):
-    before = keras.config.dtype_policy().name
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        assert make(kind)(random_frames(1, FRAMES[kind])).dtype == tf.float32
-        assert keras.config.dtype_policy().name == "mixed_float16"
-    finally:
-        keras.config.set_dtype_policy(before)
-
-
 @pytest.mark.parametrize("shape", [(35, 84), (84, 35), (4, 4)])
 def test_frames_too_small_for_the_shallow_torso_are_refused(shape):
     with pytest.raises(ValueError, match=f"frames of {shape[0]} x {shape[1]} are too small for ShallowTorso"):

@@ -32,7 +32,7 @@ SETTINGS = TrunkConfig(
 
 
 class LeakySum(keras.layers.Layer):
-    """A core of somebody's own: s_t = s_{t-1} / 2 + the sum of the inputs, the same for every unit, and a count of steps."""
+    """A core of somebody's own: s_t = s_{t-1} / 2 + the sum of the inputs, alike for all units, and a count of steps."""
 
     def __init__(self, units, dtype, name):
         super().__init__(dtype=dtype, name=name, autocast=False)
@@ -277,7 +277,6 @@ TOO_SMALL = r"the shallow torso needs frames of at least 36 x 36, got "
             ArraySpec((4,), "float32"),
             rf"the shallow {TAKES_IMAGES}observation float32\[4\]; action .*; TrunkConfig.torso = 'mlp' takes anything",
         ),
-        ("deep", ArraySpec((9, 9), "uint8"), rf"the deep {TAKES_IMAGES}observation uint8\[9, 9\]; action"),
         (
             "deep",
             {"a": ArraySpec((2,), "bool"), "b": ArraySpec((), "int64")},
