@@ -32,7 +32,7 @@ SETTINGS = TrunkConfig(
 
 
 class LeakySum(keras.layers.Layer):
-    """A core of somebody's own: s_t = s_{t-1} / 2 + the sum of the inputs, alike for all units, and a count of steps."""
+    """A core of somebody's own: s_t = s_{t-1} / 2 + the sum of the inputs, in every unit, and a count of steps."""
 
     def __init__(self, units, dtype, name):
         super().__init__(dtype=dtype, name=name, autocast=False)
