@@ -40,7 +40,7 @@ class LossOutput(NamedTuple):
     """The losses of a batch of unrolls."""
 
     losses: Mapping[str, tf.Tensor]
-    """A float32 scalar for each group of `Agent.groups`, minimised with respect to the variables of that group alone."""
+    """A float32 scalar for each of `Agent.groups`, minimised with respect to the variables of that group alone."""
     metrics: Mapping[str, tf.Tensor]
     """float32 scalars for the logs, averaged over training devices, minibatches and updates."""
     maxima: Mapping[str, tf.Tensor] = {}
