@@ -62,10 +62,10 @@ class Replicas:
             self._log_split(available)
         self.count = self.strategy.num_replicas_in_sync
         """Training devices of all hosts."""
-        if batch_size % self.count:
+        if batch_size % (self.count * experiment.minibatches):
             raise BadDevices(
                 f"Experiment.batch_size ({batch_size}) must be a multiple of the number of training devices on all "
-                f"{hosts.count} hosts ({self.count})"
+                f"{hosts.count} hosts ({self.count}) times Experiment.minibatches ({experiment.minibatches})"
             )
         self.shared = self.count == 1 and self.split.training == self.split.inference
         """Whether one device does everything."""

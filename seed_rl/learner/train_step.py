@@ -110,8 +110,8 @@ class TrainStep:
 
     def _columns(self, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
         """The sequences of each optimizer step, int32 [B / minibatches], among those of a replica."""
-        if self._passes == self._minibatches == 1:
-            return [np.arange(batch_size, dtype=np.int32)]
+        if self._minibatches == 1:
+            return [np.arange(batch_size, dtype=np.int32)] * self._passes
         orders = [generator.permutation(batch_size).astype(np.int32) for _ in range(self._passes)]
         return [part for order in orders for part in np.split(order, self._minibatches)]
 

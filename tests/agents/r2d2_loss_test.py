@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss, td_errors
+from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss
 from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
 from seed_rl.types import EnvOutput
 
 NUM_ACTIONS = 4
 SETTINGS = TDSettings(discount=0.9, n_steps=3, max_abs_reward=0.0, transform=SIGNED_HYPERBOLIC)
-LENGTHS = (1, 2, 5)
-STEPS = (1, 2, 3, 5, 9)
 
 
 def random_sequences(length, batch, seed=0):
@@ -24,15 +22,9 @@ def random_sequences(length, batch, seed=0):
         "target_q": 2 * rng.standard_normal((length + 1, batch, NUM_ACTIONS)),
         "action": rng.integers(0, NUM_ACTIONS, (length + 1, batch)),
         "reward": 3 * rng.standard_normal((length + 1, batch)),
-        "done": rng.random((length + 1, batch)) < 0.25,
+        "done": rng.random((length + 1, batch)) < 0.3,
         "importance_weights": rng.uniform(0.2, 1.0, batch),
     }
-
-
-def sequences_with_every_pattern_of_ends(length):
-    """A sequence for each of the 2^(T + 1) ways in which episodes can begin."""
-    patterns = np.array(list(itertools.product([False, True], repeat=length + 1))).T
-    return random_sequences(length, patterns.shape[1]) | {"done": patterns}
 
 
 def loss_of(data, **settings):
@@ -95,83 +87,17 @@ def assert_equals_the_reference(data, **settings):
     np.testing.assert_allclose(result.total, total, rtol=1e-4)
 
 
-def test_the_transforms_written_here_are_inverse():
-    x = np.array([-300.0, -2.0, -0.1, 0.0, 0.1, 2.0, 300.0])
-    np.testing.assert_allclose(unscale(rescale(x)), x, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(rescale(np.array([3.0, -8.0])), [1.003, -2.008])
-
-
 @pytest.mark.parametrize("max_abs_reward", [0.0, 1.0])
 @pytest.mark.parametrize("transform", [IDENTITY, SIGNED_HYPERBOLIC], ids=["identity", "hyperbolic"])
-@pytest.mark.parametrize("n_steps", STEPS)
+@pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 9])
 def test_loss_and_errors_are_those_of_the_formulas(n_steps, transform, max_abs_reward):
     settings = {"n_steps": n_steps, "transform": transform, "max_abs_reward": max_abs_reward}
-    for length, batch in itertools.product(LENGTHS, (1, 3)):
+    for length, batch in itertools.product((1, 2, 5), (1, 3)):
         assert_equals_the_reference(random_sequences(length, batch), **settings)
-
-
-@pytest.mark.parametrize("n_steps", STEPS)
-def test_episodes_may_begin_anywhere(n_steps):
-    data = sequences_with_every_pattern_of_ends(4)
-    assert data["done"].shape == (5, 32)
-    assert_equals_the_reference(data, n_steps=n_steps)
-
-
-def test_td_errors_take_any_bootstrap_values():
-    rng = np.random.default_rng(0)
-    data = random_sequences(5, 3)
-    q_of_action, bootstrap = rng.standard_normal((2, 6, 3))
-    env_output = EnvOutput(tf.constant(data["reward"], tf.float32), tf.constant(data["done"]), observation=())
-    errors = td_errors(tf.constant(q_of_action, tf.float32), tf.constant(bootstrap, tf.float32), env_output, SETTINGS)
-    assert errors.shape == (5, 3)
-    expected = literal_td_errors(q_of_action, bootstrap, data["reward"], data["done"], SETTINGS)
-    np.testing.assert_allclose(errors, expected, rtol=1e-4, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"discount": 0.5},
-        {"n_steps": 1},
-        {"max_abs_reward": 1.0},
-        {"transform": IDENTITY},
-    ],
-    ids=lambda changed: next(iter(changed)),
-)
-def test_every_setting_takes_part_as_in_the_formulas(changed):
-    data = random_sequences(5, 3)
-    assert np.abs(reference(data)[1] - reference(data, **changed)[1]).max() > 0.3, "it matters"
-    assert_equals_the_reference(data, **changed)
-
-
-def test_rewards_are_clipped_to_the_bound_on_both_sides_or_not_at_all():
-    data = random_sequences(5, 3) | {"done": np.zeros((6, 3), bool)}
-    large = data | {"reward": np.where(np.arange(18).reshape(6, 3) % 2, 50.0, -70.0)}
-    bounded = data | {"reward": np.where(np.arange(18).reshape(6, 3) % 2, 2.0, -2.0)}
-
-    def errors(of, bound):
-        return loss_of(of, max_abs_reward=bound).td_errors.numpy()
-
-    np.testing.assert_array_equal(errors(large, 2.0), errors(bounded, 2.0))
-    np.testing.assert_array_equal(errors(bounded, 2.0), errors(bounded, 0.0))
-    np.testing.assert_array_equal(errors(large, 0.0), errors(large, 1e6))
-    assert np.all(errors(large, 0.0) != errors(bounded, 0.0))
-
-
-def test_the_online_network_chooses_and_the_target_network_values():
-    """One step, discount 1/2, no rescaling; each wrong combination of the two networks gives another error."""
-    data = {
-        "online_q": np.array([[[1.0, 3.0, 0.0, 0.0]], [[5.0, 7.0, 6.0, 0.0]]]),
-        "target_q": np.array([[[90.0, 80.0, 70.0, 60.0]], [[40.0, 20.0, 60.0, 0.0]]]),
-        "action": np.array([[0], [3]]),
-        "reward": np.array([[1000.0], [2.0]]),
-        "done": np.zeros((2, 1), bool),
-        "importance_weights": np.array([0.25]),
-    }
-    result = loss_of(data, discount=0.5, n_steps=1, transform=IDENTITY)
-    # Q(x_0, a_0) = 1; of step 1 the online network prefers action 1, which the target network values at 20.
-    np.testing.assert_array_equal(result.td_errors, [[2.0 + 0.5 * 20.0 - 1.0]])
-    assert float(result.total) == 0.25 * 0.5 * 11.0**2
+    data = random_sequences(5, 30)
+    assert len({tuple(done) for done in data["done"].T}) > 15, "episodes begin anywhere"
+    assert np.abs(reference(data, **settings)[1] - reference(data, **settings, discount=0.5)[1]).max() > 0.1
+    assert_equals_the_reference(data, **settings, discount=0.5)
 
 
 @pytest.mark.parametrize(
@@ -202,15 +128,17 @@ def test_three_steps_by_hand(done, errors):
     np.testing.assert_array_equal(result.td_errors[:, 0], errors)
 
 
-@pytest.mark.parametrize("n_steps", [1, 3, 9])
-@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 3), (5, 1), (5, 3)])
+@pytest.mark.parametrize(("length", "batch", "n_steps"), [(1, 1, 1), (1, 3, 3), (5, 1, 9), (5, 3, 3)])
 def test_the_gradient_is_minus_the_weighted_error_at_the_actions_taken(length, batch, n_steps):
     data = random_sequences(length, batch)
-    online_q = tf.constant(data["online_q"], tf.float32)
+    names = ("online_q", "target_q", "reward", "importance_weights")
+    tensors = {name: tf.constant(data[name], tf.float32) for name in names}
     with tf.GradientTape() as tape:
-        tape.watch(online_q)
-        total = loss_of(data | {"online_q": online_q}, n_steps=n_steps).total
-    gradient = tape.gradient(total, online_q).numpy()
+        tape.watch(tensors)
+        total = loss_of(data | tensors, n_steps=n_steps).total
+    gradients = tape.gradient(total, tensors)
+    assert [name for name in names if gradients[name] is not None] == ["online_q"]
+    gradient = gradients["online_q"].numpy()
     _, errors, _ = reference(data, n_steps=n_steps)
     expected = np.zeros_like(data["online_q"])  # step T and the other actions: zero
     for t, b in np.ndindex(length, batch):
@@ -218,15 +146,6 @@ def test_the_gradient_is_minus_the_weighted_error_at_the_actions_taken(length, b
     assert np.count_nonzero(expected) == length * batch
     np.testing.assert_array_equal(gradient == 0, expected == 0)
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_no_gradient_reaches_the_target_network_the_rewards_or_the_weights():
-    data = random_sequences(5, 3)
-    tensors = {name: tf.constant(data[name], tf.float32) for name in ("target_q", "reward", "importance_weights")}
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        total = loss_of(data | tensors).total
-    assert tape.gradient(total, tensors) == {"target_q": None, "reward": None, "importance_weights": None}
 
 
 CHANGES = {
@@ -260,20 +179,3 @@ def test_which_steps_of_each_field_the_loss_reads(field, n_steps, used):
         if float(loss_of(data | {field: changed}, n_steps=n_steps).total) != before:
             seen.append(t)
     assert tuple(seen) == used
-
-
-def test_the_batch_is_a_weighted_mean_over_its_sequences():
-    data = random_sequences(5, 3)
-    weights = data["importance_weights"]
-    assert np.ptp(weights) > 0.1
-    alone = [
-        float(
-            loss_of(
-                {name: x[:, b : b + 1] for name, x in data.items() if name != "importance_weights"}
-                | {"importance_weights": np.ones(1)}
-            ).total
-        )
-        for b in range(3)
-    ]
-    assert np.ptp(alone) > 0.1
-    np.testing.assert_allclose(loss_of(data).total, np.mean(weights * alone), rtol=1e-5)

@@ -5,17 +5,17 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.vtrace.loss import vtrace_loss
-from seed_rl.rl.distributions import SquashedNormal, distribution_of
-from seed_rl.specs import ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+from seed_rl.rl.distributions import distribution_of
+from seed_rl.specs import DiscreteSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput
+from tests.support.gradients import finite_differences
 
 KINDS = {
     "discrete": DiscreteSpec(5),
     "multi-discrete": MultiDiscreteSpec((2, 4)),
-    "continuous": ContinuousSpec((-1.0, 0.0), (1.0, 5.0)),
 }
-"""Of actions."""
-NUM_PARAMETERS = {"discrete": 5, "multi-discrete": 6, "continuous": 4}
+"""Of actions; the distributions of all kinds are tested by themselves."""
+NUM_PARAMETERS = {"discrete": 5, "multi-discrete": 6}
 SETTINGS = {
     "entropy_cost": 0.03,
     "discount": 0.9,
@@ -27,33 +27,18 @@ SETTINGS = {
     "baseline_cost": 0.35,
     "kl_cost": 0.2,
 }
-SHAPES = [(1, 1), (1, 3), (4, 1), (4, 3)]
 POLICY_AND_VALUES = ("target_policy", "baseline")
-
-
-def random_actions(rng, kind, leading):
-    spec = KINDS[kind]
-    shape = (*leading, *spec.tensor.shape)
-    if isinstance(spec, ContinuousSpec):
-        middle, half = np.add(spec.high, spec.low) / 2, np.subtract(spec.high, spec.low) / 2
-        return (middle + half * np.tanh(0.4 * rng.standard_normal(shape))).astype(np.float32)
-    return rng.integers(0, spec.n, shape)
-
-
-def random_policy(rng, kind, leading):
-    parameters = rng.standard_normal((*leading, NUM_PARAMETERS[kind]))
-    # Normal variables narrow enough for the integrals of their entropy to be exact.
-    return 0.3 * parameters + [0.0, 0.0, -1.0, -1.0] if kind == "continuous" else parameters
+CONSTANTS = ("behaviour_policy", "reward")
 
 
 def random_unroll(length, batch, seed=0, kind="discrete"):
     """T + 1 steps of B environments, by the names of the loss's arguments."""
-    rng = np.random.default_rng([length, batch, seed])
+    rng, spec = np.random.default_rng([length, batch, seed]), KINDS[kind]
     return {
-        "target_policy": random_policy(rng, kind, (length + 1, batch)),
+        "target_policy": rng.standard_normal((length + 1, batch, NUM_PARAMETERS[kind])),
         "baseline": rng.standard_normal((length + 1, batch)),
-        "behaviour_policy": random_policy(rng, kind, (length + 1, batch)),
-        "action": random_actions(rng, kind, (length + 1, batch)),
+        "behaviour_policy": rng.standard_normal((length + 1, batch, NUM_PARAMETERS[kind])),
+        "action": rng.integers(0, spec.n, (length + 1, batch, *spec.tensor.shape)),
         "reward": rng.standard_normal((length + 1, batch)),
         "done": rng.random((length + 1, batch)) < 0.3,
     }
@@ -61,7 +46,7 @@ def random_unroll(length, batch, seed=0, kind="discrete"):
 
 def loss_of(unroll, kind="discrete", **settings):
     """`vtrace_loss` of numpy arrays or tensors by name."""
-    tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, "behaviour_policy", "reward")}
+    tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, *CONSTANTS)}
     env_output = EnvOutput(tensors.pop("reward"), tf.constant(unroll["done"]), observation=())
     action = tf.constant(unroll["action"], KINDS[kind].tensor.dtype)
     actions = distribution_of(KINDS[kind])
@@ -75,32 +60,12 @@ def choice(logits, action):
     return np.log(pi[action]), -np.sum(pi * np.log(pi))
 
 
-def squashed_normal(mean, raw, low, high, action):
-    """log density of one number and, by integration over fine steps, the differential entropy."""
-    deviation = np.log(1 + (np.e - 1) * np.exp(raw)) + SquashedNormal.MIN_DEVIATION
-    half = (high - low) / 2
-
-    def log_density(u):
-        normal = np.exp(-(((u - mean) / deviation) ** 2) / 2) / (deviation * np.sqrt(2 * np.pi))
-        return np.log(normal) - np.log(half / np.cosh(u) ** 2)
-
-    u = mean + deviation * np.linspace(-10, 10, 2001)
-    weights = np.exp(-(((u - mean) / deviation) ** 2) / 2)
-    entropy = -np.sum(weights * log_density(u)) / np.sum(weights)
-    return log_density(np.arctanh((np.float64(action) - low) / half - 1)), entropy
-
-
 def policy(parameters, action, kind):
     """log pi(action) and the entropy of one distribution: float64, from the definitions."""
-    spec = KINDS[kind]
     if kind == "discrete":
-        parts = [choice(parameters, action)]
-    elif kind == "multi-discrete":
-        logits = np.split(parameters, np.cumsum(spec.n)[:-1])
-        parts = [choice(own, value) for own, value in zip(logits, action, strict=True)]
-    else:
-        means, raws = np.split(parameters, 2)
-        parts = [squashed_normal(*own) for own in zip(means, raws, spec.low, spec.high, action, strict=True)]
+        return choice(parameters, action)
+    logits = np.split(parameters, np.cumsum(KINDS[kind].n)[:-1])
+    parts = [choice(own, value) for own, value in zip(logits, action, strict=True)]
     log_probs, entropies = zip(*parts, strict=True)
     return sum(log_probs), sum(entropies)
 
@@ -165,19 +130,6 @@ def reference(unroll, kind="discrete", constants=None, **settings):
     }
 
 
-def finite_differences(function, unroll, name, epsilon=1e-6):
-    """The gradient of `function(unroll)` with respect to one of its arrays."""
-    gradient = np.zeros_like(unroll[name])
-    for index in np.ndindex(gradient.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = unroll[name].copy()
-            moved[index] += sign * epsilon
-            ends.append(function(unroll | {name: moved}))
-        gradient[index] = (ends[0] - ends[1]) / (2 * epsilon)
-    return gradient
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
     unroll = random_unroll(4, 3, kind=kind)
@@ -189,10 +141,9 @@ def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("length", "batch"), SHAPES)
-def test_total_and_parts_are_those_of_the_formulas(length, batch, seed, kind):
-    unroll = random_unroll(length, batch, seed, kind)
+@pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 3), (4, 1), (4, 3)])
+def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
+    unroll = random_unroll(length, batch, kind=kind)
     total, metrics = loss_of(unroll, kind)
     assert total.shape == ()
     assert total.dtype == tf.float32
@@ -211,49 +162,34 @@ def test_every_setting_takes_part_as_in_the_formulas(name):
     np.testing.assert_allclose(loss_of(unroll, **{name: 0.0})[0], other, rtol=2e-5, atol=1e-6)
 
 
-def test_a_bound_of_zero_leaves_rewards_as_they_are():
-    unroll = random_unroll(4, 3)
-    assert np.abs(unroll["reward"][1:]).max() > 1.5
-    assert float(loss_of(unroll, max_abs_reward=0.0)[0]) == float(loss_of(unroll, max_abs_reward=1e6)[0])
-
-
-def test_rewards_are_scaled_before_they_are_clipped():
-    unroll = random_unroll(4, 3)
-    twice = unroll | {"reward": 2 * unroll["reward"]}
-    assert float(loss_of(unroll, reward_scale=2.0)[0]) == float(loss_of(twice, reward_scale=1.0)[0])
-    assert float(loss_of(unroll, reward_scale=2.0)[0]) != float(loss_of(unroll, reward_scale=1.0)[0])
-    bounded = unroll | {"reward": unroll["reward"].clip(-0.9, 0.9)}
-    assert float(loss_of(unroll, reward_scale=0.5)[0]) != float(loss_of(bounded, reward_scale=0.5)[0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("length", "batch"), SHAPES)
-def test_gradients_hold_targets_and_advantages_constant(length, batch, kind):
+@pytest.mark.parametrize(
+    ("kind", "length", "batch"),
+    [("discrete", 1, 1), ("discrete", 4, 3), ("multi-discrete", 3, 2)],
+)
+def test_gradients_hold_targets_and_advantages_constant(kind, length, batch):
     unroll = random_unroll(length, batch, seed=11, kind=kind) | {"done": np.zeros((length + 1, batch), bool)}
     if length > 1:
         unroll["done"][2, 0] = True
     constants = targets(unroll, kind, **SETTINGS)
-    tensors = {name: tf.constant(unroll[name], tf.float32) for name in POLICY_AND_VALUES}
+    tensors = {name: tf.constant(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, *CONSTANTS)}
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         total, _ = loss_of(unroll | tensors, kind)
-    for name, gradient in tape.gradient(total, tensors).items():
-        surrogate = finite_differences(lambda u: reference(u, kind, constants)["loss/total"], unroll, name)
+    gradients = tape.gradient(total, tensors)
+    assert [gradients[name] for name in CONSTANTS] == [None, None]
+    for name in POLICY_AND_VALUES:
+        gradient = gradients[name]
+
+        def total_at(x, fixed=constants, name=name):
+            return reference(unroll | {name: x}, kind, fixed)["loss/total"]
+
+        surrogate = finite_differences(total_at, unroll[name], epsilon=1e-6)
         assert np.abs(surrogate[:-1]).min() > 1e-5, "every entry of steps 0 .. T - 1 has a gradient"
         np.testing.assert_array_equal(gradient[-1], 0, err_msg=f"{name} of step T only bootstraps")
         np.testing.assert_allclose(gradient, surrogate, rtol=1e-4, atol=1e-6, err_msg=name)
-        through = finite_differences(lambda u: reference(u, kind)["loss/total"], unroll, name)
-        assert np.abs(through - surrogate).max() > 1e-2, "a gradient through the targets would be seen"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_gradient_reaches_the_behaviour_policy_or_the_rewards(kind):
-    unroll = random_unroll(4, 3, kind=kind)
-    tensors = {name: tf.constant(unroll[name], tf.float32) for name in ("behaviour_policy", "reward")}
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        total, _ = loss_of(unroll | tensors, kind)
-    assert tape.gradient(total, tensors) == {"behaviour_policy": None, "reward": None}
+        if kind == "discrete":
+            through = finite_differences(lambda x: total_at(x, fixed=None), unroll[name], epsilon=1e-6)
+            assert np.abs(through - surrogate).max() > 1e-2, "a gradient through the targets would be seen"
 
 
 @pytest.mark.parametrize(
@@ -304,7 +240,6 @@ CHANGES = {
 NEXT_ACTION = {
     "discrete": lambda x: (x + 1) % 5,
     "multi-discrete": lambda x: (x + 1) % [2, 4],
-    "continuous": lambda x: x * 0.5,
 }
 
 
@@ -330,20 +265,3 @@ def test_which_steps_of_each_field_the_loss_reads(field, used, kind):
         if float(loss_of(unroll | {field: changed}, kind, max_abs_reward=0.0)[0]) != before:
             seen.append(t)
     assert tuple(seen) == used
-
-
-@pytest.mark.parametrize("kind", ["multi-discrete", "continuous"])
-@pytest.mark.parametrize("part", [0, 1])
-def test_every_part_of_an_action_counts(part, kind):
-    unroll = random_unroll(4, 1, kind=kind)
-    changed = unroll["action"].copy()
-    changed[..., part] = NEXT_ACTION[kind](changed)[..., part]
-    assert float(loss_of(unroll | {"action": changed}, kind)[0]) != float(loss_of(unroll, kind)[0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_batch_is_a_mean_over_its_unrolls(kind):
-    unroll = random_unroll(4, 3, kind=kind)
-    alone = [float(loss_of({name: x[:, b : b + 1] for name, x in unroll.items()}, kind)[0]) for b in range(3)]
-    assert np.ptp(alone) > 0.1
-    np.testing.assert_allclose(loss_of(unroll, kind)[0], np.mean(alone), rtol=1e-5)

@@ -1,6 +1,6 @@
 """Updates on as many logical devices as the first argument says, in a process of its own: devices are made once.
 
-Writes what they give into a directory, the second argument: an .npz file for each agent.
+Writes results into a directory, the second argument: an .npz file for each agent that the further arguments name.
 """
 
 import os
@@ -12,19 +12,21 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.experiment import Devices, Experiment, Optimizer
-from seed_rl.inference.act_step import unroll_step_spec
+from seed_rl.experiment import Devices, Experiment
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.optimizers import Optimizer
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.counting import Counting
+from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 BATCH, UPDATES = 16, 2
 SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
 NETWORK = {"torso": "mlp", "hidden": 16, "previous_step_inputs": True}
+TARGETS = {"target_update_period": 2, "target_update_rate": 0.7}
 AGENTS = {
     "vtrace": VTrace(unroll_length=5, entropy_cost=0.01, target_entropy=0.5, **NETWORK),
-    "r2d2": R2D2(lstm_units=8, unroll_length=3, burn_in=2, head_hidden=8, n_steps=2, target_update_period=2, **NETWORK),
+    "r2d2": R2D2(core_units=8, unroll_length=3, burn_in=2, head_hidden=8, n_steps=2, **TARGETS, **NETWORK),
 }
 OPTIMIZER = Optimizer(learning_rate=0.01, epsilon=1e-2, clip_norm=0.05)
 
@@ -44,20 +46,20 @@ def fill(store):
 
 
 def run(replicas, config):
-    """What updates give, by name; the weights of the acting copies before and after they are refreshed among it.
+    """Metrics, priorities and weights by name; among them those of the acting copies before and after a refresh.
 
-    Every acting device has the same unrolls, so that the batch is the same however many of them it is read from.
+    The stores of all inference devices hold the same unrolls: a batch does not depend on how many it is read from.
     """
     with replicas.scope():
         agent = config.build(SPEC, 4, 1)
         step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count)
     acting, refresh = replicas.acting_agents(agent, lambda: config.build(SPEC, 4, 2))
     readers = []
-    for number, (copy, device) in enumerate(zip(acting, replicas.acting_devices, strict=True)):
-        store = UnrollStore(unroll_step_spec(copy, SPEC), agent.length, 2 * BATCH, device)
+    for number, (copy, device) in enumerate(zip(acting, replicas.inference_devices, strict=True)):
+        store = UnrollStore(copy.step_spec, agent.length, 2 * BATCH, device)
         fill(store)
         readers.append(replicas.reader(store, number))
-    weights = np.linspace(0.2, 1, BATCH, dtype=np.float32) if config.learns_from_replay else None
+    weights = np.linspace(0.2, 1, BATCH, dtype=np.float32)
     results = {}
     for number in range(UPDATES):
         slots = np.random.default_rng(number).permutation(2 * BATCH)[:BATCH].astype(np.int32)
@@ -75,22 +77,51 @@ def run(replicas, config):
         for number, copy in enumerate(acting):
             results |= {f"{when}-{number} {index}": v.numpy() for index, v in enumerate(copy.trainable_variables)}
         refresh()
-    for copy, device in zip(acting, replicas.acting_devices, strict=True):
+    for copy, device in zip(acting, replicas.inference_devices, strict=True):
         assert {v.value.device.rpartition("device:")[2] for v in copy.variables} == {device}
     return results
 
 
-def main(count, directory):
-    """All agents."""
+def run_in_minibatches(replicas, equal_parts):
+    """Two passes in two minibatches over four sequences for each device.
+
+    With `equal_parts` these are the same four, so that every device does as a single one would.
+    """
+    with replicas.scope():
+        agent = QuadraticAgent(two_groups=True)
+        step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count, passes=2, minibatches=2)
+    rng = np.random.default_rng(0)
+    size = 4 if equal_parts else 4 * replicas.count
+    rewards, states, weights = rng.normal(size=(LENGTH, size)), rng.normal(size=size), rng.uniform(0.5, 1, size)
+    if equal_parts:
+        rewards, states, weights = (np.tile(array, replicas.count) for array in (rewards, states, weights))
+    columns = np.split(np.arange(4 * replicas.count), replicas.count)
+    parts = []
+    for own, device in zip(columns, replicas.split.training, strict=True):
+        with tf.device(device):
+            parts.append(unroll_of(rewards[:, own], states[own]))
+    with replicas.scope():
+        update = step(replicas.joined(parts), 0.0, weights)
+    return {
+        **update.metrics,
+        "weights": agent.numpy(),
+        "priorities": update.priorities,
+        "expected priorities": states + 10 * rewards[1] + 100 * weights,
+        "expected reward/max": rewards.max(),
+    }
+
+
+def main(count, directory, names):
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
     inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
     devices = Devices(training, inference, count + 2)
     # One for all: of two strategies in a process, one takes what is meant for the other.
     replicas = Replicas(Experiment(env=Counting(), agent=AGENTS["vtrace"], batch_size=BATCH, devices=devices))
     assert replicas.count == count
-    for name, config in AGENTS.items():
-        np.savez(os.path.join(directory, f"{name}-{count}.npz"), **run(replicas, config))
+    for name in names:
+        arrays = run(replicas, AGENTS[name]) if name in AGENTS else run_in_minibatches(replicas, name == "equal")
+        np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -1,4 +1,4 @@
-"""Several devices: who does what, and that an update is the same on one and on many."""
+"""Several devices: their split into training and inference devices, and that an update is the same on one and many."""
 
 import os
 import pathlib
@@ -20,15 +20,17 @@ CPU = ("CPU:0",)
 GPUS = tuple(f"GPU:{number}" for number in range(8))
 TPUS = tuple(f"TPU:{number}" for number in range(8))
 PROCESS = pathlib.Path(__file__).with_name("replicas_process.py")
-COUNTS = (1, 2, 4, 8)
+AGENTS = {1: ("vtrace", "r2d2", "equal", "different"), 2: ("r2d2", "equal", "different"), 4: ("vtrace",)}
+"""Those of `replicas_process` that are run, by the number of devices."""
 
 
-def experiment(batch_size=32, training=(), inference=(), groups=4, snapshot=False):
+def experiment(batch_size=32, training=(), inference=(), groups=4, snapshot=False, minibatches=1):
     return Experiment(
         env=Counting(),
         agent=R2D2() if snapshot else VTrace(),
         replay=Replay(min_size=1, snapshot=True) if snapshot else None,
         batch_size=batch_size,
+        minibatches=minibatches,
         actors=Actors(num_actors=1, groups_per_actor=groups, envs_per_group=2),
         devices=Devices(training, inference),
     )
@@ -49,6 +51,7 @@ def experiment(batch_size=32, training=(), inference=(), groups=4, snapshot=Fals
         (experiment(36, groups=1), TPUS, Split(TPUS[1:7], TPUS[:1])),
         (experiment(36, snapshot=True), TPUS, Split(TPUS[1:7], TPUS[:1])),
         (experiment(37), TPUS, Split(TPUS[1:2], TPUS[:1])),
+        (experiment(36, minibatches=9), TPUS, Split(TPUS[2:6], TPUS[:2])),
         (experiment(33, inference=GPUS[2:3]), GPUS[:4], Split(("GPU:0", "GPU:1", "GPU:3"), GPUS[2:3])),
         (experiment(36, inference=GPUS[:2]), GPUS, Split(GPUS[2:], GPUS[:2])),
         (experiment(inference=GPUS[:2]), GPUS[:2], Split(GPUS[:2], GPUS[:2])),
@@ -59,7 +62,7 @@ def experiment(batch_size=32, training=(), inference=(), groups=4, snapshot=Fals
         (experiment(training=GPUS[4:], inference=GPUS[:4]), GPUS, Split(GPUS[4:], GPUS[:4])),
     ],
 )
-def test_who_trains_and_who_acts(asked, available, expected):
+def test_training_and_inference_devices(asked, available, expected):
     assert split(asked, available) == expected
 
 
@@ -68,22 +71,26 @@ def test_who_trains_and_who_acts(asked, available, expected):
     [
         (experiment(training=("GPU:9",)), "there is no device 'GPU:9': there are GPU:0, GPU:1, GPU:2"),
         (experiment(inference=("TPU:0",)), "there is no device 'TPU:0'"),
-        (experiment(training=GPUS[:3]), r"batch_size \(32\) must be a multiple of .* that train \(3: GPU:0"),
+        (experiment(training=GPUS[:3]), r"batch_size \(32\) must be a multiple of .* training devices \(3: GPU:0"),
+        (
+            experiment(training=GPUS[:4], minibatches=16),
+            r"minibatches \(16\) must divide Experiment.batch_size \(32\) over .* training devices \(4: GPU:0",
+        ),
         (
             experiment(training=GPUS[:4], inference=GPUS[4:7]),
-            r"that train \(4: GPU:0.*\) must be a multiple of .* that act \(3: GPU:4",
+            r"training devices \(4: GPU:0.*\) must be a multiple of .* inference devices \(3: GPU:4",
         ),
         (
             experiment(training=GPUS[:2], inference=GPUS[2:4], groups=3),
-            r"num_actors x groups_per_actor of Actors \(3\) must be a multiple of .* that act \(2: GPU:2, GPU:3\)",
+            r"num_actors x groups_per_actor of Actors \(3\) must be a multiple of .* inference devices \(2: GPU:2",
         ),
         (
             experiment(training=GPUS[:2], inference=GPUS[2:4], snapshot=True),
-            r"Replay.snapshot saves the replay of one device .* \(2: GPU:2, GPU:3\) must be 1",
+            r"Replay.snapshot saves the replay of one inference device; .* \(2: GPU:2, GPU:3\) must be 1",
         ),
     ],
 )
-def test_what_cannot_be_is_said(asked, sentence):
+def test_impossible_splits_are_named(asked, sentence):
     with pytest.raises(BadDevices, match=sentence):
         split(asked, GPUS)
 
@@ -94,7 +101,7 @@ def test_a_device_is_named_once(field):
         Devices(**{field: ("GPU:1", "GPU:1")})
 
 
-def test_replicas_are_on_the_cores_of_a_tpu_that_train():
+def test_replicas_are_on_the_training_cores_of_a_tpu():
     cores = [(x, y, 0, core) for y in range(2) for x in range(2) for core in range(2)]
     topology = tf.tpu.experimental.Topology(mesh_shape=[2, 2, 1, 2], device_coordinates=np.array([cores]))
     placed = assignment(topology, TPUS[2:6])
@@ -107,27 +114,46 @@ def test_replicas_are_on_the_cores_of_a_tpu_that_train():
 def results(tmp_path_factory):
     """Of `replicas_process`, by agent and number of devices."""
     directory = tmp_path_factory.mktemp("replicas")
-    for count in COUNTS:
-        command = [sys.executable, str(PROCESS), str(count), str(directory)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    for count, names in AGENTS.items():
+        command = [sys.executable, str(PROCESS), str(count), str(directory), *names]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr[-2000:]
     return {path.stem: dict(np.load(path)) for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize("count", COUNTS[1:])
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
-def test_an_update_is_the_same_on_one_device_and_on_many(agent, count, results):
-    one, many = results[f"{agent}-1"], results[f"{agent}-{count}"]
-    assert set(one) <= set(many)
-    assert {name for name in one if "gradient_norm" in name or "weight" in name}
+def assert_same(many, one):
     for name, value in one.items():
         scale = max(1e-3, np.abs(value).max(initial=0))
         np.testing.assert_allclose(many[name] / scale, value / scale, rtol=0, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
-def test_what_acts_has_the_weights_of_what_learns_once_it_is_refreshed(agent, count, results):
+@pytest.mark.parametrize(("agent", "count"), [("r2d2", 2), ("vtrace", 4)])
+def test_an_update_is_the_same_on_one_device_and_on_many(agent, count, results):
+    one, many = results[f"{agent}-1"], results[f"{agent}-{count}"]
+    assert set(one) <= set(many)
+    maxima = {"r2d2": "0 q/max_value", "vtrace": "1 entropy_cost/gradient_norm"}
+    assert {"0 gradient_norm", maxima[agent], "0 priorities"} <= set(one)
+    assert any(name.startswith("weight") for name in one)
+    assert_same(many, one)
+
+
+def test_minibatches_of_equal_parts_are_those_of_one_device(results):
+    one, many = results["equal-1"], results["equal-2"]
+    priorities = {name: np.tile(one[name], 2) for name in ("priorities", "expected priorities")}
+    assert_same(many, one | priorities)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_minibatches_give_priorities_in_batch_order_and_maxima_of_all(count, results):
+    found = results[f"different-{count}"]
+    assert found["priorities"].shape == (4 * count,)
+    np.testing.assert_allclose(found["priorities"], found["expected priorities"], rtol=1e-5)
+    np.testing.assert_allclose(found["reward/max"], found["expected reward/max"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("agent", "count"), [("vtrace", 1), ("r2d2", 2), ("vtrace", 4)])
+def test_a_refresh_gives_the_inference_devices_the_learned_weights(agent, count, results):
     found = results[f"{agent}-{count}"]
     weights = [value for name, value in found.items() if name.startswith("weight")]
     fresh = [value for name, value in found.items() if name.startswith("fresh")]

@@ -1,68 +1,21 @@
 """Updates of two small variables against the optimizers' rules written out in numpy."""
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from seed_rl.agents.base import Agent, LossOutput
-from seed_rl.experiment import Optimizer
+from seed_rl.learner.ending import Diverged
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.types import EnvOutput, Unroll
+from seed_rl.optimizers import Optimizer
+from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 ADAM = {"name": "adam", "learning_rate": 0.05, "beta_1": 0.6, "beta_2": 0.8, "epsilon": 0.3}
 RMSPROP = {"name": "rmsprop", "learning_rate": 0.05, "decay": 0.7, "momentum": 0.4, "epsilon": 0.3}
-
-
-class Quadratic(Agent):
-    """Pulls a vector towards the rewards of an unroll's steps, and a scalar towards zero."""
-
-    unroll_length, overlap, behaviour_spec = 2, 1, ()
-
-    def __init__(self):
-        self._vector = keras.Variable([1.0, -2.0, 0.5], dtype="float32", name="vector")
-        self._scalar = keras.Variable(3.0, dtype="float32", name="scalar")
-
-    @property
-    def variables(self):
-        return [self._vector, self._scalar]
-
-    trainable_variables = variables
-
-    def initial_state(self, batch_size):
-        return ()
-
-    def act(self, prev_action, env_output, state, env_ids, seed):
-        raise NotImplementedError
-
-    def loss(self, unroll, importance_weights=None):
-        pull = 0.5 * tf.reduce_sum(tf.square(self._vector - tf.reduce_mean(unroll.env_output.reward, axis=1)))
-        shrink = tf.square(self._scalar.value)
-        # Named against the order of the alphabet, and not all of one dtype.
-        metrics = {
-            "loss/total": pull + shrink,
-            "a/shrink": shrink,
-            "loss/pull": pull,
-            "a/steps": tf.size(unroll.action),
-        }
-        return LossOutput(pull + shrink, metrics)
-
-    def numpy(self):
-        """The variables as one float64 [4]."""
-        return np.concatenate([self._vector.numpy(), [self._scalar.numpy()]]).astype(np.float64)
-
-
 TARGET = np.array([[0.0, 1.0], [2.0, 3.0], [-1.0, 1.0]])  # rewards [L, B], means 0.5, 2.5 and 0
 
 
-def unroll_of(reward=TARGET):
-    zeros = tf.zeros(reward.shape, tf.int32)
-    env_output = EnvOutput(tf.constant(reward, tf.float32), tf.zeros(reward.shape, tf.bool), ())
-    return Unroll((), zeros, env_output, zeros, ())
-
-
-def gradient_at(weights, reward=TARGET):
-    return np.concatenate([weights[:3] - reward.mean(axis=1), 2 * weights[3:]])
+def gradient_at(weights, reward=TARGET, importance=1.0):
+    pull = np.mean(importance * (weights[:3, None] - reward), axis=1)
+    return np.concatenate([pull, 2 * weights[3:]])
 
 
 class Adam:
@@ -83,25 +36,27 @@ class Adam:
 class RMSprop:
     """With momentum, and epsilon under the root."""
 
-    def __init__(self):
-        self.v, self.velocity = 0.0, 0.0
+    def __init__(self, decay=RMSPROP["decay"], momentum=RMSPROP["momentum"]):
+        self.v, self.velocity, self.decay, self.momentum = 0.0, 0.0, decay, momentum
 
     def step(self, gradient, learning_rate):
-        self.v = RMSPROP["decay"] * self.v + (1 - RMSPROP["decay"]) * gradient**2
-        self.velocity = RMSPROP["momentum"] * self.velocity + learning_rate * gradient / np.sqrt(
-            self.v + RMSPROP["epsilon"]
-        )
+        self.v = self.decay * self.v + (1 - self.decay) * gradient**2
+        change = learning_rate * gradient / np.sqrt(self.v + RMSPROP["epsilon"])
+        self.velocity = self.momentum * self.velocity + change
         return -self.velocity
 
 
-@pytest.fixture(params=[(ADAM, Adam), (RMSPROP, RMSprop)], ids=["adam", "rmsprop"])
-def rule(request):
-    return request.param
+RULES = pytest.mark.parametrize(("settings", "rule"), [(ADAM, Adam), (RMSPROP, RMSprop)], ids=["adam", "rmsprop"])
 
 
-def test_one_update_equals_the_closed_form(rule):
-    settings, twin = rule
-    agent = Quadratic()
+def updated(train_step, reward, progress=0.0, importance=None, states=None):
+    weights = np.ones(reward.shape[1]) if importance is None else importance
+    return train_step(unroll_of(reward, states), progress, weights)
+
+
+@RULES
+def test_one_update_equals_the_closed_form(settings, rule):
+    agent = QuadraticAgent()
     before = agent.numpy()
     gradient = gradient_at(before)
     np.testing.assert_allclose(gradient, [0.5, -4.5, 0.5, 6.0])
@@ -109,54 +64,51 @@ def test_one_update_equals_the_closed_form(rule):
         change = -0.05 * gradient / (np.abs(gradient) + 0.3 / np.sqrt(0.2))
     else:
         change = -0.05 * gradient / np.sqrt(0.3 * gradient**2 + 0.3)
-    np.testing.assert_allclose(twin().step(gradient, 0.05), change, rtol=1e-12)
-    TrainStep(agent, Optimizer(**settings))(unroll_of(), 0.0)
+    np.testing.assert_allclose(rule().step(gradient, 0.05), change, rtol=1e-12)
+    updated(TrainStep(agent, Optimizer(**settings)), TARGET)
     np.testing.assert_allclose(agent.numpy() - before, change, rtol=1e-5)
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 1.5, 100.0])
-def test_updates_follow_the_rule_with_clipped_gradients_and_a_falling_rate(rule, clip_norm):
-    settings, make_twin = rule
-    agent, twin = Quadratic(), make_twin()
+@pytest.mark.parametrize("clip_norm", [1.5, 100.0])
+@RULES
+def test_updates_follow_the_rule_with_clipped_gradients_and_a_falling_rate(settings, rule, clip_norm):
+    agent, twin = QuadraticAgent(), rule()
     train_step = TrainStep(agent, Optimizer(**settings, schedule="linear", clip_norm=clip_norm))
     rng = np.random.default_rng(0)
     weights = agent.numpy()
-    for progress in (0.0, 0.25, 0.5, 0.75):
-        reward = TARGET + rng.normal(size=TARGET.shape)
-        gradient = gradient_at(weights, reward)
+    for progress in (0.0, 0.25, 0.5, 0.75, 1.0):
+        reward, importance = TARGET + rng.normal(size=TARGET.shape), rng.uniform(0.5, 1.5, 2)
+        gradient = gradient_at(weights, reward, importance)
         norm = np.linalg.norm(gradient)
         assert 1.5 < norm < 100, "the smaller bound clips, the larger does not"
-        scale = min(1.0, clip_norm / norm) if clip_norm else 1.0
+        scale = min(1.0, clip_norm / norm)
         weights = weights + twin.step(scale * gradient, 0.05 * (1 - progress))
-        metrics = train_step(unroll_of(reward), progress).metrics
+        metrics = updated(train_step, reward, progress, importance).metrics
         np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
         assert metrics["gradient_norm"] == pytest.approx(norm, rel=1e-5), "the norm before clipping"
+        assert metrics["learning_rate"] == pytest.approx(0.05 * (1 - progress))
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rates"), [("constant", (0.05, 0.05, 0.05, 0.05)), ("linear", (0.05, 0.025, 0.0, 0.0))]
+    ("schedule", "rates"), [("constant", (0.08, 0.08, 0.08, 0.08)), ("linear", (0.08, 0.06, 0.0, 0.0))]
 )
-def test_the_schedule_sets_the_learning_rate(rule, schedule, rates):
-    agent = Quadratic()
-    train_step = TrainStep(agent, Optimizer(**(rule[0] | {"momentum": 0.0}), schedule=schedule))
-    for progress, rate in zip((0.0, 0.5, 1.0, 1.2), rates, strict=True):
-        before = agent.numpy()
-        assert train_step(unroll_of(), progress).metrics["learning_rate"] == pytest.approx(rate, abs=1e-9)
-        assert np.array_equal(agent.numpy(), before) == (rate == 0)
+def test_the_schedule_sets_the_learning_rate(schedule, rates):
+    settings = Optimizer(learning_rate=0.08, schedule=schedule)
+    assert [settings.learning_rate_at(progress) for progress in (0.0, 0.25, 1.0, 1.2)] == pytest.approx(rates)
 
 
 def test_metrics_come_back_as_floats_under_their_names():
-    agent = Quadratic()
+    agent = QuadraticAgent()
     train_step = TrainStep(agent, Optimizer(**ADAM))
     for width in (2, 5):  # the second batch is of another shape, for which the update is traced anew
         weights, reward = agent.numpy(), np.repeat(TARGET[:, :1], width, axis=1)
-        pull, shrink = 0.5 * np.sum((weights[:3] - reward[:, 0]) ** 2), weights[3] ** 2
-        metrics = train_step(unroll_of(reward), 0.0).metrics
+        metrics = updated(train_step, reward, states=np.arange(width)).metrics
         expected = {
-            "loss/total": pull + shrink,
-            "a/shrink": shrink,
-            "loss/pull": pull,
-            "a/steps": 3 * width,
+            "loss/pull": 0.5 * np.sum((weights[:3] - reward[:, 0]) ** 2),
+            "a/shrink": weights[3] ** 2,
+            "a/size": LENGTH * width,
+            "reward/max": 2.0,
+            "a/state": width - 1,
             "gradient_norm": np.linalg.norm(gradient_at(weights, reward)),
             "learning_rate": 0.05,
         }
@@ -164,12 +116,94 @@ def test_metrics_come_back_as_floats_under_their_names():
         assert {type(value) for value in metrics.values()} == {float}
 
 
-def test_the_optimizer_is_built_before_the_first_update(rule):
-    """A checkpoint is put back into its variables then."""
-    agent = Quadratic()
-    train_step = TrainStep(agent, Optimizer(**rule[0]))
-    paths = [variable.path for variable in train_step.optimizer.variables]
-    assert sum("vector" in path for path in paths) == sum("scalar" in path for path in paths) == 2
-    train_step(unroll_of(), 0.0)
-    assert [variable.path for variable in train_step.optimizer.variables] == paths
-    assert int(train_step.optimizer.iterations) == 1
+def test_each_loss_changes_its_own_group_by_its_own_optimizer():
+    """Each loss depends on the other group's variable, too: a gradient that went astray would be seen."""
+    agent = QuadraticAgent(two_groups=True, scalar_clip_norm=1.5)
+    train_step = TrainStep(agent, Optimizer(**ADAM | {"decay": 0.7}, schedule="linear"))
+    of_vector, of_scalar = Adam(), RMSprop(momentum=0.0)
+    weights = agent.numpy()
+    for progress in (0.0, 0.5):
+        by_vector = (1 + 10 * weights[3]) * gradient_at(weights)[:3]
+        by_scalar = 2 * weights[3] + weights[0]
+        norms = np.linalg.norm(by_vector), abs(by_scalar)
+        assert min(norms) > 1.5, "the scalar's is clipped, the vector's is not"
+        rates = 0.05 * (1 - progress), 0.02
+        by_scalar *= 1.5 / norms[1]
+        weights += np.append(of_vector.step(by_vector, rates[0]), of_scalar.step(by_scalar, rates[1]))
+        metrics = updated(train_step, TARGET, progress).metrics
+        np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
+        names = ("gradient_norm", "scalar/gradient_norm", "learning_rate", "scalar/learning_rate")
+        assert [metrics[name] for name in names] == pytest.approx([*norms, *rates], rel=1e-5)
+
+
+SIZE = 6
+STATES, IMPORTANCE = np.arange(1.0, SIZE + 1), np.linspace(0.3, 1.0, SIZE)
+REWARDS = 0.3 * np.random.default_rng(0).normal(size=(LENGTH, SIZE))
+
+
+@pytest.mark.parametrize(("passes", "minibatches"), [(1, 2), (1, SIZE), (3, 1), (3, 3)])
+def test_minibatches_of_unchanged_weights_sum_up_to_the_batch(passes, minibatches):
+    """Sequence b adds 8^b to the loss, whose digits tell how often each sequence was used."""
+    agent, rewards = QuadraticAgent(), REWARDS.copy()
+    agent.variables[0].assign(np.zeros(LENGTH))
+    rewards[0] = np.sqrt(2 * 8.0 ** np.arange(SIZE) / IMPORTANCE - np.sum(rewards[1:] ** 2, axis=0))
+    train_step = TrainStep(agent, Optimizer(learning_rate=0.0), passes=passes, minibatches=minibatches)
+    norms = set()
+    for _ in range(4):
+        metrics, priorities = updated(train_step, rewards, 0.0, IMPORTANCE, STATES)
+        total = round(metrics["loss/pull"] * passes * SIZE)
+        assert [total // 8**b % 8 for b in range(SIZE)] == [passes] * SIZE, "once in every pass"
+        assert metrics["a/size"] == LENGTH * SIZE / minibatches
+        assert metrics["a/state"] == SIZE, "the maximum of all"
+        assert metrics["reward/max"] == pytest.approx(rewards.max())
+        assert priorities.dtype == np.float32
+        np.testing.assert_allclose(priorities, STATES + 10 * rewards[1] + 100 * IMPORTANCE, rtol=1e-5)
+        norms.add(metrics["gradient_norm"])
+    assert (len(norms) > 1) == (1 < minibatches < SIZE), "minibatches are drawn anew"
+
+
+@pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (2, 3)])
+def test_every_pass_and_minibatch_is_a_step_from_the_weights_after_the_one_before(passes, minibatches):
+    """Of a batch of equal sequences every minibatch is the same, however it is drawn."""
+    rewards = np.repeat(TARGET[:, :1], SIZE, axis=1)
+    agent, twin, norms = QuadraticAgent(), Adam(), []
+    weights = agent.numpy()
+    for _ in range(passes * minibatches):
+        gradient = gradient_at(weights, rewards)
+        norms.append(np.linalg.norm(gradient))
+        weights = weights + twin.step(gradient, 0.05)
+    metrics = updated(TrainStep(agent, Optimizer(**ADAM), passes=passes, minibatches=minibatches), rewards).metrics
+    np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
+    assert metrics["gradient_norm"] == pytest.approx(np.mean(norms), rel=1e-5)
+
+
+def test_no_priorities_of_an_agent_that_gives_none():
+    class Without(QuadraticAgent):
+        def loss(self, unroll, importance_weights, seed=(0, 0)):
+            return super().loss(unroll, importance_weights)._replace(priorities=(), maxima={})
+
+    update = updated(TrainStep(Without(), Optimizer(), minibatches=3), REWARDS)
+    assert update.priorities.size == 0
+    assert "reward/max" not in update.metrics
+
+
+@pytest.mark.parametrize(("two_groups", "minibatches"), [(True, 1), (False, 3)])
+def test_a_gradient_that_is_not_finite_ends_the_run(two_groups, minibatches):
+    train_step = TrainStep(QuadraticAgent(two_groups), Optimizer(), minibatches=minibatches)
+    rewards = REWARDS.copy()
+    rewards[0, 4] = np.inf
+    with pytest.raises(Diverged, match="the gradient is no longer finite"):
+        updated(train_step, rewards)
+
+
+def test_the_optimizers_are_built_before_the_first_update():
+    """A checkpoint is restored into their variables then, by names that are the same in every process."""
+    agent = QuadraticAgent(two_groups=True)
+    train_step = TrainStep(agent, Optimizer(**ADAM))
+    before = train_step.variables
+    assert sum("vector" in name for name in before) > 2
+    assert {name.split("/")[0] for name in before} == {"vector", "scalar"}
+    assert list(before) == list(TrainStep(QuadraticAgent(two_groups=True), Optimizer(**ADAM)).variables)
+    updated(train_step, TARGET)
+    assert train_step.variables == before
+    assert [int(v) for name, v in before.items() if name.endswith("iteration")] == [1, 1]

@@ -1,37 +1,40 @@
 """Torsos against plain operations, closed-form parameter counts, and the names that checkpoints depend on."""
 
-import subprocess
-import sys
+import functools
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.networks.recurrent import ResetLSTM
-from seed_rl.networks.torsos import DeepTorso, ShallowTorso
+from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso
 
-TORSOS = {"shallow": ShallowTorso, "deep": DeepTorso}
-
-
-@pytest.fixture(params=TORSOS)
-def torso_class(request):
-    return TORSOS[request.param]
-
-
-def random_frames(count, height=36, width=40, channels=3, seed=0):
-    rng = np.random.default_rng(seed)
-    return tf.constant(rng.integers(0, 256, (count, height, width, channels), np.uint8))
+TORSOS = {
+    "shallow": ShallowTorso,
+    "deep": functools.partial(DeepTorso, (4, 6)),
+    "mlp": functools.partial(MLPTorso, hidden=7, num_layers=2, scale=1 / 255),
+}
+FRAMES = {"shallow": (36, 40, 3), "deep": (9, 7, 3), "mlp": (5, 4, 3)}
+HIDDEN = {"shallow": 512, "deep": 256, "mlp": 7}
+KINDS = pytest.mark.parametrize("kind", TORSOS)
+DTYPES = pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 
 
-def built(torso_class, shape=(None, 36, 40, 3), **kwargs):
-    keras.utils.set_random_seed(0)
-    torso = torso_class(**kwargs)
-    torso.build(shape)
+def random_frames(count, shape, seed=0):
+    return tf.constant(np.random.default_rng(seed).integers(0, 256, (count, *shape), np.uint8))
+
+
+def built(torso, shape):
+    torso.build((None, *shape))
     for v in torso.trainable_variables:  # biases start at zero, where a missing one would not be seen
         if v.name == "bias":
             v.assign(np.random.default_rng(1).uniform(-0.1, 0.1, v.shape))
     return torso
+
+
+def make(kind, **settings):
+    keras.utils.set_random_seed(0)
+    return built(TORSOS[kind](**settings), FRAMES[kind])
 
 
 def variables(torso):
@@ -61,29 +64,70 @@ def plain_deep(torso, frames):
     return tf.nn.relu(x @ w["dense/kernel"] + w["dense/bias"])
 
 
-PLAIN = {ShallowTorso: plain_shallow, DeepTorso: plain_deep}
+def plain_mlp(torso, frames, scale=1 / 255):
+    w = variables(torso)
+    x = tf.reshape(tf.cast(frames, tf.float32) * scale, [len(frames), -1])
+    for index in range(len(w) // 2):
+        x = tf.nn.relu(x @ w[f"dense_{index}/kernel"] + w[f"dense_{index}/bias"])
+    return x
 
 
+PLAIN = {"shallow": plain_shallow, "deep": plain_deep, "mlp": plain_mlp}
+
+
+@KINDS
 @pytest.mark.parametrize("count", [1, 3])
-def test_features_and_gradients_are_those_of_plain_operations(torso_class, count):
-    torso = built(torso_class)
-    frames = random_frames(count)
+def test_features_and_gradients_are_those_of_plain_operations(kind, count):
+    torso, frames = make(kind), random_frames(count, FRAMES[kind])
     results = []
-    for function in (torso, lambda x: PLAIN[torso_class](torso, x)):
+    for function in (torso, lambda x: PLAIN[kind](torso, x)):
         with tf.GradientTape() as tape:
             features = function(frames)
             loss = tf.reduce_sum(tf.square(features))
         results.append([features, *tape.gradient(loss, [v.value for v in torso.trainable_variables])])
-    assert results[0][0].shape == (count, 512 if torso_class is ShallowTorso else 256)
+    assert results[0][0].shape == (count, HIDDEN[kind])
+    assert 0 < np.mean(results[1][0] == 0) < 1, "some are cut off, others are not"
     for actual, expected in zip(*results, strict=True):
         assert np.any(expected)
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
 
-def test_float_frames_have_the_scale_of_uint8_frames(torso_class):
-    torso = built(torso_class)
-    frames = random_frames(2)
+@KINDS
+def test_float_frames_have_the_scale_of_uint8_frames(kind):
+    torso, frames = make(kind), random_frames(2, FRAMES[kind])
     np.testing.assert_allclose(torso(tf.cast(frames, tf.float32)), torso(frames), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("residual_blocks", [1, 3])
+@pytest.mark.parametrize("channels", [(5,), (4, 6, 3, 2)], ids=str)
+def test_the_deep_torso_has_the_stages_and_blocks_of_its_settings(channels, residual_blocks):
+    torso = built(DeepTorso(channels, hidden=11, residual_blocks=residual_blocks), (9, 7, 2))
+    assert len(variables(torso)) == 2 * (len(channels) * (1 + 2 * residual_blocks) + 1)
+    frames = random_frames(3, (9, 7, 2))
+    expected = plain_deep(torso, frames)
+    assert expected.shape == (3, 11)
+    assert np.any(expected)
+    np.testing.assert_allclose(torso(frames), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(), (9,), (3, 1, 3)])
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_the_dense_torso_flattens_observations_of_any_rank(num_layers, shape):
+    torso, x = MLPTorso(7, num_layers), np.random.default_rng(0).normal(scale=3, size=(4, *shape)).astype(np.float32)
+    features = torso(x)
+    assert len(torso.variables) == 2 * num_layers
+    assert features.shape == (4, 7)
+    np.testing.assert_allclose(features, plain_mlp(torso, x, scale=1.0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_the_dense_torso_scales_inputs_of_any_dtype(scale):
+    values, torso = np.array([[0, 1, 1], [1, 0, 1]]), MLPTorso(7, scale=scale)
+    torso.build((None, 3))
+    expected = plain_mlp(torso, values, scale)
+    for dtype in (bool, np.uint8, np.uint16, np.int32, np.int64, np.float16, np.float32, np.float64):
+        features = torso(tf.constant(values.astype(dtype)))
+        np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6, err_msg=str(dtype))
 
 
 def shallow_parameters(height, width, channels, hidden):
@@ -103,77 +147,64 @@ def deep_parameters(height, width, inputs, channels, hidden, residual_blocks=2):
 
 
 def test_parameter_counts():
-    assert built(ShallowTorso, (None, 84, 84, 4)).count_params() == shallow_parameters(84, 84, 4, 512) == 1_684_128
-    assert built(ShallowTorso, (None, 36, 52, 1), hidden=7).count_params() == shallow_parameters(36, 52, 1, 7)
-    torso = built(DeepTorso, (None, 72, 96, 3))
-    assert torso.count_params() == deep_parameters(72, 96, 3, (16, 32, 32), 256)
-    football = built(DeepTorso, (None, 72, 96, 16), channels=(16, 32, 32, 32), kernel_initializer="lecun_normal")
-    assert football.count_params() == deep_parameters(72, 96, 16, (16, 32, 32, 32), 256)
-    thin = built(DeepTorso, (None, 9, 7, 2), channels=(4,), hidden=3, residual_blocks=1)
-    assert thin.count_params() == deep_parameters(9, 7, 2, (4,), 3, residual_blocks=1)
+    def count(torso, *shape):
+        return built(torso, shape).count_params()
+
+    assert count(ShallowTorso(), 84, 84, 4) == shallow_parameters(84, 84, 4, 512) == 1_684_128
+    assert count(ShallowTorso(hidden=7), 36, 52, 1) == shallow_parameters(36, 52, 1, 7)
+    assert count(DeepTorso(), 72, 96, 3) == deep_parameters(72, 96, 3, (16, 32, 32), 256)
+    assert count(DeepTorso((4,), 3, 1), 9, 7, 2) == deep_parameters(9, 7, 2, (4,), 3, residual_blocks=1)
+    assert count(MLPTorso(), 5, 4, 3) == (5 * 4 * 3 + 1) * 256
+    assert count(MLPTorso(7, 3), 5, 4, 3) == (5 * 4 * 3 + 1) * 7 + 2 * (7 + 1) * 7
 
 
-@pytest.mark.parametrize("residual_blocks", [1, 3])
-@pytest.mark.parametrize("channels", [(5,), (4, 6, 3, 2)], ids=str)
-def test_stages_and_blocks_are_as_many_as_asked_for(channels, residual_blocks):
-    torso = built(DeepTorso, (None, 9, 7, 2), channels=channels, hidden=11, residual_blocks=residual_blocks)
-    assert len(variables(torso)) == 2 * (len(channels) * (1 + 2 * residual_blocks) + 1)
-    frames = random_frames(3, 9, 7, 2)
-    expected = plain_deep(torso, frames)
-    assert expected.shape == (3, 11)
-    assert np.any(expected)
-    np.testing.assert_allclose(torso(frames), expected, rtol=1e-3, atol=1e-5)
-
-
-def test_the_kernel_initializer_reaches_every_kernel_and_no_two_are_alike():
-    torso = built(DeepTorso, channels=(32, 32), kernel_initializer="lecun_normal")
+@pytest.mark.parametrize("torso_class", [DeepTorso, MLPTorso])
+def test_the_kernel_initializer_reaches_every_kernel_and_no_two_are_alike(torso_class):
+    settings = {"channels": (32, 32)} if torso_class is DeepTorso else {"num_layers": 3}
+    torso = torso_class(hidden=256, kernel_initializer="lecun_normal", **settings)
+    torso.build((None, 18, 20, 3))
     kernels = {name: np.asarray(value) for name, value in variables(torso).items() if name.endswith("kernel")}
-    assert len(kernels) == 11
+    assert len(kernels) == (11 if torso_class is DeepTorso else 3)
     for name, kernel in kernels.items():
         fan_in = np.prod(kernel.shape[:-1])
         np.testing.assert_allclose(kernel.std(), 1 / np.sqrt(fan_in), rtol=0.15, err_msg=name)
-    alike = [kernels[f"stage_1/residual_{i}/conv_{j}/kernel"] for i in (0, 1) for j in (0, 1)]
-    assert not any(np.array_equal(a, b) for i, a in enumerate(alike) for b in alike[:i])
+    values = list(kernels.values())
+    assert not any(np.array_equal(a, b) for i, a in enumerate(values) for b in values[:i])
 
 
-def test_mixed_bfloat16_computes_in_bfloat16_with_float32_weights(torso_class):
-    exact, mixed = built(torso_class), built(torso_class, dtype="mixed_bfloat16")
-    frames = random_frames(4)
-    features = mixed(frames)
+@KINDS
+def test_mixed_bfloat16_computes_in_bfloat16_with_float32_weights(kind):
+    exact, mixed = make(kind), make(kind, dtype="mixed_bfloat16")
+    frames = random_frames(4, FRAMES[kind])
+    with tf.GradientTape() as tape:
+        features = mixed(frames)
+        loss = tf.reduce_sum(tf.cast(features, tf.float32))
     assert features.dtype == tf.bfloat16
     assert {v.dtype for v in mixed.trainable_variables} == {"float32"}
     expected = np.asarray(exact(frames))
     error = np.linalg.norm(np.asarray(features, np.float32) - expected)
     assert 0 < error < 0.02 * np.linalg.norm(expected)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(tf.cast(mixed(frames), tf.float32))
     for gradient in tape.gradient(loss, [v.value for v in mixed.trainable_variables]):
         assert gradient.dtype == tf.float32
         assert np.all(np.isfinite(gradient))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("count", [1, 2])
-def test_compiled_by_xla_it_is_the_same(torso_class, count, dtype):
-    torso = built(torso_class, dtype=dtype)
-    frames = random_frames(count)
-    features = np.asarray(tf.function(torso, jit_compile=True)(frames), np.float32)
-    expected = np.asarray(torso(frames), np.float32)
-    assert np.all(np.isfinite(features))
-    scale = {"float32": 1e-5, "mixed_bfloat16": 3e-2}[dtype]
-    np.testing.assert_allclose(features, expected, rtol=0, atol=scale * np.abs(expected).max())
+@KINDS
+@DTYPES
+def test_compiled_by_xla_it_is_the_same_and_finite_for_black_and_white(kind, dtype):
+    torso = make(kind, dtype=dtype)
+    compiled = tf.function(torso, jit_compile=True)
+    noise = random_frames(1, FRAMES[kind])
+    for frames in (noise, tf.zeros_like(noise), tf.fill(noise.shape, tf.constant(255, tf.uint8))):
+        features, expected = (np.asarray(function(frames), np.float32) for function in (compiled, torso))
+        assert np.all(np.isfinite(features))
+        scale = {"float32": 1e-5, "mixed_bfloat16": 3e-2}[dtype]
+        np.testing.assert_allclose(features, expected, rtol=0, atol=scale * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_no_nan_of_blank_and_of_white_frames_at_batch_one(torso_class, dtype):
-    torso = built(torso_class, dtype=dtype)
-    for value in (0, 255):
-        features = torso(tf.fill([1, 36, 40, 3], tf.constant(value, tf.uint8)))
-        assert np.all(np.isfinite(np.asarray(features, np.float32)))
-
-
-def test_the_training_graph_never_computes_a_gradient_of_the_frames(torso_class):
-    torso = built(torso_class)
+@pytest.mark.parametrize("kind", ["shallow", "deep"])
+def test_the_training_graph_never_computes_a_gradient_of_the_frames(kind):
+    torso = make(kind)
 
     @tf.function
     def step(frames):
@@ -181,7 +212,7 @@ def test_the_training_graph_never_computes_a_gradient_of_the_frames(torso_class)
             loss = tf.reduce_sum(torso(frames))
         return tape.gradient(loss, [v.value for v in torso.trainable_variables])
 
-    graph = step.get_concrete_function(random_frames(2)).graph
+    graph = step.get_concrete_function(random_frames(2, FRAMES[kind])).graph
     # What no output depends on is pruned before the graph runs.
     needed, queue = set(), [output.op for output in graph.outputs]
     while queue:
@@ -194,58 +225,32 @@ def test_the_training_graph_never_computes_a_gradient_of_the_frames(torso_class)
     assert sum(op.type == "Conv2DBackpropInput" for op in needed) == convolutions - 1
 
 
-def test_variable_paths(torso_class):
-    paths = [v.path for v in built(torso_class).trainable_variables]
-    if torso_class is ShallowTorso:
-        layers = ["conv_0", "conv_1", "conv_2", "dense"]
-    else:
-        inner = ["conv", *(f"residual_{i}/conv_{j}" for i in (0, 1) for j in (0, 1))]
-        layers = [*(f"stage_{i}/{layer}" for i in range(3) for layer in inner), "dense"]
-    name = "shallow_torso" if torso_class is ShallowTorso else "deep_torso"
-    assert paths == [f"{name}/{layer}/{kind}" for layer in layers for kind in ("kernel", "bias")]
+LAYERS = {
+    "shallow": ["conv_0", "conv_1", "conv_2", "dense"],
+    "deep": [
+        *(
+            f"stage_{i}/{layer}"
+            for i in (0, 1)
+            for layer in ("conv", *(f"residual_{j}/conv_{k}" for j in (0, 1) for k in (0, 1)))
+        ),
+        "dense",
+    ],
+    "mlp": ["dense_0", "dense_1"],
+}
 
 
+@KINDS
 @pytest.mark.parametrize("way", ["build", "call", "traced call"])
-def test_variable_paths_depend_on_nothing_made_before(torso_class, way):
+def test_variable_paths_depend_on_nothing_made_before(kind, way):
     keras.layers.Conv2D(3, 3).build((None, 8, 8, 1))  # moves the counters that Keras names unnamed layers by
-    first, second = torso_class(), torso_class()
-    first.build((None, 36, 40, 3))
+    torso = TORSOS[kind]()
     if way == "build":
-        second.build((None, 36, 40, 3))
+        torso.build((None, *FRAMES[kind]))
     else:
-        function = tf.function(second) if way == "traced call" else second
-        function(random_frames(2))
-    assert [v.path for v in first.variables] == [v.path for v in second.variables]
-    assert len({v.path for v in first.variables}) == len(first.variables) > 7
-
-
-SCRIPT = """
-import keras
-from seed_rl.networks import recurrent, torsos
-torso, lstm = torsos.DeepTorso(), recurrent.ResetLSTM(4)
-torso.build((None, 36, 40, 3))
-lstm.build((None, None, 3))
-print(*(v.path for v in torso.variables + lstm.variables))
-"""
-
-
-def test_variable_paths_are_the_same_in_another_process():
-    ResetLSTM(3).build((None, None, 2))
-    torso, lstm = built(DeepTorso), ResetLSTM(4)
-    lstm.build((None, None, 3))
-    output = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
-    assert output.split() == [v.path for v in torso.variables + lstm.variables]
-
-
-def test_the_global_policy_of_keras_is_neither_used_nor_changed(torso_class):
-    before = keras.config.dtype_policy().name
-    keras.config.set_dtype_policy("mixed_float16")
-    try:
-        torso = built(torso_class)
-        assert torso(random_frames(1)).dtype == tf.float32
-        assert keras.config.dtype_policy().name == "mixed_float16"
-    finally:
-        keras.config.set_dtype_policy(before)
+        function = tf.function(torso) if way == "traced call" else torso
+        function(random_frames(2, FRAMES[kind]))
+    expected = [f"{kind}_torso/{layer}/{weight}" for layer in LAYERS[kind] for weight in ("kernel", "bias")]
+    assert [v.path for v in torso.trainable_variables] == expected
 
 
 @pytest.mark.parametrize("shape", [(35, 84), (84, 35), (4, 4)])
@@ -254,15 +259,16 @@ def test_frames_too_small_for_the_shallow_torso_are_refused(shape):
         ShallowTorso().build((None, *shape, 4))
 
 
-def test_the_least_frames_will_do():
+def test_the_smallest_frames():
     size = ShallowTorso.MIN_FRAME_SIZE
-    assert built(ShallowTorso, (None, size, size, 1))(random_frames(1, size, size, 1)).shape == (1, 512)
-    assert built(DeepTorso, (None, 1, 1, 1))(random_frames(1, 1, 1, 1)).shape == (1, 256)
+    assert ShallowTorso()(random_frames(1, (size, size, 1))).shape == (1, 512)
+    assert DeepTorso()(random_frames(1, (1, 1, 1))).shape == (1, 256)
 
 
+@pytest.mark.parametrize("torso_class", [ShallowTorso, DeepTorso])
 def test_frames_of_another_rank_are_refused(torso_class):
     for shape in ((None, 84, 84), (None, None, 84, 84, 4), (None, None, 84, 4)):
         with pytest.raises(ValueError, match="frames must have shape"):
             torso_class().build(shape)
     with pytest.raises(ValueError, match="frames must have rank 4"):
-        built(torso_class)(tf.zeros([36, 40, 3]))
+        built(torso_class(), (36, 40, 3))(tf.zeros([36, 40, 3]))

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.rl import categorical
+from tests.support.gradients import gradient
 
 
 def softmax(logits):
@@ -24,37 +25,18 @@ def test_log_prob_is_that_of_the_softmax(logits):
     assert log_prob.shape == (4, 3)
     assert log_prob.dtype == tf.float32
     np.testing.assert_allclose(log_prob, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_log_prob_gradient_is_one_hot_minus_softmax(logits):
-    actions = np.random.default_rng(1).integers(0, 6, (4, 3))
-    x = tf.constant(logits)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        total = tf.reduce_sum(categorical.log_prob(x, actions))
-    np.testing.assert_allclose(tape.gradient(total, x), np.eye(6)[actions] - softmax(logits), atol=1e-6)
+    by_logits = gradient(lambda x: tf.reduce_sum(categorical.log_prob(x, actions)), logits)
+    np.testing.assert_allclose(by_logits, np.eye(6)[actions] - softmax(logits), atol=1e-6)
 
 
 def test_entropy_is_that_of_the_softmax(logits):
     p = softmax(logits)
+    expected = -np.sum(p * np.log(p), -1)
     entropy = categorical.entropy(logits)
     assert entropy.shape == (4, 3)
     assert entropy.dtype == tf.float32
-    np.testing.assert_allclose(entropy, -np.sum(p * np.log(p), -1), rtol=1e-5, atol=1e-6)
-
-
-def test_entropy_gradient_is_the_closed_form(logits):
-    x = tf.constant(logits)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        entropy = categorical.entropy(x)
-    p = softmax(logits)
-    expected = -p * (np.log(p) + np.asarray(entropy)[..., None])
-    np.testing.assert_allclose(tape.gradient(entropy, x), expected, atol=1e-6)
-
-
-def test_a_uniform_distribution_has_the_entropy_log_n():
-    np.testing.assert_allclose(categorical.entropy(np.full([2, 5], 7.0)), np.log(5.0), rtol=1e-6)
+    np.testing.assert_allclose(entropy, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient(categorical.entropy, logits), -p * (np.log(p) + expected[..., None]), atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e9, 1e30])

@@ -13,20 +13,13 @@ def test_the_ladder_goes_down_from_end_to_end():
     assert epsilons.dtype == np.float32
     assert np.all(np.diff(epsilons) < 0)
     np.testing.assert_allclose(epsilons[[0, -1]], [0.4, 0.4**8], rtol=1e-6)
-
-
-def test_the_exponents_are_linear():
     np.testing.assert_allclose(epsilon_ladder(4, base=0.5, low=1, high=7), [2**-1, 2**-3, 2**-5, 2**-7], rtol=1e-6)
 
 
-def test_ladders_of_one_and_of_none():
-    np.testing.assert_allclose(epsilon_ladder(1), [0.4], rtol=1e-6)
+def test_ladders_of_one_of_none_and_of_less():
     np.testing.assert_allclose(epsilon_ladder(1, base=0.5, low=3.0, high=9.0), [0.125])
     assert epsilon_ladder(0).shape == (0,)
     assert epsilon_ladder(0).dtype == np.float32
-
-
-def test_a_negative_number_of_environments_is_refused():
     with pytest.raises(ValueError, match="num_envs must be at least 0, got -1"):
         epsilon_ladder(-1)
 
@@ -36,7 +29,7 @@ def choose(request):
     return tf.function(epsilon_greedy, jit_compile=request.param)
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.4, 0.9])
+@pytest.mark.parametrize("epsilon", [0.01, 0.9])
 def test_frequencies(choose, epsilon):
     count, num_actions, best = 200_000, 5, 3
     q = tf.tile([[0.0, -1.0, 0.5, 2.0, 1.9]], [count, 1])
@@ -47,18 +40,6 @@ def test_frequencies(choose, epsilon):
     p[best] += 1 - epsilon
     frequencies = np.bincount(actions, minlength=num_actions) / count
     np.testing.assert_array_less(np.abs(frequencies - p), 5 * np.sqrt(p * (1 - p) / count))
-
-
-def test_whether_and_which_are_independent(choose):
-    """A random action of an epsilon as small as this one is still any action."""
-    count = 500_000
-    actions = np.asarray(
-        choose(tf.tile([[0.0, 0.0, 0.0, 1.0]], [count, 1]), tf.fill([count], 0.01), tf.constant([1, 1]))
-    )
-    explored = actions[actions != 3]
-    assert 3000 < len(explored) < 4500
-    frequencies = np.bincount(explored, minlength=3) / len(explored)
-    np.testing.assert_allclose(frequencies, 1 / 3, atol=5 * np.sqrt(2 / 9 / len(explored)))
 
 
 def test_each_environment_has_its_own_epsilon(choose):

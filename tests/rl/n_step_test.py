@@ -35,9 +35,8 @@ def ground_truth(r_t, discount_t, v_t, n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 7, 8, 50])
-@pytest.mark.parametrize("seed", range(3))
-def test_equals_the_formula_with_episodes_ending_in_mid_sequence(n, seed):
-    inputs = random_inputs(seed=seed)
+def test_equals_the_formula_with_episodes_ending_in_mid_sequence(n):
+    inputs = random_inputs()
     assert 0 < np.sum(inputs["discount_t"][1:-1] == 0) < inputs["discount_t"][1:-1].size
     np.testing.assert_allclose(n_step_returns(**inputs, n=n), ground_truth(**inputs, n=n), rtol=1e-5, atol=1e-5)
 
@@ -57,12 +56,6 @@ def test_by_hand():
     np.testing.assert_array_equal(n_step_returns(**inputs, n=2)[:, 0], [1 + 1, 2, 4 + 20])
 
 
-def test_one_step_is_reward_and_discounted_value():
-    inputs = random_inputs()
-    expected = inputs["r_t"] + inputs["discount_t"] * inputs["v_t"]
-    np.testing.assert_allclose(n_step_returns(**inputs, n=1), expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("n", [7, 8, 1000])
 def test_as_many_steps_as_there_are_is_on_policy_v_trace(n):
     inputs = random_inputs()
@@ -71,31 +64,10 @@ def test_as_many_steps_as_there_are_is_on_policy_v_trace(n):
     np.testing.assert_allclose(n_step_returns(**inputs, n=n), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_last_rows_bootstrap_from_the_last_value():
-    inputs = random_inputs() | {"discount_t": np.full((7, 5), 0.9)}
-    changed = inputs | {"v_t": inputs["v_t"] + np.eye(7)[-1][:, None]}  # the last value is larger by one
-    difference = np.asarray(n_step_returns(**changed, n=3) - n_step_returns(**inputs, n=3))
-    assert difference.shape == (7, 5)
-    np.testing.assert_allclose(difference[:, 0], [0, 0, 0, 0, 0.9**3, 0.9**2, 0.9], atol=1e-6)
-
-
-def test_nothing_behind_the_end_of_an_episode_matters():
-    inputs = random_inputs()
-    inputs["discount_t"][3] = 0.0
-    changed = {name: np.array(x) for name, x in inputs.items()}
-    changed["r_t"][4:] += 1.0
-    changed["v_t"][3:] += 1.0
-    returns, changed_returns = n_step_returns(**inputs, n=3), n_step_returns(**changed, n=3)
-    np.testing.assert_array_equal(returns[1:4], changed_returns[1:4])
-    assert np.all(returns[4:] != changed_returns[4:])
-
-
 def test_compiled_by_xla_it_is_the_same():
     inputs = {name: tf.constant(x, tf.float32) for name, x in random_inputs(20, 4).items()}
-    expected = n_step_returns(**inputs, n=5)
-    for jit_compile in (False, True):
-        returns = tf.function(lambda **x: n_step_returns(**x, n=5), jit_compile=jit_compile)(**inputs)
-        np.testing.assert_allclose(returns, expected, rtol=1e-5, atol=1e-6)
+    returns = tf.function(lambda **x: n_step_returns(**x, n=5), jit_compile=True)(**inputs)
+    np.testing.assert_allclose(returns, n_step_returns(**inputs, n=5), rtol=1e-5, atol=1e-6)
 
 
 def test_the_batch_size_may_be_unknown_while_tracing():
@@ -121,12 +93,8 @@ def test_a_wrong_shape_is_named(field):
             n_step_returns(**(inputs | {field: np.zeros(wrong)}), n=2)
 
 
-@pytest.mark.parametrize("n", [0, -1])
-def test_less_than_one_step_is_refused(n):
-    with pytest.raises(ValueError, match=f"n must be at least 1, got {n}"):
-        n_step_returns(**random_inputs(), n=n)
-
-
-def test_an_empty_sequence_is_refused():
+def test_less_than_one_step_and_an_empty_sequence_are_refused():
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        n_step_returns(**random_inputs(), n=0)
     with pytest.raises(ValueError, match="r_t must have a first axis of known length"):
         n_step_returns(*[np.zeros((0, 3))] * 3, n=1)

@@ -72,7 +72,7 @@ class CountingAgent(Agent):
         state = tf.where(env_output.done, 0, state) + 1
         return ActOutput(action_of(env_output.observation), state, state)
 
-    def loss(self, unroll: Unroll, importance_weights: tf.Tensor) -> LossOutput:
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         return LossOutput({"model": self._weight.value}, {"loss/total": self._weight.value})
 
 

@@ -1,0 +1,52 @@
+"""The frozen copy of a model against its rule in numpy."""
+
+import keras
+import numpy as np
+import pytest
+
+from seed_rl.networks.target import TargetNetwork
+
+
+def model(seed):
+    keras.utils.set_random_seed(seed)
+    layers = [keras.layers.Dense(3, name="dense"), keras.layers.BatchNormalization(name="norm")]
+    built = keras.Sequential(layers)
+    built.build((None, 2))
+    return built
+
+
+def values(network):
+    return [variable.numpy().copy() for variable in network.variables]
+
+
+def assert_equal(network, expected):
+    for actual, value in zip(values(network), expected, strict=True):
+        np.testing.assert_allclose(actual, value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("period", "rate"), [(1, 1.0), (3, 1.0), (1, 0.1), (2, 0.4)])
+def test_it_moves_by_its_rate_every_so_many_updates(period, rate):
+    online, frozen, rng = model(1), model(2), np.random.default_rng(0)
+    target = TargetNetwork(online, frozen, period, rate)
+    assert target.model is frozen
+    expected = values(online)
+    assert_equal(frozen, expected)  # a copy at first, whatever the rate
+    for update in range(1, 8):
+        for variable in online.variables:
+            variable.assign_add(rng.normal(size=variable.shape))
+        before = values(online)
+        assert_equal(frozen, expected)  # it shares no weights
+        target.after_update(update)
+        if update % period == 0:
+            expected = [old + rate * (new - old) for old, new in zip(expected, before, strict=True)]
+        assert_equal(frozen, expected)
+        for now, value in zip(values(online), before, strict=True):
+            np.testing.assert_array_equal(now, value)
+
+
+def test_a_copy_is_exact():
+    online, frozen = model(1), model(2)
+    online.variables[0].assign(np.full((2, 3), 1e8 + 1e-8))
+    frozen.variables[0].assign(np.full((2, 3), 1e-3))
+    TargetNetwork(online, frozen)
+    np.testing.assert_array_equal(values(frozen)[0], values(online)[0])

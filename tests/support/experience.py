@@ -1,0 +1,82 @@
+"""Random experience: observations of several kinds, and unrolls that an agent acted itself."""
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.envs.base import random_actions
+from seed_rl.specs import ArraySpec, ContinuousSpec, MultiDiscreteSpec
+from seed_rl.types import EnvOutput, Unroll
+
+CHOICES = MultiDiscreteSpec((2, 3))
+FORCES = ContinuousSpec((-1.0, 0.0, -3.0), (1.0, 5.0, -2.0))
+NUMBERS = ArraySpec((5,), "float32")
+SEVERAL = {
+    "right": ArraySpec((3, 5, 2), "uint8"),
+    "left": ArraySpec((4, 4, 1), "uint8"),
+    "board": ArraySpec((4, 3), "uint16"),
+    "speed": ArraySpec((), "float64"),
+    "cells": ArraySpec((2, 3), "bool"),
+}
+"""Observations of every kind, not in the order of their names."""
+
+
+def random_tensor(rng, spec, leading):
+    """A tensor [*leading, ...] of an `ArraySpec`."""
+    shape = (*leading, *spec.shape)
+    if spec.dtype == "bool":
+        return tf.constant(rng.random(shape) < 0.5)
+    if spec.dtype.startswith("float"):
+        return tf.constant(rng.normal(size=shape), spec.dtype)
+    largest = 100 if spec.dtype == "int64" else np.iinfo(spec.dtype).max
+    return tf.constant(rng.integers(0, largest, shape, endpoint=True), spec.dtype)
+
+
+def random_output(rng, spec, leading, done=0.3):
+    """An `EnvOutput` with fields [*leading, ...] of an `EnvSpec`."""
+    tensors = {name: random_tensor(rng, tensor, leading) for name, tensor in spec.observation_tensors()}
+    reward, begins = rng.normal(size=leading), rng.random(leading) < done
+    return EnvOutput(tf.constant(reward, tf.float32), tf.constant(begins), tensors.get("", tensors))
+
+
+def random_steps(spec, length, batch, seed=0, done=0.25):
+    """`prev_action` and `env_output` of T steps of B environments."""
+    rng = np.random.default_rng([length, batch, seed])
+    actions = np.stack([random_actions(spec.action, rng, batch) for _ in range(length)])
+    return tf.constant(actions), random_output(rng, spec, (length, batch), done)
+
+
+def acted_unroll(agent, batch, seed=0, warm_up=2, act=None):
+    """An unroll that the agent acted itself, step by step, after `warm_up` steps; by `act` if given, a compiled one.
+
+    The first environment's episode goes on for ever.
+    """
+    rng, spec = np.random.default_rng(seed), agent.env_spec
+    state, steps = agent.initial_state(batch), []
+    prev_action = tf.zeros([batch, *spec.action.tensor.shape], spec.action.tensor.dtype)
+    for t in range(warm_up + agent.length):
+        if t == warm_up:
+            initial = state
+        output = random_output(rng, spec, (batch,))
+        output = output._replace(done=tf.constant(output.done.numpy() & (np.arange(batch) > 0)))
+        answer = (act or agent.act)(prev_action, output, state, tf.range(batch), tf.constant([seed, t]))
+        steps.append((prev_action, output, answer.action, answer.behaviour))
+        prev_action, state = answer.action, answer.state
+    return Unroll(initial, *tf.nest.map_structure(lambda *fields: tf.stack(fields), *steps[warm_up:]))
+
+
+def move(agent, seed, scale=0.5):
+    """Changes every trained weight, so that actions are no longer nearly equal."""
+    rng = np.random.default_rng(seed)
+    for weight in agent.trainable_variables:
+        weight.assign_add(rng.normal(scale=scale, size=weight.shape).astype(np.float32))
+
+
+def assert_matches_step_spec(agent, unroll):
+    """The record of a step is as `Agent.step_spec` says."""
+    spec = agent.step_spec
+    tf.nest.assert_same_structure(spec, unroll)
+    step = unroll._replace(initial_state=())
+    for own, tensor in zip(tf.nest.flatten(spec._replace(initial_state=())), tf.nest.flatten(step), strict=True):
+        assert (own.dtype, own.shape) == (tensor.dtype, tensor.shape[2:])
+    for own, tensor in zip(tf.nest.flatten(spec.initial_state), tf.nest.flatten(unroll.initial_state), strict=True):
+        assert (own.dtype, own.shape) == (tensor.dtype, tensor.shape[1:])
