@@ -49,9 +49,9 @@ class RMSprop:
 RULES = pytest.mark.parametrize(("settings", "rule"), [(ADAM, Adam), (RMSPROP, RMSprop)], ids=["adam", "rmsprop"])
 
 
-def updated(train_step, reward, progress=0.0, importance=None, states=None):
+def updated(train_step, reward, progress=0.0, importance=None, states=None, seed=0):
     weights = np.ones(reward.shape[1]) if importance is None else importance
-    return train_step(unroll_of(reward, states), progress, weights)
+    return train_step(unroll_of(reward, states), progress, weights, seed)
 
 
 @RULES
@@ -149,8 +149,8 @@ def test_minibatches_of_unchanged_weights_sum_up_to_the_batch(passes, minibatche
     rewards[0] = np.sqrt(2 * 8.0 ** np.arange(SIZE) / IMPORTANCE - np.sum(rewards[1:] ** 2, axis=0))
     train_step = TrainStep(agent, Optimizer(learning_rate=0.0), passes=passes, minibatches=minibatches)
     norms = set()
-    for _ in range(4):
-        metrics, priorities = updated(train_step, rewards, 0.0, IMPORTANCE, STATES)
+    for seed in range(4):
+        metrics, priorities = updated(train_step, rewards, 0.0, IMPORTANCE, STATES, seed)
         total = round(metrics["loss/pull"] * passes * SIZE)
         assert [total // 8**b % 8 for b in range(SIZE)] == [passes] * SIZE, "once in every pass"
         assert metrics["a/size"] == LENGTH * SIZE / minibatches
@@ -159,7 +159,7 @@ def test_minibatches_of_unchanged_weights_sum_up_to_the_batch(passes, minibatche
         assert priorities.dtype == np.float32
         np.testing.assert_allclose(priorities, STATES + 10 * rewards[1] + 100 * IMPORTANCE, rtol=1e-5)
         norms.add(metrics["gradient_norm"])
-    assert (len(norms) > 1) == (1 < minibatches < SIZE), "minibatches are drawn anew"
+    assert (len(norms) > 1) == (1 < minibatches < SIZE), "another seed draws other minibatches"
 
 
 @pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (2, 3)])
