@@ -158,7 +158,7 @@ def test_minibatches_of_unchanged_weights_sum_up_to_the_batch(passes, minibatche
         assert metrics["reward/max"] == pytest.approx(rewards.max())
         assert priorities.dtype == np.float32
         np.testing.assert_allclose(priorities, STATES + 10 * rewards[1] + 100 * IMPORTANCE, rtol=1e-5)
-        norms.add(metrics["gradient_norm"])
+        norms.add(round(metrics["gradient_norm"], 3))
     assert (len(norms) > 1) == (1 < minibatches < SIZE), "another seed draws other minibatches"
 
 
