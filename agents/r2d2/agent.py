@@ -15,7 +15,7 @@ from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss, td_errors
 from seed_rl.agents.r2d2.networks import DuelingQNetwork
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
-from seed_rl.rl import categorical, q_learning
+from seed_rl.rl import q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
 from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
 from seed_rl.specs import CannotAct, DiscreteSpec, EnvSpec
@@ -74,7 +74,7 @@ class R2D2Agent(ModelAgent):
     ) -> tuple[tf.Tensor, Behaviour]:
         q = outputs
         if greedy:
-            action = categorical.greedy(q)
+            action = tf.argmax(q, axis=-1, output_type=tf.int32)
         else:
             epsilon = tf.gather(self._epsilons, tf.minimum(env_ids, len(self._epsilons) - 1))
             action = epsilon_greedy(q, epsilon, seed)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.rl import categorical, checks
+from seed_rl.rl import checks
 from seed_rl.specs import ActionSpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 
 
@@ -46,22 +46,37 @@ class ActionDistribution(abc.ABC):
 
 
 class Categorical(ActionDistribution):
-    """One of A actions; the parameters are logits."""
+    """One of A actions; the parameters are unnormalised logits [..., A].
+
+    Logits must be finite: forbid an action with a very negative logit instead of minus infinity.
+    """
 
     def __init__(self, num_actions: int):
         self.num_parameters = num_actions
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        return categorical.sample(parameters, seed)
+        """By the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
+
+        The same seed gives the same actions on the same device, compiled the same way (XLA or not).
+        """
+        logits = _float_logits(parameters)
+        checks.check_shape("seed", seed, [2])
+        # The uniform numbers are multiples of 2^-23 in [0, 1): half a step more keeps both logarithms finite.
+        u = tf.random.stateless_uniform(tf.shape(logits), seed) + 2.0**-24
+        return self.mode(logits - tf.math.log(-tf.math.log(u)))
 
     def mode(self, parameters: Any) -> tf.Tensor:
-        return categorical.greedy(parameters)
+        """The most probable action, the first of several."""
+        return tf.argmax(_float_logits(parameters), axis=-1, output_type=tf.int32)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
-        return categorical.log_prob(parameters, actions)
+        logits = _float_logits(parameters)
+        checks.check_shape("actions", actions, checks.static_shape(logits)[:-1])
+        return -tf.nn.sparse_softmax_cross_entropy_with_logits(labels=actions, logits=logits)
 
     def entropy(self, parameters: Any) -> tf.Tensor:
-        return categorical.entropy(parameters)
+        log_probs = tf.nn.log_softmax(_float_logits(parameters))
+        return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
     def features(self, actions: Any) -> tf.Tensor:
         return tf.one_hot(actions, self.num_parameters)
@@ -71,34 +86,35 @@ class MultiCategorical(ActionDistribution):
     """K independent choices; the parameters are their concatenated logits."""
 
     def __init__(self, num_values: Sequence[int]):
-        self._num_values = list(num_values)
+        self._choices = [Categorical(n) for n in num_values]
         self.num_parameters = sum(num_values)
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        seeds = tf.unstack(tf.random.split(seed, len(self._num_values)))
-        parts = zip(self._logits(parameters), seeds, strict=True)
-        return tf.stack([categorical.sample(logits, own) for logits, own in parts], axis=-1)
+        seeds = tf.unstack(tf.random.split(seed, len(self._choices)))
+        return tf.stack([own.sample(x, s) for own, x, s in self._zip(self._split(parameters), seeds)], axis=-1)
 
     def mode(self, parameters: Any) -> tf.Tensor:
-        return tf.stack([categorical.greedy(logits) for logits in self._logits(parameters)], axis=-1)
+        return tf.stack([own.mode(logits) for own, logits in self._zip(self._split(parameters))], axis=-1)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
-        parts = zip(self._logits(parameters), self._choices(actions), strict=True)
-        return tf.add_n([categorical.log_prob(logits, choice) for logits, choice in parts])
+        parts = self._zip(self._split(parameters), self._unstack(actions))
+        return tf.add_n([own.log_prob(logits, action) for own, logits, action in parts])
 
     def entropy(self, parameters: Any) -> tf.Tensor:
-        return tf.add_n([categorical.entropy(logits) for logits in self._logits(parameters)])
+        return tf.add_n([own.entropy(logits) for own, logits in self._zip(self._split(parameters))])
 
     def features(self, actions: Any) -> tf.Tensor:
-        parts = zip(self._choices(actions), self._num_values, strict=True)
-        return tf.concat([tf.one_hot(choice, n) for choice, n in parts], axis=-1)
+        return tf.concat([own.features(action) for own, action in self._zip(self._unstack(actions))], axis=-1)
 
-    def _logits(self, parameters: Any) -> list[tf.Tensor]:
+    def _zip(self, *parts: list[tf.Tensor]) -> Any:
+        return zip(self._choices, *parts, strict=True)
+
+    def _split(self, parameters: Any) -> list[tf.Tensor]:
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
-        return tf.split(parameters, self._num_values, axis=-1)
+        return tf.split(parameters, [own.num_parameters for own in self._choices], axis=-1)
 
-    def _choices(self, actions: Any) -> list[tf.Tensor]:
-        checks.check_shape("actions", actions, [*checks.static_shape(actions)[:-1], len(self._num_values)])
+    def _unstack(self, actions: Any) -> list[tf.Tensor]:
+        checks.check_shape("actions", actions, [*checks.static_shape(actions)[:-1], len(self._choices)])
         return tf.unstack(actions, axis=-1)
 
 
@@ -176,3 +192,9 @@ def distribution_of(spec: ActionSpec) -> ActionDistribution:
 def _log_derivative_of_tanh(u: tf.Tensor) -> tf.Tensor:
     """log(1 - tanh(u)^2) without the cancellation."""
     return 2.0 * (math.log(2.0) - u - tf.nn.softplus(-2.0 * u))
+
+
+def _float_logits(logits: Any) -> tf.Tensor:
+    if checks.static_shape(logits).rank == 0:
+        raise ValueError("logits must have at least one axis, got a scalar")
+    return tf.cast(logits, tf.float32)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.rl import categorical
+from seed_rl.rl.distributions import Categorical
 from tests.support.gradients import gradient
+
+categorical = Categorical(6)
 
 
 def softmax(logits):
@@ -99,9 +101,9 @@ def test_an_impossible_action_is_never_sampled(sample):
 
 
 def test_greedy_is_the_most_probable_and_the_first_of_equals(logits):
-    np.testing.assert_array_equal(categorical.greedy(logits), logits.argmax(-1))
-    assert categorical.greedy([0.0, 1.0, 1.0]).numpy() == 1
-    assert categorical.greedy(logits).dtype == tf.int32
+    np.testing.assert_array_equal(categorical.mode(logits), logits.argmax(-1))
+    assert categorical.mode([0.0, 1.0, 1.0]).numpy() == 1
+    assert categorical.mode(logits).dtype == tf.int32
 
 
 def test_wrong_shapes_are_named(logits):
