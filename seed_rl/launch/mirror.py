@@ -1,9 +1,8 @@
 """A run's directory on this machine, kept equal to a log directory elsewhere.
 
 A run appends to files, which an object store can't do, and its learner may be on another node than its log directory.
-So the run works in a directory of its machine that starts as a copy of the store; changed files are sent to the store
-at intervals and at the end. The store is the truth: a learner that was preempted on one machine continues from it on
-another.
+So the run works in a directory of its machine that starts as a copy of the store, and sends changed files at intervals
+and at the end. The store is the truth: a learner preempted on one machine continues from it on another.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS, store: Store | 
         yield place
         return
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
-    name = f"{os.path.basename(place.rstrip('/'))}-{hashlib.sha256(place.encode()).hexdigest()[:12]}"
-    directory = os.path.join(cache, name)
     os.makedirs(cache, exist_ok=True)
+    short, identity = os.path.basename(place.rstrip("/")), hashlib.sha256(place.encode()).hexdigest()[:12]
+    directory = os.path.join(cache, f"{short}-{identity}")
     with contextlib.ExitStack() as lock:
         try:
             lock.enter_context(locked(f"{directory}.lock"))
@@ -125,10 +124,9 @@ class Mirror:
         local = self._local()
         try:
             for name in [name for name, state in local.items() if self._sent.get(name) != state]:
-                with contextlib.suppress(FileNotFoundError):  # a checkpoint that has just been removed
-                    file = open(os.path.join(self.directory, name), "rb")  # noqa: SIM115
-                    with file:
-                        self._store.send(file, name)
+                path = os.path.join(self.directory, name)
+                with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:  # else it was just removed
+                    self._store.send(file, name)
                     self._sent[name] = local[name]
             for name in self._sent.keys() - local.keys():
                 if name.startswith(_CHECKPOINTS):
