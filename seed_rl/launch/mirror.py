@@ -38,8 +38,7 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS, store: Store | 
       store: keeps the log directory, where `place` is neither a directory of this machine nor in an object store.
 
     Raises:
-      CannotReach: the store can't be read or written, another learner of this machine is using it, or, when left, the
-        end of the run could not be written.
+      CannotReach: the store can't be read or written, now or at the end, or another learner here is using it.
     """
     if store is None and not is_url(place):
         yield place

@@ -159,7 +159,9 @@ def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_pa
     place = (f"--ray_address={cluster.address}", "--ray_learner=here", f"--logdir={logdir}", "--num_actors=1")
     run = runs.run("train", *ON_RAY, f"--gin_file={gin_file}", *place)
     assert run.returncode == 1, run.text()
-    sentence = "actor 0 ended 3 times in a row: an environment of suite 'failing' failed in step: OSError: the game crashed"
+    sentence = (
+        "actor 0 ended 3 times in a row: an environment of suite 'failing' failed in step: OSError: the game crashed"
+    )
     assert run.text().splitlines()[-1].startswith(f"seed_rl train: {sentence}")
     assert "Traceback" not in run.text()
     assert "failing_env.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"

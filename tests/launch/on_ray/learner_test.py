@@ -87,6 +87,6 @@ def test_a_file_that_lacks_a_piece_does_not_appear(tmp_path):
 
 
 def test_each_side_has_a_learner_log_of_its_own(pair):
-    logdir, learners, follow = pair
+    _, learners, follow = pair
     (learners / "learner.log").write_text("here")
     assert follow() == []
