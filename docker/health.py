@@ -52,12 +52,11 @@ def _rows(table: pathlib.Path) -> list[list[str]]:
 def ask(arguments: argparse.Namespace) -> str:
     """The error of a call to the learner; "" if it answers."""
     from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
-    from seed_rl.transport.credentials import ClientSecurity, SecurityError, read_token
+    from seed_rl.transport.credentials import ClientSecurity, SecurityError, read_authorities, read_token
 
     try:
-        security = ClientSecurity(
-            arguments.tls_ca, read_token(arguments.token_file), server_name=arguments.tls_server_name
-        )
+        authorities, token = read_authorities(arguments.tls_ca), read_token(arguments.token_file)
+        security = ClientSecurity(authorities, token, server_name=arguments.tls_server_name)
         client = LearnerClient(f"localhost:{arguments.port}", security, name="health check")
         try:
             client.describe(arguments.timeout)

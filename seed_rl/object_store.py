@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from seed_rl.files import PARTIAL
 
@@ -68,8 +68,24 @@ def files_in(place: str) -> list[str]:
     return sorted(name for name in names if not name.endswith(PARTIAL))
 
 
+class Store(Protocol):
+    """A directory elsewhere, whose errors are of its own kind; `reaching` makes sentences of them."""
+
+    def files(self) -> list[str]:
+        """Sorted names of the complete files, at any depth."""
+
+    def fetch(self, name: str, path: str) -> None:
+        """Copies a file to a path on this machine."""
+
+    def send(self, file: IO[bytes], name: str) -> None:
+        """Writes a copy of an open file, which may grow meanwhile."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file; one that isn't there is no error."""
+
+
 class ObjectStore:
-    """A directory in an object store. Its methods raise the store's own errors; `reaching` makes sentences of them."""
+    """A `Store` in an object store."""
 
     def __init__(self, url: str):
         """

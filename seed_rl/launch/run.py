@@ -21,6 +21,7 @@ from seed_rl.launch.run_directory import run_directory
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.hosts.link import Link
 from seed_rl.learner.hosts.rendezvous import rendezvous
+from seed_rl.object_store import Store
 from seed_rl.specs import CannotAct
 from seed_rl.transport.credentials import ServerSecurity
 
@@ -75,6 +76,7 @@ class Run:
         actor_arguments: Sequence[str] = (),
         native_log: bool = False,
         hosts: Hosts = ALONE,
+        store: Store | None = None,
     ):
         """
         Args:
@@ -86,6 +88,7 @@ class Run:
           actor_arguments: flags of `seed_rl actor` for actor processes, including those that `security` needs.
           native_log: while the run is open, the output of native libraries goes into `native.log`.
           hosts: learners that train together; all but the first write into a directory of their own inside `logdir`.
+          store: keeps the log directory, where `logdir` names neither a directory of this machine nor an object store.
 
         Raises:
           ValueError: `actors` is none of these.
@@ -98,6 +101,7 @@ class Run:
         self._directory = ""  # where it works on this machine; known while the run is open
         self._rows: Generator[dict[str, float], None, None] | None = None
         self._hosts = hosts
+        self._store = store
         self._kind = actors
         self._address = address
         self._security = security or ServerSecurity()
@@ -114,8 +118,8 @@ class Run:
           CannotReach: it is in an object store that can't be used.
         """
         with contextlib.ExitStack() as cleanup:
-            checkpoint_seconds = self.experiment.logs.checkpoint_interval_s
-            self._directory = cleanup.enter_context(working_directory(self.logdir, checkpoint_seconds))
+            seconds = self.experiment.logs.checkpoint_interval_s
+            self._directory = cleanup.enter_context(working_directory(self.logdir, seconds, self._store))
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self._native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))

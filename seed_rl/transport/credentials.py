@@ -46,14 +46,52 @@ def read_token(token_file: str | None = None) -> str | None:
     return token
 
 
+def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes | None, bytes | None]:
+    """The contents of the PEM files of a learner: its certificate chain and its private key, not encrypted.
+
+    Raises:
+      SecurityError: a file can't be read, one of two is missing, or they aren't a certificate and its key.
+    """
+    if not cert_file and not key_file:
+        return None, None
+    if not cert_file or not key_file:
+        missing = "--tls_key" if cert_file else "--tls_cert"
+        raise SecurityError(f"TLS needs both --tls_cert and --tls_key: {missing} is missing")
+    certificate, key = _read(cert_file, "--tls_cert"), _read(key_file, "--tls_key")
+    try:  # gRPC would only say that it can't listen
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=lambda: "")
+    except (OSError, ValueError) as error:
+        raise SecurityError(
+            f"--tls_cert {cert_file} and --tls_key {key_file} aren't a certificate and its unencrypted key in PEM: "
+            f"{error}"
+        ) from error
+    return certificate, key
+
+
+def read_authorities(file: str | None) -> bytes | None:
+    """The content of a PEM file with the authorities that an actor trusts; None without a file.
+
+    Raises:
+      SecurityError: the file can't be read or holds no certificate.
+    """
+    if not file:
+        return None
+    authorities = _read(file, "--tls_ca")
+    try:
+        ssl.create_default_context(cadata=authorities.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise SecurityError(f"--tls_ca {file} holds no certificate in PEM: {error}") from error
+    return authorities
+
+
 @dataclasses.dataclass(frozen=True)
 class ServerSecurity:
     """The credentials that a learner demands of its callers."""
 
-    tls_cert_file: str | None = None
-    """PEM: the learner's certificate, followed by those of intermediate authorities."""
-    tls_key_file: str | None = None
-    """PEM: its private key, not encrypted."""
+    certificate: bytes | None = dataclasses.field(default=None, repr=False)
+    """PEM: the learner's, followed by those of intermediate authorities; None: plain text."""
+    private_key: bytes | None = dataclasses.field(default=None, repr=False)
+    """PEM: of the certificate, not encrypted."""
     token: str | None = dataclasses.field(default=None, repr=False)
     """Shared secret that every call must carry; see `read_token`."""
     insecure: bool = False
@@ -62,12 +100,9 @@ class ServerSecurity:
     def check(self, address: Address) -> None:
         """
         Raises:
-          SecurityError: insufficient for listening on this address, or half a pair of files.
+          SecurityError: insufficient for listening on this address.
         """
-        given = {"--tls_cert": self.tls_cert_file, "--tls_key": self.tls_key_file}
-        lacking = [flag for flag, value in given.items() if not value]
-        if len(lacking) == 1:
-            raise SecurityError(f"TLS needs both --tls_cert and --tls_key: {lacking[0]} is missing")
+        lacking = [] if self.certificate else ["--tls_cert", "--tls_key"]
         if not self.token:
             lacking.append("--token_file")
         if lacking and not address.is_local and not self.insecure:
@@ -77,23 +112,10 @@ class ServerSecurity:
             )
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """gRPC's credentials for TLS, None for plain text.
-
-        Raises:
-          SecurityError: the files can't be read, or aren't a certificate and its key.
-        """
-        if not self.tls_cert_file or not self.tls_key_file:
+        """gRPC's credentials for TLS, None for plain text."""
+        if self.certificate is None or self.private_key is None:
             return None
-        certificate, key = _read(self.tls_cert_file, "--tls_cert"), _read(self.tls_key_file, "--tls_key")
-        try:  # gRPC would only say that it can't listen
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self.tls_cert_file, self.tls_key_file, password=lambda: "")
-        except (OSError, ValueError) as error:
-            raise SecurityError(
-                f"--tls_cert {self.tls_cert_file} and --tls_key {self.tls_key_file} aren't a certificate and its "
-                f"unencrypted key in PEM: {error}"
-            ) from error
-        return grpc.ssl_server_credentials([(key, certificate)])
+        return grpc.ssl_server_credentials([(self.private_key, self.certificate)])
 
     def check_token(self, metadata: Metadata) -> None:
         """
@@ -117,8 +139,8 @@ class ServerSecurity:
 class ClientSecurity:
     """How an actor authenticates itself to a learner, and the learner to it."""
 
-    tls_ca_file: str | None = None
-    """PEM: authorities that may sign the learner's certificate (or that certificate itself); None: plain text."""
+    authorities: bytes | None = dataclasses.field(default=None, repr=False)
+    """PEM: those that may sign the learner's certificate (or that certificate itself); None: plain text."""
     token: str | None = dataclasses.field(default=None, repr=False)
     """Shared secret sent with every call; see `read_token`."""
     insecure: bool = False
@@ -131,25 +153,14 @@ class ClientSecurity:
         Raises:
           SecurityError: the token would cross a network in plain text.
         """
-        if self.token and not self.tls_ca_file and not self.insecure and not address.is_local:
+        if self.token and not self.authorities and not self.insecure and not address.is_local:
             raise SecurityError(
                 f"the token would go to {address} in plain text: add --tls_ca, or --insecure if the network is trusted"
             )
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """gRPC's credentials for TLS, None for plain text.
-
-        Raises:
-          SecurityError: the file can't be read or holds no certificate.
-        """
-        if not self.tls_ca_file:
-            return None
-        authorities = _read(self.tls_ca_file, "--tls_ca")
-        try:
-            ssl.create_default_context(cadata=authorities.decode("ascii"))
-        except (ssl.SSLError, ValueError) as error:
-            raise SecurityError(f"--tls_ca {self.tls_ca_file} holds no certificate in PEM: {error}") from error
-        return grpc.ssl_channel_credentials(root_certificates=authorities)
+        """gRPC's credentials for TLS, None for plain text."""
+        return grpc.ssl_channel_credentials(self.authorities) if self.authorities else None
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Sent with every call."""

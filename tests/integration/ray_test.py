@@ -14,9 +14,9 @@ import ray
 from ray.cluster_utils import Cluster
 
 from seed_rl.api import read_metrics
-from seed_rl.launch.on_ray.actors import ActorSpec, RayActors
 from seed_rl.launch.on_ray.cluster import connected, not_started
-from seed_rl.launch.on_ray.credentials import Credentials
+from seed_rl.launch.on_ray.fleet import ActorSpec, RayActors
+from seed_rl.transport.credentials import ClientSecurity
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
@@ -31,18 +31,17 @@ ON_RAY = (
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory):
-    """The directory for temporary files of processes on the nodes."""
-    return tmp_path_factory.mktemp("scratch")
+def cache(tmp_path_factory):
+    """The directory in which learners on the nodes keep their copies of log directories."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory, scratch):
+def cluster(cache):
     """A head without CPUs, and a node with two CPUs and the resources of learners."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("nodes")))
-        patch.setenv("TMPDIR", str(scratch))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setenv("RAY_TMPDIR", "/tmp")  # the paths of its sockets have to be short
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
@@ -111,7 +110,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
 
 
 def test_a_learner_on_another_node_may_be_lost_and_its_directory_is_here(
-    cluster, scratch, runs, rows, wait_for, tmp_path
+    cluster, cache, runs, rows, wait_for, tmp_path
 ):
     logdir = tmp_path / "catch"
     arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir={logdir}", "--num_actors=2")
@@ -122,7 +121,7 @@ def test_a_learner_on_another_node_may_be_lost_and_its_directory_is_here(
         process.kill()
     assert run.wait(30) == 1, run.text()
     assert run.text().splitlines()[-1].startswith("seed_rl train: the learner's process or node is lost; ")
-    assert list(scratch.glob("seed_rl-learner-*")), "left by the killed learner"
+    assert list(cache.glob("seed_rl/catch-*/checkpoints")), "left by the killed learner"
 
     before = len(rows(logdir))
     run = runs.start(*arguments)
@@ -137,7 +136,7 @@ def test_a_learner_on_another_node_may_be_lost_and_its_directory_is_here(
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "native.log", "actors", "checkpoints"} <= names
     assert len(os.listdir(logdir / "actors")) == 2
     assert "the learner runs on " in (logdir / "learner.log").read_text()
-    assert not list(scratch.glob("seed_rl-learner-*")), "neither its own nor that of the killed learner"
+    assert not list(cache.glob("seed_rl/catch-*/*")), "neither its own nor that of the killed learner"
 
 
 def test_a_learner_elsewhere_uses_a_log_directory_in_a_store_and_nothing_is_written_here(cluster, runs, tmp_path):
@@ -160,7 +159,9 @@ def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_pa
     place = (f"--ray_address={cluster.address}", "--ray_learner=here", f"--logdir={logdir}", "--num_actors=1")
     run = runs.run("train", *ON_RAY, f"--gin_file={gin_file}", *place)
     assert run.returncode == 1, run.text()
-    sentence = "actor 0 failed: an environment of suite 'failing' failed in step: OSError: the game crashed"
+    sentence = (
+        "actor 0 ended 3 times in a row: an environment of suite 'failing' failed in step: OSError: the game crashed"
+    )
     assert run.text().splitlines()[-1].startswith(f"seed_rl train: {sentence}")
     assert "Traceback" not in run.text()
     assert "failing_env.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
@@ -189,7 +190,7 @@ def test_a_learner_waits_for_the_resource_until_ctrl_c(cluster, runs, wait_for, 
 
 def test_too_few_actors_end_the_run(cluster, caplog, wait_for, tmp_path):
     caplog.set_level(logging.INFO)
-    spec = ActorSpec(Credentials(None, insecure=True), "seed_rl.envs.catch", logging.INFO)
+    spec = ActorSpec(ClientSecurity(insecure=True), "seed_rl.envs.catch", logging.INFO)
     with connected(cluster.address):
         actors = RayActors(2, 1, 64.0, spec, str(tmp_path), patience=2.0)
         actors.start("127.0.0.1:1")

@@ -78,7 +78,7 @@ def test_changes_are_sent_while_the_run_goes_on(url):
 
 def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path):
     store = FailingStore(url)
-    mirror = Mirror(url, store, str(tmp_path / "here"))
+    mirror = Mirror(store, str(tmp_path / "here"))
     store.fails = False
     write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")
     mirror.push()
@@ -94,24 +94,23 @@ def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path
     assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}
 
 
-def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, tmp_path, caplog):
+def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, caplog):
     store = FailingStore(url)
-    write(tmp_path / "here", "metrics.jsonl", b"one\n")
-    with Mirror(url, store, str(tmp_path / "here")).kept(0.02, ""):
+    with working_directory(url, 0.02, store) as directory:
+        write(directory, "metrics.jsonl", b"one\n")
         wait_until(lambda: f"files in {url} can't be written (division by zero): training goes on" in caplog.text)
         store.fails = False
         wait_until(lambda: "can be written again" in caplog.text)
     assert content(url) == {"metrics.jsonl": b"one\n"}
 
 
-def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url, tmp_path):
+def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url):
     with working_directory(url) as directory:
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
-    mirror = Mirror(url, FailingStore(url), directory)
     unreachable = pytest.raises(
-        CannotReach, match=rf"{url} can't be written \(division by zero\): it is in {directory}"
+        CannotReach, match=rf"{url} can't be written \(division by zero\): the end of the run is in {directory}"
     )
-    with unreachable, mirror.kept(30.0, f"it is in {directory}"):
+    with unreachable, working_directory(url, store=FailingStore(url)):
         write(directory, "checkpoints/checkpoint-2.npz", b"second")
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
     with working_directory(url):

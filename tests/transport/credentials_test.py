@@ -3,12 +3,20 @@
 import pytest
 
 from seed_rl.transport.address import parse_address
-from seed_rl.transport.credentials import TOKEN_VARIABLE, ClientSecurity, SecurityError, ServerSecurity, read_token
+from seed_rl.transport.credentials import (
+    TOKEN_VARIABLE,
+    ClientSecurity,
+    SecurityError,
+    ServerSecurity,
+    read_authorities,
+    read_certificate,
+    read_token,
+)
 from seed_rl.transport.refusal import Refusal, Refused
 
 LOCAL = ["unix:/some/socket", "localhost:1", "127.0.0.1:1", "[::1]:1"]
 OPEN = ["0.0.0.0:1", "[::]:1", "10.1.2.3:1", "learner.example.org:1"]
-TLS = {"tls_cert_file": "cert", "tls_key_file": "key"}
+TLS = {"certificate": b"cert", "private_key": b"key"}
 TOKEN = {"token": "swordfish"}
 
 
@@ -35,10 +43,10 @@ def test_a_learner_that_others_can_reach_needs_tls_and_a_token(address, given, f
     ServerSecurity(**TLS, **TOKEN).check(parse_address(address))
 
 
-@pytest.mark.parametrize("half", [{"tls_cert_file": "cert"}, {"tls_key_file": "key"}])
-def test_half_a_pair_of_files_is_refused_even_if_insecure(half):
-    with pytest.raises(SecurityError, match="TLS needs both --tls_cert and --tls_key"):
-        ServerSecurity(**half, insecure=True).check(parse_address("127.0.0.1:1"))
+@pytest.mark.parametrize(("half", "missing"), [(("cert", None), "--tls_key"), ((None, "key"), "--tls_cert")])
+def test_half_a_pair_of_files_is_refused(half, missing):
+    with pytest.raises(SecurityError, match=f"TLS needs both --tls_cert and --tls_key: {missing} is missing"):
+        read_certificate(*half)
 
 
 @pytest.mark.parametrize("address", OPEN)
@@ -47,7 +55,7 @@ def test_a_token_crosses_no_network_in_plain_text(address):
     with pytest.raises(SecurityError, match="in plain text: add --tls_ca, or --insecure"):
         ClientSecurity(**TOKEN).check(address)
     ClientSecurity(**TOKEN, insecure=True).check(address)
-    ClientSecurity(**TOKEN, tls_ca_file="ca").check(address)
+    ClientSecurity(**TOKEN, authorities=b"ca").check(address)
     ClientSecurity().check(address)
 
 
@@ -75,18 +83,18 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(SecurityError, match=f"cannot read --token_file {missing}: No such file"):
         read_token(missing)
     with pytest.raises(SecurityError, match=f"cannot read --tls_cert {missing}"):
-        ServerSecurity(missing, missing).credentials()
+        read_certificate(missing, missing)
     with pytest.raises(SecurityError, match=f"cannot read --tls_ca {missing}"):
-        ClientSecurity(missing).credentials()
+        read_authorities(missing)
 
 
 def test_files_that_hold_something_else_are_named(tmp_path):
     file = tmp_path / "file"
     file.write_text("nothing of the kind")
     with pytest.raises(SecurityError, match="aren't a certificate and its unencrypted key"):
-        ServerSecurity(str(file), str(file)).credentials()
+        read_certificate(str(file), str(file))
     with pytest.raises(SecurityError, match="holds no certificate"):
-        ClientSecurity(str(file)).credentials()
+        read_authorities(str(file))
 
 
 @pytest.mark.parametrize("security", [ServerSecurity(token="swordfish"), ClientSecurity(token="swordfish")])

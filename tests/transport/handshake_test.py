@@ -17,7 +17,13 @@ from seed_rl.transport.address import AddressError
 from seed_rl.transport.calls import CallServer
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
-from seed_rl.transport.credentials import ClientSecurity, SecurityError, ServerSecurity
+from seed_rl.transport.credentials import (
+    ClientSecurity,
+    SecurityError,
+    ServerSecurity,
+    read_authorities,
+    read_certificate,
+)
 from seed_rl.transport.refusal import Refusal, Refused
 from tests.transport import peers
 
@@ -198,28 +204,28 @@ def test_tls_with_a_token(house, certificate):
     cert, key = certificate("localhost")
     other_cert, other_key = certificate("elsewhere")
     with pytest.raises(SecurityError, match="aren't a certificate and its"):
-        house.serve("localhost:0", ServerSecurity(cert, other_key))
-    address = house.serve("localhost:0", ServerSecurity(cert, key, "swordfish")).address
+        read_certificate(cert, other_key)
+    address = house.serve("localhost:0", ServerSecurity(*read_certificate(cert, key), "swordfish")).address
 
-    client = house.connect(address, ClientSecurity(cert, "swordfish"))
+    client = house.connect(address, ClientSecurity(read_authorities(cert), "swordfish"))
     assert client.describe(timeout=5.0) == peers.SETTINGS
     _, (stream,) = house.streams(client, [2])
     assert stream.step(peers.output(2)).tolist() == [4, 5]
 
     with pytest.raises(Rejected, match="the learner asks for a token"):
-        house.connect(address, ClientSecurity(cert)).describe(timeout=5.0)
+        house.connect(address, ClientSecurity(read_authorities(cert))).describe(timeout=5.0)
     with pytest.raises(Rejected, match="isn't vouched for by --tls_ca"):
-        house.connect(address, ClientSecurity(other_cert, "swordfish")).describe(timeout=5.0)
+        house.connect(address, ClientSecurity(read_authorities(other_cert), "swordfish")).describe(timeout=5.0)
     with pytest.raises(Disconnected, match="UNAVAILABLE"):  # plain text
         house.connect(address, ClientSecurity(token="swordfish")).describe(timeout=0.3)
 
 
 def test_the_name_in_the_certificate_may_be_given(house, certificate):
     cert, key = certificate("elsewhere")
-    address = house.serve("127.0.0.1:0", ServerSecurity(cert, key)).address
+    address = house.serve("127.0.0.1:0", ServerSecurity(*read_certificate(cert, key))).address
     with pytest.raises(Disconnected, match="elsewhere|[Hh]ostname|certificate|handshake"):
-        house.connect(address, ClientSecurity(cert)).describe(timeout=0.3)
-    client = house.connect(address, ClientSecurity(cert, server_name="elsewhere"))
+        house.connect(address, ClientSecurity(read_authorities(cert))).describe(timeout=0.3)
+    client = house.connect(address, ClientSecurity(read_authorities(cert), server_name="elsewhere"))
     assert client.describe(timeout=5.0) == peers.SETTINGS
 
 

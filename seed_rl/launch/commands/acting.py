@@ -18,7 +18,7 @@ from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS, SHARED_CREDENTIALS, boolea
 from seed_rl.launch.signals import Stopped, signals
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
-from seed_rl.transport.credentials import ClientSecurity, SecurityError, read_token
+from seed_rl.transport.credentials import ClientSecurity, SecurityError, read_authorities, read_token
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +52,9 @@ def actor(values: flags.FlagValues) -> int:
         except ImportError as error:
             raise UsageError(f"--import_module={module}: {error}") from error
     try:
-        security = ClientSecurity(values.tls_ca, read_token(values.token_file), values.insecure, values.tls_server_name)
+        authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
+        security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name)
         security.check(parse_address(values.server_address))
-        security.credentials()
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
     running = Actor(

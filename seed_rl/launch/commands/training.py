@@ -36,7 +36,7 @@ from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.object_store import CannotReach, is_url
 from seed_rl.transport.address import AddressError, parse_address
-from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_token
+from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_certificate, read_token
 
 if TYPE_CHECKING:
     from seed_rl.launch.on_ray.learner import RemoteRun
@@ -153,10 +153,10 @@ def _name_of_config(values: flags.FlagValues) -> str:
 
 def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
     try:
-        security = ServerSecurity(values.tls_cert, values.tls_key, read_token(values.token_file), values.insecure)
+        certificate, key = read_certificate(values.tls_cert, values.tls_key)
+        security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
         if address:  # else a unix socket that only this user can reach
             security.check(parse_address(address))
-        security.credentials()
     except (AddressError, SecurityError) as error:
         raise UsageError(str(error)) from error
     return security

@@ -1,1 +1,1 @@
-"""A run whose actors, and if need be its learner, are Ray actors: Ray places them and starts them again."""
+"""A run whose actors, and if need be its learner, are Ray actors: Ray places them."""

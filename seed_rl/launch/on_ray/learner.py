@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import logging
 import os
 import pathlib
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import ray
 
 from seed_rl.experiment import Devices
-from seed_rl.files import Outage, locked
-from seed_rl.launch.mirror import Mirror
-from seed_rl.launch.on_ray.cluster import (
-    Mailbox,
-    MailboxHandler,
-    NoCluster,
-    actor_here,
-    not_started,
-    this_node,
-    wait_for_delivery,
-)
-from seed_rl.launch.on_ray.directory import Piece, RemoteStore
+from seed_rl.files import PARTIAL, Outage
+from seed_rl.launch.on_ray.cluster import Events, NoCluster, not_started, streamed, this_node
 from seed_rl.launch.run_directory import run_directory
-from seed_rl.object_store import files_in, is_url
+from seed_rl.object_store import Store, files_in, is_url
 
 if TYPE_CHECKING:
     from seed_rl.launch.on_ray.run import RunSpec
@@ -39,9 +26,74 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2
-_MIRROR_SECONDS = 2.0
 _WAITING_SECONDS = 5.0  # until the log says that the learner has no place yet
-_PRIVATE = ("learner.log", "lock")  # the learner's log records go into the log of the process that the user started
+_PIECE_BYTES = 8 << 20
+_LEARNER_LOG = "learner.log"  # written where the user's process is, from the log records that arrive there
+
+
+class Piece(NamedTuple):
+    """An event: a piece of a changed file, or a file was removed."""
+
+    name: str
+    offset: int = 0
+    data: bytes | None = None
+    """None: the file is removed."""
+    last: bool = False
+
+    def apply(self, directory: str) -> None:
+        """Makes the change in a directory, where a file changes with its last piece.
+
+        Raises:
+          OSError: it can't be written, or an earlier piece could not be.
+        """
+        path = os.path.join(directory, self.name)
+        if self.data is None:
+            os.remove(path)
+            return
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(f"{path}{PARTIAL}", "r+b" if self.offset else "wb") as file:
+            if file.seek(0, os.SEEK_END) != self.offset:
+                raise OSError(f"{self.name} lacks pieces that could not be written before")
+            file.write(self.data)
+        if self.last:
+            os.replace(f"{path}{PARTIAL}", path)
+
+
+class UsersDirectory(Store):
+    """The log directory on the node of the process that the user started, for the learner's node."""
+
+    def __init__(self, files: Mapping[str, Any], events: Events):
+        """
+        Args:
+          files: Ray objects with the content of each file at the start, by name.
+          events: stream to that process, for pieces.
+        """
+        self._files = files
+        self._events = events
+
+    def files(self) -> list[str]:
+        """Names of the files at the start."""
+        return list(self._files)
+
+    def fetch(self, name: str, path: str) -> None:
+        """Writes one of them to a path on this node."""
+        pathlib.Path(path).write_bytes(ray.get(self._files[name]))
+
+    def send(self, file: IO[bytes], name: str) -> None:
+        """Sends the content of an open file, as large as it is now; one piece at a time is in memory."""
+        if name == _LEARNER_LOG:
+            return
+        size, offset, last = os.fstat(file.fileno()).st_size, 0, False
+        while not last:
+            data = file.read(min(_PIECE_BYTES, size - offset))
+            last = not data or offset + len(data) == size
+            self._events.put(Piece(name, offset, data, last))
+            self._events.join()
+            offset += len(data)
+
+    def remove(self, name: str) -> None:
+        """Sends that a file was removed."""
+        self._events.put(Piece(name))
 
 
 class RayLearner:
@@ -54,69 +106,32 @@ class RayLearner:
         """Makes `train` end soon."""
         self._stop.set()
 
-    def train(self, spec: RunSpec, logdir: str, files: Mapping[str, Any] | None, mailbox: Any) -> None:
-        """Trains; sends rows of metrics, log records and pieces of files to a mailbox.
+    def train(self, spec: RunSpec, logdir: str, files: Mapping[str, Any] | None) -> Iterator[Any]:
+        """Trains; yields as `streamed`, with rows of metrics and pieces of files.
 
         Args:
           spec: of the run.
           logdir: of the run.
           files: Ray objects with the content of each file in it, by name; None if it is in an object store.
-          mailbox: handle of a `Mailbox`.
 
         Raises:
           What `Run` raises.
         """
-        root = logging.getLogger()
-        root.addHandler(MailboxHandler(mailbox))
-        root.setLevel(spec.log_level)
-        _log.info("the learner runs on %s (%s)", this_node()[1], this_node()[0][:8])
-        try:
-            with contextlib.ExitStack() as cleanup:
-                place = logdir
-                if files is not None:
-                    place = cleanup.enter_context(_own_directory())
-                    store = RemoteStore(
-                        list(files),
-                        lambda name: ray.get(files[name]),
-                        lambda piece: ray.get(mailbox.put.remote(piece)),
-                    )
-                    mirror = Mirror(logdir, store, place, _PRIVATE)
-                    mirror.pull()
-                    cleanup.enter_context(mirror.kept(_MIRROR_SECONDS, "the end of the run is lost"))
-                with spec.run(place) as run:
-                    for row in run.train(self._stop):
-                        mailbox.put.remote(row)
-        finally:
-            wait_for_delivery(mailbox)
 
+        def work(events: Events) -> None:
+            store = None if files is None else UsersDirectory(files, events)
+            with spec.run(logdir, store) as run:
+                for row in run.train(self._stop):
+                    events.put(row)
 
-@contextlib.contextmanager
-def _own_directory() -> Iterator[str]:
-    """A directory of this node that is removed in the end, at the latest by the next learner here.
-
-    Ray ends a learner whose driver was killed without notice: its directory is left, but unlocked.
-    """
-    prefix = os.path.join(tempfile.gettempdir(), "seed_rl-learner-")
-    for lock in glob.glob(f"{prefix}*.lock"):
-        with contextlib.suppress(OSError), locked(lock):  # else it is in use, or another user's
-            shutil.rmtree(lock.removesuffix(".lock"), ignore_errors=True)
-            os.remove(lock)
-    lock = f"{prefix}{os.getpid()}-{time.time_ns()}.lock"
-    with locked(lock):
-        directory = lock.removesuffix(".lock")
-        os.makedirs(directory)
-        try:
-            yield directory
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-            os.remove(lock)
+        yield from streamed(work, spec.log_level)
 
 
 class RemoteRun:
     """Like `Run`, with the learner where a resource is.
 
-    A log directory on this machine is two seconds behind the learner. One in an object store is used by the learner
-    alone: this process neither reads nor writes it.
+    A log directory on this machine is at most half a minute behind the learner. One in an object store is used by the
+    learner alone: this process neither reads nor writes it.
     """
 
     def __init__(self, spec: RunSpec, logdir: str, resource: str):
@@ -155,23 +170,19 @@ class RemoteRun:
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """As `Run.train`; with an object store it also raises the errors of opening and closing a `Run`."""
         needs = {"num_gpus": self._amount} if self._resource == "GPU" else {"resources": {self._resource: self._amount}}
-        learner = ray.remote(RayLearner).options(max_concurrency=2, num_cpus=0, **needs).remote()
+        learner: Any = ray.remote(RayLearner).options(max_concurrency=2, num_cpus=0, **needs).remote()
         try:
-            if not self._placed(learner, stop):
+            stream = learner.train.options(num_returns="streaming").remote(self._spec, *self._directory())
+            if not self._placed(stream, stop):
                 return
-            mailbox = actor_here(Mailbox)
-            ended = learner.train.remote(self._spec, self.logdir, self._files(), mailbox)
+            _log.info("the learner runs on %s", ray.get(next(stream)))
             try:
-                while not ray.wait([ended], timeout=_POLL_SECONDS)[0]:
-                    if stop is not None and stop.is_set():
-                        learner.stop.remote()
-                    yield from self._rows(mailbox)
-            finally:
+                yield from self._rows(stream, learner, stop)
+            except GeneratorExit:  # the caller left the loop
                 learner.stop.remote()
-                ray.wait([ended])  # writes its last checkpoint
-                last = self._rows(mailbox)
-            yield from last
-            ray.get(ended)
+                for _ in self._rows(stream, learner, None):  # until its last checkpoint is here
+                    pass
+                raise
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, ImportError):  # of the agent or the environments, when the spec arrives
                 raise NoCluster(f"the learner's node lacks a module of the experiment: {error.cause}") from error
@@ -187,36 +198,43 @@ class RemoteRun:
         finally:
             ray.kill(learner)
 
-    def _placed(self, learner: Any, stop: Stop | None) -> bool:
+    def _directory(self) -> tuple[str, dict[str, Any] | None]:
+        """The name of the log directory for the learner, and the files in it unless the learner reads them itself."""
+        if is_url(self.logdir):
+            return self.logdir, None
+        names = [name for name in files_in(self.logdir) if name not in (_LEARNER_LOG, "lock")]
+        files = {name: ray.put(pathlib.Path(self.logdir, name).read_bytes()) for name in names}
+        return f"{this_node()[0]}:{os.path.abspath(self.logdir)}", files
+
+    def _placed(self, stream: Any, stop: Stop | None) -> bool:
         """Waits for the learner's process; False if `stop` is set first."""
-        ready, began, logged = learner.__ray_ready__.remote(), time.monotonic(), False
-        while not ray.wait([ready], timeout=_POLL_SECONDS)[0]:
+        began, logged = time.monotonic(), False
+        while not ray.wait([stream], timeout=_POLL_SECONDS)[0]:
             if stop is not None and stop.is_set():
                 return False
             if not logged and time.monotonic() - began > _WAITING_SECONDS:
                 _log.warning("the learner waits for a node with %g %s free", self._amount, self._resource)
                 logged = True
-        ray.get(ready)
         return True
 
-    def _files(self) -> dict[str, Any] | None:
-        if is_url(self.logdir):
-            return None
-        names = [name for name in files_in(self.logdir) if name not in _PRIVATE]
-        return {name: ray.put(pathlib.Path(self.logdir, name).read_bytes()) for name in names}
-
-    def _rows(self, mailbox: Any) -> list[dict[str, float]]:
-        """The rows of metrics that have arrived; files and the log are written here."""
-        rows = []
-        for event in ray.get(mailbox.take.remote()):
+    def _rows(self, stream: Any, learner: Any, stop: Stop | None) -> Iterator[dict[str, float]]:
+        """The rows of metrics as they arrive; files and the log are written here."""
+        while True:
+            if stop is not None and stop.is_set():
+                learner.stop.remote()
+            if not ray.wait([stream], timeout=_POLL_SECONDS)[0]:
+                continue
+            try:
+                event = ray.get(next(stream))
+            except StopIteration:
+                return
             if isinstance(event, logging.LogRecord):
                 logging.getLogger(event.name).handle(event)
             elif isinstance(event, Piece):
                 with self._outage.tolerated():
                     event.apply(self.logdir)
             else:
-                rows.append(event)
-        return rows
+                yield event
 
 
 def _amount(resource: str, devices: Devices) -> float:

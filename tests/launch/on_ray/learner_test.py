@@ -1,13 +1,15 @@
 """A log directory that follows the directory in which a learner of another node writes."""
 
 import os
+import queue
 import random
 import re
+import threading
 
 import pytest
 
 from seed_rl.launch.mirror import Mirror
-from seed_rl.launch.on_ray.directory import Piece, RemoteStore
+from seed_rl.launch.on_ray.learner import Piece, UsersDirectory
 
 
 def content(directory):
@@ -17,35 +19,28 @@ def content(directory):
 @pytest.fixture
 def pair(tmp_path):
     """The log directory, the learner's, and a function that sends the changes and returns the pieces."""
-    logdir, learners = tmp_path / "logdir", tmp_path / "learners"
+    logdir, learners, pieces, events = tmp_path / "logdir", tmp_path / "learners", [], queue.Queue()
     logdir.mkdir()
-    (logdir / "metrics.jsonl").write_bytes(b"before\n")
-    pieces = []
-    store = RemoteStore(["metrics.jsonl", "lock"], lambda name: (logdir / name).read_bytes(), pieces.append)
-    mirror = Mirror("logdir", store, str(learners))
-    mirror.pull()
+    learners.mkdir()
+    mirror = Mirror(UsersDirectory({}, events), str(learners))
+
+    def apply():
+        for piece in iter(events.get, None):
+            piece.apply(str(logdir))
+            pieces.append(piece)
+            events.task_done()
+        events.task_done()
 
     def follow():
-        mirror.push()
-        sent = list(pieces)
         pieces.clear()
-        for piece in sent:
-            piece.apply(str(logdir))
-        return sent
+        applying = threading.Thread(target=apply)
+        applying.start()
+        mirror.push()
+        events.put(None)
+        applying.join()
+        return list(pieces)
 
     return logdir, learners, follow
-
-
-def test_the_learner_starts_with_the_files_and_later_only_new_parts_are_sent(pair):
-    logdir, learners, follow = pair
-    assert content(learners) == {"metrics.jsonl": b"before\n"}
-    assert follow() == []
-    for line in (b"first\n", b"second\n"):
-        with open(learners / "metrics.jsonl", "ab") as file:
-            file.write(line)
-        sent = follow()
-    assert [piece.data for piece in sent] == [b"second\n"]
-    assert content(logdir) == {"metrics.jsonl": b"before\nfirst\nsecond\n"}
 
 
 def test_every_change_arrives(pair):
@@ -78,15 +73,20 @@ def test_a_large_file_comes_in_pieces_and_appears_when_it_is_complete(pair):
     data = os.urandom(9 << 20)
     (learners / "replay.npz").write_bytes(data)
     first, second = follow()
-    assert (len(first.data) + len(second.data), second.last) == (len(data), True)
+    assert (len(first.data) + len(second.data), first.last, second.last) == (len(data), False, True)
     assert (logdir / "replay.npz").read_bytes() == data
-    Piece("later.npz", 0, b"1", replaces=True, last=False).apply(str(logdir))
+    Piece("later.npz", 0, b"1").apply(str(logdir))
     assert not (logdir / "later.npz").exists()
 
 
-def test_a_file_that_lacks_a_part_is_not_continued_with_a_hole(tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(b"1234")
-    with pytest.raises(OSError, match=re.escape("metrics.jsonl lacks pieces")):
-        Piece("metrics.jsonl", 5, b"6").apply(str(tmp_path))
-    Piece("metrics.jsonl", 4, b"5").apply(str(tmp_path))
-    assert (tmp_path / "metrics.jsonl").read_bytes() == b"12345"
+def test_a_file_that_lacks_a_piece_does_not_appear(tmp_path):
+    Piece("replay.npz", 0, b"1234").apply(str(tmp_path))
+    with pytest.raises(OSError, match=re.escape("replay.npz lacks pieces")):
+        Piece("replay.npz", 5, b"6", last=True).apply(str(tmp_path))
+    assert not (tmp_path / "replay.npz").exists()
+
+
+def test_each_side_has_a_learner_log_of_its_own(pair):
+    _, learners, follow = pair
+    (learners / "learner.log").write_text("here")
+    assert follow() == []
