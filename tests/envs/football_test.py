@@ -7,7 +7,7 @@ from gfootball.env import observation_preprocessing, scenario_builder, wrappers
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.football import SCENARIOS, Football
 from seed_rl.envs.football.engine import FootballEnv
-from seed_rl.envs.football.shared import LAYERS, STACK, CheckpointRewards, first_map, stack_map
+from seed_rl.envs.football.maps import LAYERS, STACK, CheckpointRewards, first_map, stack_map
 
 envpool = pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
 
