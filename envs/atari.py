@@ -13,8 +13,7 @@ import numpy as np
 from ale_py import roms
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import EnvConfig, Watchable
-from seed_rl.envs.scores import read_references
+from seed_rl.envs.base import EnvConfig, Watchable, read_references
 from seed_rl.envs.wrappers import FlatVectorEnv
 from seed_rl.settings import check_at_least, check_range, check_types
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec

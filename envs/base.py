@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import csv
 import dataclasses
+import pathlib
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -31,6 +33,23 @@ class CannotBuild(ValueError):
 
 class EnvironmentFailed(RuntimeError):
     """An environment raised an error or its process died; the message says which and how."""
+
+
+class Reference(NamedTuple):
+    """Mean returns of unclipped rewards in one game or level."""
+
+    random: float
+    human: float
+
+    def normalise(self, mean_return: float) -> float:
+        """100 * (mean return - random) / (human - random), percent."""
+        return 100 * (mean_return - self.random) / (self.human - self.random)
+
+
+def read_references(path: pathlib.Path) -> dict[str, Reference]:
+    """The references of a CSV file with the columns `name,random,human`, in the order of its rows."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return {row["name"]: Reference(float(row["random"]), float(row["human"])) for row in csv.DictReader(file)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import dataclasses
+import functools
+import multiprocessing.connection
 import signal
 import time
-import traceback
-from collections.abc import Callable
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces
-from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 
 CLOSE_SECONDS = 3.0
 """Time for an environment's process to end by itself before it is killed."""
 
 
-class ProcessVectorEnv(UniformVectorEnv):
+class ProcessVectorEnv(AsyncVectorEnv):
     """Steps environments in parallel, with SAME_STEP autoreset.
 
-    For simulators that hold the interpreter's lock, don't survive a fork, or take their process down with them. Each
-    environment is created, stepped and closed in a process of its own, started afresh (spawned); observations pass
-    through shared memory. A step takes as long as the slowest of its environments, resets included.
-
-    Gymnasium's `AsyncVectorEnv` doesn't do for them: it builds an environment in the calling process as well, loses the
-    reason when a constructor fails or a process dies, forwards Ctrl-C to the environments, and waits forever for one
-    that hangs on closing.
+    For simulators that hold the interpreter's lock, don't survive a fork, or take their process down with them. In
+    contrast to the base class, the calling process builds no environment, an error says which process died and how,
+    Ctrl-C doesn't reach the environments, and those that hang on closing are killed.
 
     After an error, only `close` may be called.
     """
@@ -41,8 +34,8 @@ class ProcessVectorEnv(UniformVectorEnv):
         self,
         make_env: Callable[[], gymnasium.Env],
         num_envs: int,
-        observation_space: spaces.Box,
-        action_space: spaces.Discrete,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
         name: str,
     ):
         """
@@ -57,120 +50,94 @@ class ProcessVectorEnv(UniformVectorEnv):
           CannotBuild: raised by `make_env`.
           EnvironmentFailed: `make_env` raised another error, or its process died.
         """
-        super().__init__(num_envs, observation_space, action_space)
         self._name = name
-        self._workers: list[_Worker] = []
-        spawn: Any = multiprocessing.get_context("spawn")
-        shared = observation_space, create_shared_memory(observation_space, num_envs, spawn), num_envs
-        self._observation: Any = read_from_shared_memory(*shared)
+        self.processes, self.parent_pipes = [], []
+        remote = functools.partial(_Remote, make_env, observation_space, action_space)
         try:
-            for index in range(num_envs):
-                ours, theirs = spawn.Pipe()
-                process = spawn.Process(target=_run, args=(make_env, theirs, index, shared), daemon=True)
-                process.start()
-                self._workers.append(_Worker(process, ours))
-                theirs.close()  # so that the end of the process closes the pipe
-            self._receive()
+            with self._deaths_named():
+                super().__init__([remote] * num_envs, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
+                reasons = [reason for reason in self.call("start") if reason]
+            if reasons:
+                raise CannotBuild(reasons[0])
         except BaseException:
             self.close()
             raise
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes; environment i gets the seed `seed` + i."""
-        self._send("reset", [None if seed is None else int(seed) + index for index in range(self.num_envs)])
-        self._receive()
-        return self._observation.copy(), {}
+        with self._deaths_named():
+            return super().reset(seed=None if seed is None else int(seed))
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments with actions [E]."""
-        self._send("step", [int(action) for action in actions])
-        reward, terminated, truncated = zip(*self._receive(), strict=True)
-        return self._observation.copy(), np.array(reward), np.array(terminated), np.array(truncated), {}
+        with self._deaths_named():
+            return super().step(actions)
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Ends the processes, and kills those that don't end by themselves."""
-        for worker in self._workers:
+        for pipe in filter(None, self.parent_pipes):
             with contextlib.suppress(OSError):
-                worker.connection.send(None)
+                pipe.send(("close", None))
         deadline = time.monotonic() + CLOSE_SECONDS
-        for worker in self._workers:
-            worker.process.join(max(0.0, deadline - time.monotonic()))
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
-            worker.connection.close()
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.kill()
+            process.join()
+        for pipe in filter(None, self.parent_pipes):
+            pipe.close()
 
-    def _send(self, command: str, arguments: list[Any]) -> None:
-        for index, (worker, argument) in enumerate(zip(self._workers, arguments, strict=True)):
-            try:
-                worker.connection.send((command, argument))
-            except OSError as error:
-                raise self._died(index) from error
-
-    def _receive(self) -> list[Any]:
-        """The results of the last command."""
-        results = []
-        for index, worker in enumerate(self._workers):
-            try:
-                result, failure = worker.connection.recv()
-            except (EOFError, OSError) as error:
-                raise self._died(index) from error
-            if failure is not None:
-                error_class, message, trace = failure
-                raise error_class(message) from RuntimeError(f"in the environment's process:\n{trace}")
-            results.append(result)
-        return results
-
-    def _died(self, index: int) -> EnvironmentFailed:
-        process = self._workers[index].process
-        process.join(CLOSE_SECONDS)
-        code = process.exitcode
-        if code is None:
-            how = "closed its connection"
-        else:
-            named = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-            how = f"ended: {named if code < 0 else f'exit code {code}'}"
-        return EnvironmentFailed(f"the process of environment {index} of {self.num_envs} of {self._name} {how}")
+    @contextlib.contextmanager
+    def _deaths_named(self) -> Iterator[None]:
+        """Turns the loss of a connection into `EnvironmentFailed`."""
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            sentinels = [process.sentinel for process in self.processes]
+            ended: list[Any] = multiprocessing.connection.wait(sentinels, CLOSE_SECONDS)
+            if not ended:
+                raise EnvironmentFailed(f"a process of {self._name} closed its connection") from error
+            index = sentinels.index(ended[0])
+            self.processes[index].join()
+            code: Any = self.processes[index].exitcode
+            how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
+            raise EnvironmentFailed(
+                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}"
+            ) from error
 
 
-class _Worker(NamedTuple):
-    process: BaseProcess
-    connection: Connection
+@dataclasses.dataclass
+class _Remote(gymnasium.Env):
+    """An environment that is only built where `start` is called, and whose errors can be pickled."""
+
+    make_env: Callable[[], gymnasium.Env]
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    env: Any = None
+
+    def start(self) -> str:
+        """Builds it; returns the message of `CannotBuild`, or nothing."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that steps the environments decides when they end
+        try:
+            self.env = _call(self.make_env)
+        except CannotBuild as error:
+            return str(error)
+        return ""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return _call(self.env.reset, seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        return _call(self.env.step, action)
+
+    def close(self) -> None:
+        if self.env is not None:
+            self.env.close()
 
 
-def _run(make_env: Callable[[], gymnasium.Env], connection: Connection, index: int, shared: tuple[Any, ...]) -> None:
-    """Runs one environment until the other end of the connection is closed, or sends None."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that steps the environments decides when they end
-    observations: Any = read_from_shared_memory(*shared)
-    with contextlib.ExitStack() as cleanup, contextlib.suppress(EOFError, ConnectionError):
-        env, failure = _attempt(make_env)
-        if failure is None:
-            cleanup.callback(env.close)
-        result = None
-        while True:
-            connection.send((result, failure))
-            command = None if failure else connection.recv()
-            if command is None:
-                return
-            result, failure = _attempt(_obey, env, observations[index, ...], *command)
-
-
-def _obey(env: gymnasium.Env, observation: np.ndarray, command: str, argument: Any) -> Any:
-    """Resets the environment, or steps it and returns reward, terminated and truncated; writes the observation."""
-    if command == "reset":
-        observation[...], _ = env.reset(seed=argument)
-        return None
-    seen, reward, terminated, truncated, _ = env.step(argument)
-    if terminated or truncated:
-        seen, _ = env.reset()
-    observation[...] = seen
-    return float(reward), bool(terminated), bool(truncated)
-
-
-def _attempt(call: Callable[..., Any], *arguments: Any) -> tuple[Any, tuple[type[Exception], str, str] | None]:
-    """A call's result, or its failure: the class of the error to raise, its message, and where it occurred."""
+def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
-        return call(*arguments), None
+        return function(*args, **kwargs)
+    except CannotBuild:
+        raise
     except Exception as error:  # environments raise all kinds
-        error_class = CannotBuild if isinstance(error, CannotBuild) else EnvironmentFailed
-        return None, (error_class, str(error) or type(error).__name__, traceback.format_exc())
+        raise EnvironmentFailed(str(error) or type(error).__name__) from error

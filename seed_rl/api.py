@@ -22,9 +22,8 @@ from seed_rl.agents.config import AgentConfig  # noqa: E402
 from seed_rl.config_files import load as load_experiment  # noqa: E402
 from seed_rl.config_files import shipped_configs  # noqa: E402
 from seed_rl.envs.base import CannotBuild, EnvConfig  # noqa: E402
-from seed_rl.evaluation.episodes import Played, play  # noqa: E402
+from seed_rl.evaluation.episodes import Played, evaluate_run, play  # noqa: E402
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy  # noqa: E402
-from seed_rl.evaluation.report import evaluate_run  # noqa: E402
 from seed_rl.experiment import (  # noqa: E402
     Actors,
     ConfigError,

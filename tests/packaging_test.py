@@ -18,7 +18,7 @@ import seed_rl
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MOVED = ("agents", "configs", "envs")
-SUFFIXES = (".py", ".gin", ".proto", ".pyi", "py.typed")
+SUFFIXES = (".py", ".csv", ".gin", ".proto", ".pyi", "py.typed")
 
 
 def run(*command, cwd):

@@ -16,8 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.envs.dmlab.cache import open_cache
-from seed_rl.envs.dmlab.levels import human_normalised, is_scored, needs_dataset, path_of
+from seed_rl.envs.dmlab.levels import human_normalised, needs_dataset, path_of
 from seed_rl.envs.processes import ProcessVectorEnv
 from seed_rl.settings import check_at_least, check_one_of, check_types
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -122,7 +121,7 @@ class DMLab(EnvConfig):
         return EnvSpec(ArraySpec((self.height, self.width, 3), "uint8"), DiscreteSpec(len(self.actions)))
 
     def human_normalised(self, mean_return: float) -> float | None:
-        return human_normalised(self.level, mean_return) if is_scored(self.level) else None
+        return human_normalised(self.level, mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         """Starts a process for each environment: the simulator holds the interpreter's lock and doesn't survive a fork.
@@ -132,13 +131,10 @@ class DMLab(EnvConfig):
         """
         from seed_rl.envs.dmlab.env import DMLabEnv  # which needs this class
 
-        if needs_dataset(self.path) and not self.dataset_path:
-            raise CannotBuild(f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows")
-        for name in ("dataset_path", "runfiles_path"):
-            path = getattr(self, name)
-            if path and not os.path.isdir(path):
-                raise CannotBuild(f"DMLab.{name}: there is no directory {path} on this machine")
-        if self.level_cache:
-            open_cache(self.level_cache)
+        if needs_dataset(self.path) and not os.path.isdir(self.dataset_path):
+            raise CannotBuild(
+                f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows, "
+                f"got {self.dataset_path!r}"
+            )
         name = f"DeepMind Lab level {self.path}"
         return ProcessVectorEnv(functools.partial(DMLabEnv, self), num_envs, *self.env_spaces, name)

@@ -7,16 +7,14 @@ import hashlib
 import logging
 import os
 import secrets
+import shutil
 import zipfile
-from typing import Any
 
 from seed_rl.envs.base import CannotBuild
-from seed_rl.object_store import open_store
+from seed_rl.files import complete_or_absent
+from seed_rl.object_store import CannotReach, ObjectStore, is_url
 
 _log = logging.getLogger(__name__)
-
-_ATOMIC_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss"})
-"""fsspec's names of stores in which an object only appears once it is complete."""
 
 
 class LevelCache:
@@ -27,22 +25,28 @@ class LevelCache:
     it is only given complete pk3 files (zip archives), since others would end its process.
     """
 
-    def __init__(self, store: Any, root: str):
+    def __init__(self, place: str):
         """
         Args:
-          store: an fsspec file system.
-          root: the cache's directory there; grows without bound.
+          place: a local directory, or a URL that fsspec understands, such as `gs://bucket/levels`; grows without bound.
+
+        Raises:
+          CannotBuild: fsspec, or the package that it needs for this kind of URL, is missing, or there is no such kind.
         """
-        self._store = store
-        self._root = root
-        protocols = store.protocol
-        self._atomic = not _ATOMIC_STORES.isdisjoint({protocols} if isinstance(protocols, str) else protocols)
+        self._place = os.path.expanduser(place)
         self._warned: set[str] = set()
+        try:
+            self._store = ObjectStore(place) if is_url(place) else None
+        except CannotReach as error:
+            raise CannotBuild(f"the level cache {place} can't be opened: {error}") from error
 
     def fetch(self, key: str, pk3_path: str) -> bool:
         """Copies the compiled map of `key` to `pk3_path`; False if it has to be compiled."""
         try:
-            self._store.get_file(f"{self._root}/{entry_name(key)}", pk3_path)
+            if self._store is not None:
+                self._store.fetch(entry_name(key), pk3_path)
+            else:
+                shutil.copyfile(f"{self._place}/{entry_name(key)}", pk3_path)
             if is_pk3(pk3_path):
                 return True
             self._warn_once("use", f"damaged entry {entry_name(key)}")  # `write` replaces it
@@ -59,41 +63,23 @@ class LevelCache:
         try:
             if not is_pk3(pk3_path):
                 raise ValueError(f"the compiled map is no pk3 file: {pk3_path}")
-            self._put(pk3_path, f"{self._root}/{entry_name(key)}")
+            with open(pk3_path, "rb") as file:
+                if self._store is not None:
+                    self._store.send(file, entry_name(key))
+                    return
+                path = f"{self._place}/{entry_name(key)}"
+                own = f"{path}.{secrets.token_hex(8)}"  # others may write this map at the same time
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with complete_or_absent(own) as copy:
+                    shutil.copyfileobj(file, copy)
+                os.replace(own, path)
         except Exception as error:
             self._warn_once("write", error)
-
-    def _put(self, path: str, target: str) -> None:
-        """Copies a local file into the store, where it appears at once if the store can rename."""
-        if self._atomic:
-            self._store.put_file(path, target)
-            return
-        self._store.makedirs(target.rpartition("/")[0], exist_ok=True)
-        partial = f"{target}.{secrets.token_hex(8)}.partial"
-        try:
-            self._store.put_file(path, partial)
-            self._store.mv(partial, target)
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self._store.rm_file(partial)
-            raise
 
     def _warn_once(self, verb: str, reason: object) -> None:
         if verb not in self._warned:
             self._warned.add(verb)
             _log.warning("the level cache can't %s, maps are compiled instead (logged once): %s", verb, reason)
-
-
-def open_cache(location: str) -> LevelCache:
-    """The cache in a local directory, or at a URL that fsspec understands, such as `gs://bucket/levels`.
-
-    Raises:
-      CannotBuild: fsspec, or the package that it needs for this kind of URL, is missing, or there is no such kind.
-    """
-    try:
-        return LevelCache(*open_store(os.path.expanduser(location)))
-    except Exception as error:  # each kind of store raises its own
-        raise CannotBuild(f"the level cache {location} can't be opened: {error}") from error
 
 
 def entry_name(key: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.dmlab import HELD_OUT_MIXER_SEED, DMLab
-from seed_rl.envs.dmlab.cache import open_cache
+from seed_rl.envs.dmlab.cache import LevelCache
 
 _FRAMES = "RGB_INTERLEAVED"
 _NOT_INSTALLED = (
@@ -39,7 +39,6 @@ class DMLabEnv(gymnasium.Env):
         self._repeats = config.num_action_repeats
         self._actions = np.array(config.actions, np.intc)
         self._frame = np.zeros(self.observation_space.shape, np.uint8)
-        self._running = False
         self._played = False
         self._lab = _start(config, self._name)
 
@@ -54,14 +53,12 @@ class DMLabEnv(gymnasium.Env):
         super().reset(seed=None if seed is None else int(seed))
         # A Python integer below 2^32: the simulator refuses numpy's, and truncates larger ones.
         episode_seed = int(self.np_random.integers(2**32)) if seed is None else int(seed) % 2**32
-        self._running = False
         with self._simulator(f"reset with seed {episode_seed}") as lab:
             if not self._played:  # the simulator's first episode differs from its later ones with the same seed
                 lab.reset(seed=episode_seed)
                 self._played = True
             lab.reset(seed=episode_seed)
             self._frame = lab.observations()[_FRAMES]
-        self._running = True
         return self._frame, {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -71,14 +68,12 @@ class DMLabEnv(gymnasium.Env):
           RuntimeError: the simulator failed, is closed, or has no episode under way.
         """
         with self._simulator("stepped") as lab:
-            if not self._running:
-                raise RuntimeError("no episode is under way, reset it")
             # A new array each time: the simulator misreads views.
             reward = lab.step(self._actions[action].copy(), num_steps=self._repeats)
-            self._running = lab.is_running()
-            if self._running:
+            running = lab.is_running()
+            if running:
                 self._frame = lab.observations()[_FRAMES]  # renders: once per step
-        return self._frame, reward, not self._running, False, {}
+        return self._frame, reward, not running, False, {}
 
     def close(self) -> None:
         """Ends the simulator; may be called again."""
@@ -103,20 +98,15 @@ def _start(config: DMLab, name: str) -> Any:
     except ImportError as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == "deepmind_lab"
         raise CannotBuild(_NOT_INSTALLED if is_missing else f"deepmind_lab can't be loaded: {error}") from error
-    if config.runfiles_path:
-        deepmind_lab.set_runfiles_path(config.runfiles_path)
     settings = {"width": str(config.width), "height": str(config.height)}  # the simulator only takes strings
     if config.held_out:
         settings |= {"allowHoldOutLevels": "true", "mixerSeed": str(HELD_OUT_MIXER_SEED)}
     if config.dataset_path:
         settings["datasetPath"] = config.dataset_path
-    cache = {"level_cache": open_cache(config.level_cache)} if config.level_cache else {}
+    cache = LevelCache(config.level_cache) if config.level_cache else None
     try:
-        return deepmind_lab.Lab(config.path, [_FRAMES], config=settings, renderer=config.renderer, **cache)
+        if config.runfiles_path:
+            deepmind_lab.set_runfiles_path(config.runfiles_path)
+        return deepmind_lab.Lab(config.path, [_FRAMES], config=settings, renderer=config.renderer, level_cache=cache)
     except (RuntimeError, ValueError) as error:
         raise CannotBuild(f"{name} can't be started: {error}") from error
-    except SystemError as error:  # this is how an error in the level cache surfaces
-        cause = error.__cause__ or error
-        if not isinstance(cause, Exception):
-            raise cause from None
-        raise CannotBuild(f"{name} can't be started: {cause!r}") from cause

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seed_rl.envs.scores import read_references
+from seed_rl.envs.base import read_references
 
 _FOLDER = "contributed/dmlab30/"
 
@@ -27,7 +27,7 @@ TEST_TWINS = {
 
 _KNOWN = {*REFERENCES, *TEST_TWINS}
 _FAMILIES = tuple(sorted({name.partition("_")[0] + "_" for name in _KNOWN}))
-_NEED_A_DATASET = ("psychlab_arbitrary_visuomotor_mapping", "psychlab_continuous_recognition")
+_NEED_A_DATASET = ("arbitrary_visuomotor_mapping", "continuous_recognition")
 
 
 def path_of(level: str) -> str:
@@ -45,27 +45,23 @@ def path_of(level: str) -> str:
     return level
 
 
-def is_scored(level: str) -> bool:
-    """Whether a level, a name or a path, belongs to DMLab-30."""
-    return level.removeprefix(_FOLDER) in _KNOWN
-
-
 def needs_dataset(level: str) -> bool:
     """Whether a level, a name or a path, shows pictures that don't come with DeepMind Lab."""
-    return level.rpartition("/")[2] in (*_NEED_A_DATASET, *(name.removeprefix("psychlab_") for name in _NEED_A_DATASET))
+    return level.rpartition("/")[2].removeprefix("psychlab_") in _NEED_A_DATASET
 
 
-def human_normalised(level: str, mean_return: float) -> float:
+def human_normalised(level: str, mean_return: float) -> float | None:
     """100 * (mean return - random) / (human - random), percent: 0 is a random policy, 100 a human.
 
     Args:
       level: name or path of a level of DMLab-30; a training level is scored by the references of its test twin.
       mean_return: of unclipped rewards.
 
-    Raises:
-      ValueError: another level.
+    Returns:
+      None for a level outside DMLab-30.
     """
-    return REFERENCES[_scored_in(level)].normalise(mean_return)
+    reference = REFERENCES.get(_scored_in(level))
+    return None if reference is None else reference.normalise(mean_return)
 
 
 class Summary(NamedTuple):
@@ -79,15 +75,16 @@ class Summary(NamedTuple):
     """30 for a result on DMLab-30."""
 
 
-def summary(scores: Mapping[str, float]) -> Summary:
-    """Summarises the scores (percent) of different levels.
+def summary(scores: Mapping[str, float | None]) -> Summary:
+    """Summarises the scores (percent) of different levels of DMLab-30.
 
     Raises:
-      ValueError: no scores, one that isn't finite, or two of one level (a level and its test twin).
+      ValueError: no scores, another level, a score that isn't finite, or two of one level (a level and its test twin).
     """
     levels = {_scored_in(level) for level in scores}
-    if not scores or len(levels) < len(scores):
-        raise ValueError(f"expected scores of one level or more, each once, got {', '.join(sorted(scores)) or 'none'}")
+    if not levels or len(levels) < len(scores) or not levels <= set(REFERENCES):
+        given = ", ".join(sorted(scores)) or "none"
+        raise ValueError(f"expected scores of one level of DMLab-30 or more, each once, got {given}")
     values = np.array(list(scores.values()), np.float64)
     if not np.isfinite(values).all():
         raise ValueError(f"expected finite scores, got {dict(scores)}")
@@ -97,8 +94,6 @@ def summary(scores: Mapping[str, float]) -> Summary:
 
 
 def _scored_in(level: str) -> str:
-    """The level, a key of `REFERENCES`, whose references apply to a level."""
-    if not is_scored(level):
-        raise ValueError(f"{level!r} is no level of DMLab-30; there are {', '.join(sorted(_KNOWN))}")
+    """The name under which a level of DMLab-30 has references."""
     name = level.removeprefix(_FOLDER)
     return TEST_TWINS.get(name, name)

@@ -9,8 +9,7 @@ import gin
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
-from seed_rl.envs.football.pool import PackedMaps
-from seed_rl.envs.football.shared import newest_in_colours
+from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
 from seed_rl.envs.pool import make_pool
 from seed_rl.envs.wrappers import SameStep
 from seed_rl.settings import check_one_of, check_types

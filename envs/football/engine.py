@@ -9,13 +9,18 @@ import gymnasium
 import numpy as np
 
 from seed_rl.envs.football import NUM_ACTIONS
-from seed_rl.envs.football.shared import LAYERS, CheckpointRewards, first_map, observation_space, stack_map
+from seed_rl.envs.football.maps import (
+    LAYERS,
+    LEFT_TEAM,
+    CheckpointRewards,
+    first_map,
+    observation_space,
+    stack_map,
+)
 
 gym_notices.notices.notices.clear()  # the package imports Gym (unused here), which prints that it is unmaintained
 from gfootball.env import config as gfootball_config  # noqa: E402
 from gfootball.env import football_env_core  # noqa: E402
-
-_LEFT_TEAM = 0
 
 
 class FootballEnv(gymnasium.Env):
@@ -70,7 +75,7 @@ class FootballEnv(gymnasium.Env):
             active = observation["left_agent_controlled_player"][0]
             owner = observation["ball_owned_team"], observation["ball_owned_player"]
             ball = np.asarray(observation["ball"][:2])
-            has_ball = owner == (_LEFT_TEAM, active)
+            has_ball = owner == (LEFT_TEAM, active)
             reward += float(self._checkpoints.step(np.array([score]), ball[None], np.array([has_ball]))[0])
         return self._stacked, reward, bool(done), False, {}
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -118,15 +117,11 @@ def _new_directory(path: str) -> Iterator[str]:
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ABOUT)) and os.listdir(path):
         raise FileExistsError(f"{path} already exists and is not an export")
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    new = tempfile.mkdtemp(prefix=f"{os.path.basename(path)}.", dir=os.path.dirname(path))
-    try:
+    prefix = f"{os.path.basename(path)}."
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=os.path.dirname(path), ignore_cleanup_errors=True) as scratch:
+        new, old = os.path.join(scratch, "new"), os.path.join(scratch, "old")
+        os.mkdir(new)
         yield new
-        os.chmod(new, 0o755)  # mkdtemp's permissions are for the owner only
-        old = f"{new}.old"
         if os.path.isdir(path):
             os.rename(path, old)
         os.rename(new, path)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise

@@ -7,7 +7,8 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
@@ -128,27 +129,25 @@ def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
             stderr=errors,
             start_new_session=True,  # Ctrl-C is this process's to handle
         )
-        pipe = process.stdin
-        assert pipe is not None
+        pipe: Any = process.stdin
 
-        def failure() -> OSError:
-            errors.seek(0)
-            line = errors.read().decode(errors="replace").strip().split("\n")[-1]
-            return OSError(f"{path}: ffmpeg {f'says: {line}' if line else f'ended with {process.returncode}'}")
+        def finish() -> None:
+            with suppress(BrokenPipeError):
+                pipe.close()
+            if process.wait():
+                errors.seek(0)
+                line = errors.read().decode(errors="replace").strip().split("\n")[-1]
+                raise OSError(f"{path}: ffmpeg {f'says: {line}' if line else f'ended with {process.returncode}'}")
 
         def append(picture: np.ndarray) -> None:
             try:
                 pipe.write(picture.tobytes())
-            except BrokenPipeError as error:  # ffmpeg has ended
-                process.wait()
-                raise failure() from error
+            except BrokenPipeError:  # ffmpeg has ended
+                finish()
 
         try:
             yield append
-            process.communicate()
-            if process.returncode:
-                raise failure()
+            finish()
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()

@@ -124,7 +124,14 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
     """
     experiment = experiment_of(logdir)
     try:
-        path, arrays, counters = _saved(logdir, checkpoint, experiment.logs.checkpoint_interval_s)
+        if checkpoint is None:
+            newest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
+        else:
+            newest = (checkpoint, *checkpoints.load(checkpoint))
+        if newest is None:
+            first = f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training, or at its end"
+            raise NoPolicy(f"{logdir} has no checkpoint yet: {first}")
+        path, arrays, counters = newest
         agent = experiment.build_agent()
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
@@ -135,14 +142,3 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
     policy.checkpoint = path
     policy.env_frames = int(counters.get("env_frames", 0))
     return policy
-
-
-def _saved(logdir: str, checkpoint: str | None, interval: float) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
-    if checkpoint is not None:
-        return (checkpoint, *checkpoints.load(checkpoint))
-    newest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
-    if newest is None:
-        raise NoPolicy(
-            f"{logdir} has no checkpoint yet: the first is written after {interval:g} s of training, or at its end"
-        )
-    return newest

@@ -106,14 +106,6 @@ def test_termination_and_truncation_are_distinguished(make):
     assert set(cut_off) == {13}
 
 
-def test_seeds(make):
-    env = make(pooled("CartPole-v1"), 2)
-    first, second, again = env.reset(seed=3)[0], env.reset()[0], env.reset(seed=3)[0]
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, second), "a reset without seed continues the sequence"
-    assert not np.array_equal(first[0], first[1]), "each environment has a seed of its own"
-
-
 def test_observations_are_never_overwritten(make):
     env = make(pooled("Pong-v5"), 2)
     observation, _ = env.reset(seed=0)

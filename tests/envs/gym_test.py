@@ -4,13 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import CannotBuild, UniformVectorEnv
+from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
-from seed_rl.envs.wrappers import SameStep
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 
 MODULE = "tests.support.registered_envs"
@@ -93,13 +91,6 @@ def counted_step(steps, ends_late):
         steps -= length + ends_late
 
 
-def test_the_oracle_of_the_next_test_by_hand():
-    same = [([0, 1], 1, False, False), ([1, 0], 2, True, False), ([1, 1], 11, False, False)]
-    assert [counted_step(step, ends_late=False) for step in range(1, 4)] == same
-    late = [([0, 1], 1, False, False), ([0, 2], 2, False, False), ([1, 0], 0, True, False), ([1, 1], 11, False, False)]
-    assert [counted_step(step, ends_late=True) for step in range(1, 5)] == late
-
-
 @pytest.mark.parametrize(
     ("name", "vectorization", "ends_late"),
     [
@@ -138,48 +129,6 @@ def test_a_reset_forgets_an_end_that_is_not_yet_reported(make):
     observation, reward, terminated, truncated, _ = env.step(action)
     assert (observation.tolist(), reward.tolist()) == ([[2, 1, 1]], [11])
     assert not (terminated | truncated).any()
-
-
-class Scripted(UniformVectorEnv):
-    """Two environments that reset in the next step and follow a script. They reuse the arrays of their flags."""
-
-    #       observations  rewards  terminated  truncated
-    script = (
-        ([11, 21], [1, 2], [0, 0], [0, 0]),
-        ([12, 22], [3, 4], [1, 0], [0, 0]),  # the last of the first environment
-        ([10, 23], [0, 5], [0, 0], [0, 1]),  # its first; the last of the second
-        ([11, 20], [6, 0], [1, 0], [1, 0]),  # an episode of one step, ended both ways; the second's first
-        ([10, 21], [0, 7], [0, 1], [0, 0]),
-        ([11, 20], [8, 0], [0, 0], [0, 0]),
-    )
-
-    def __init__(self):
-        super().__init__(2, spaces.Box(0, 99, (), np.int64), spaces.Discrete(2), AutoresetMode.NEXT_STEP)
-        self.actions = []
-        self._flags = np.zeros((2, 2), bool)
-
-    def reset(self, *, seed=None, options=None):
-        return np.array([10, 20]), {}
-
-    def step(self, actions):
-        observation, reward, terminated, truncated = self.script[len(self.actions)]
-        self.actions.append(list(actions))
-        self._flags[:] = terminated, truncated
-        return np.array(observation), np.array(reward), *self._flags, {}
-
-
-def test_ends_are_reported_one_step_late_and_all_else_at_once():
-    inner = Scripted()
-    env = SameStep(inner)
-    assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-    assert inner.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP, "it is not changed itself"
-    assert env.reset(seed=3)[0].tolist() == [10, 20]
-    reported = [env.step([step, step + 1]) for step in range(6)]
-    assert inner.actions == [[step, step + 1] for step in range(6)]
-    assert [(list(o), list(r)) for o, r, *_ in reported] == [(o, r) for o, r, *_ in inner.script]
-    for flags in (2, 3):
-        late = [[0, 0], *(list(step[flags]) for step in inner.script)][:6]
-        assert [list(step[flags]) for step in reported] == late
 
 
 # Spaces.
@@ -321,12 +270,3 @@ def test_environments_that_cannot_be_made_are_named(config, message):
     for build in (config.spec, lambda: config.make(2)):
         with pytest.raises(CannotBuild, match=message):
             build()
-
-
-def test_environments_that_cannot_be_used_are_closed_again(monkeypatch):
-    closed = []
-    monkeypatch.setattr(SyncVectorEnv, "close_extras", lambda self, **_: closed.append(self))
-    for config in (echo("text"), Gym(f"{MODULE}:CountedDisabled-v0", vectorization="vector_entry_point")):
-        with pytest.raises(CannotBuild):
-            config.make(2)
-    assert len(closed) == 2

@@ -9,7 +9,7 @@ from seed_rl.envs.atari import Atari
 from seed_rl.envs.base import CannotBuild, random_actions
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.football import Football
-from seed_rl.envs.football.shared import newest_in_colours
+from seed_rl.envs.football.maps import newest_in_colours
 from seed_rl.envs.gym import Gym
 from tests.support.counting import Counting
 

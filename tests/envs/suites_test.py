@@ -42,7 +42,7 @@ def test_settings_survive_the_wire(sent):
 
 
 def test_an_unknown_suite_names_the_known_ones():
-    with pytest.raises(CannotBuild, match="no environment suite named 'atarri'.*atari, catch, .*dmlab, football"):
+    with pytest.raises(CannotBuild, match="no environment suite named 'atarri'.*atari, catch, .*dmlab, .*football"):
         registry.suite("atarri")
 
 
@@ -166,8 +166,7 @@ def test_dmlab30_has_thirty_levels_and_training_levels_are_scored_by_their_test_
     assert all(reference.human > reference.random for reference in REFERENCES.values())
     for train, test in TEST_TWINS.items():
         assert human_normalised(train, 5.0) == human_normalised(test, 5.0)
-    with pytest.raises(ValueError, match="no level of DMLab-30; there are explore_"):
-        human_normalised("rooms_collect_good_objects", 1.0)
+    assert human_normalised("rooms_collect_good_objects", 1.0) is None
 
 
 def test_each_levels_score_is_capped_before_the_mean():
@@ -184,7 +183,7 @@ def test_each_levels_score_is_capped_before_the_mean():
             "each once, got rooms_exploit_deferred_effects_test, rooms_exploit_deferred_effects_train",
         ),
         ({"rooms_watermaze": float("nan")}, "finite"),
-        ({"nowhere": 1.0}, "no level of DMLab-30"),
+        ({"nowhere": 1.0}, "one level of DMLab-30 or more, each once, got nowhere"),
     ],
 )
 def test_scores_that_cannot_be_summarised(scores, message):

@@ -16,7 +16,12 @@ from seed_rl.learner import checkpoints
 def killed_run(tmp_path_factory):
     """The log directory of V-trace with an LSTM and a frame stack on Catch, killed after its first checkpoint."""
     logdir = str(tmp_path_factory.mktemp("killed") / "run")
-    settings = ("Logs.checkpoint_interval_s = 1", "VTrace.lstm_units = 16", "VTrace.frame_stack = 2")
+    settings = (
+        "Logs.checkpoint_interval_s = 1",
+        "VTrace.core = 'lstm'",
+        "VTrace.core_units = 16",
+        "VTrace.frame_stack = 2",
+    )
     arguments = ["--gin_file=catch/vtrace", "--total_frames=1000000000", f"--logdir={logdir}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "seed_rl", "train", *arguments, *(f"--gin_param={setting}" for setting in settings)],

@@ -46,7 +46,10 @@ def record(policy, env, num_envs):
 
 @pytest.mark.parametrize(
     "config",
-    [("catch/vtrace", "VTrace.lstm_units = 16", "VTrace.frame_stack = 3"), ("catch/r2d2", "R2D2.frame_stack = 3")],
+    [
+        ("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3"),
+        ("catch/r2d2", "R2D2.frame_stack = 3"),
+    ],
     ids=["vtrace with lstm", "r2d2"],
 )
 def test_an_export_acts_as_the_policy_without_seed_rl(saved_run, config, tmp_path):

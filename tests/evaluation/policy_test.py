@@ -10,7 +10,7 @@ from seed_rl.evaluation.policy import NoPolicy, Policy, experiment_of, load_poli
 from seed_rl.types import EnvOutput
 
 CATCH = (10, 5, 1)
-VTRACE = ("catch/vtrace", "VTrace.lstm_units = 16", "VTrace.frame_stack = 3")
+VTRACE = ("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3")
 R2D2 = ("catch/r2d2", "R2D2.frame_stack = 3")
 
 

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from seed_rl.evaluation.report import evaluate_run, text, write
+from seed_rl.evaluation.episodes import evaluate_run, text, write
 
 FIELDS = {
     *("logdir", "checkpoint", "env_frames", "greedy", "seed"),

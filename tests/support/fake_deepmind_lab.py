@@ -14,37 +14,27 @@ import os
 import pathlib
 import tempfile
 import zipfile
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-
-class WouldCrash(BaseException):
-    """The real module would have ended or hung the process here."""
-
-
-class Level(NamedTuple):
-    """The properties of a level."""
-
-    frames: int
-    """Of an episode."""
-    compiles: str = ""
-    """When maps are compiled: at `reset`, at the `start` of the simulator, or never (they are prebuilt)."""
-    needs_dataset: bool = False
-
-
 LEVELS = {
-    "seekavoid_arena_01": Level(3_600),
-    "lt_chasm": Level(18),
-    "contributed/dmlab30/rooms_watermaze": Level(7_200),
-    "contributed/dmlab30/explore_goal_locations_small": Level(5_400, compiles="reset"),
-    "contributed/dmlab30/skymaze_irreversible_path_hard": Level(3_600, compiles="start"),
-    "contributed/dmlab30/psychlab_continuous_recognition": Level(18_000, needs_dataset=True),
+    "seekavoid_arena_01": 3_600,
+    "lt_chasm": 18,
+    "contributed/dmlab30/rooms_watermaze": 7_200,
+    "contributed/dmlab30/explore_goal_locations_small": 5_400,
 }
+"""Frames of an episode."""
+COMPILING = "contributed/dmlab30/explore_goal_locations_small"
+"""The level whose maps are compiled; those of the others are prebuilt."""
 
 compiled: list[str] = []
 """Keys of the maps compiled in this process."""
 runfiles_path = ""
+
+
+class WouldCrash(BaseException):
+    """The real module would have ended or hung the process here."""
 
 
 def install(directory: str | os.PathLike[str]) -> str:
@@ -78,52 +68,46 @@ class Lab:
                 raise TypeError(f"expected str, got {value!r}")
         if observations != ["RGB_INTERLEAVED"]:
             raise ValueError(f"Unknown observation '{observations[0]}'.")
-        if renderer not in ("software", "hardware"):
-            raise WouldCrash(f"nobody has tried the renderer {renderer!r}")
         if runfiles_path and not os.path.isdir(runfiles_path):
             raise RuntimeError(f"Invalid runfiles path '{runfiles_path}'")
         if level not in LEVELS:
             raise RuntimeError(f'Failed to init environment - "Level not found: {level}"')
-        if LEVELS[level].needs_dataset and not config.get("datasetPath"):
-            raise RuntimeError(f'Failed to init environment - "{level}: no dataset"')
-        self._level = LEVELS[level]
-        self._width = _number(config, "width", "320", 4, 4096)
-        self._height = _number(config, "height", "240", 4, 4096)
-        self._mixer = _number(config, "mixerSeed", "0", 0, 2**32 - 1)
-        self._cache, self._path = level_cache, level
+        numbers = [int(config.get(name, default)) for name, default in (("width", "320"), ("height", "240"))]
+        if any(number <= 0 or number % 4 for number in numbers):
+            raise RuntimeError(f"Failed to init environment - invalid size {numbers}")
+        self._width, self._height = numbers
+        self._mixer = int(config.get("mixerSeed", "0"))
+        if not 0 <= self._mixer < 2**32:
+            raise RuntimeError(f"Failed to init environment - invalid mixerSeed {self._mixer}")
+        self._level, self._cache = level, level_cache
         self._pid = os.getpid()
         self._folder = tempfile.TemporaryDirectory(prefix="fake_dmlab_")
         self._closed = self._running = False
         self._episodes = self._seed = self._frame = self._turned = 0
         self.actions: list[tuple[np.ndarray, int]] = []
         self.renderings = 0
-        if self._level.compiles == "start":
-            try:
-                self._load_map(f"{level} start")
-            except BaseException as error:
-                raise SystemError(f"{Lab!r} returned a result with an exception set") from error
 
     def reset(self, episode: int = -1, seed: int | None = None) -> None:
         """Starts an episode."""
-        self._touch("reset", crashes=True)
-        if type(episode) is not int or type(seed) is not int or not 0 <= seed < 2**32:
-            raise ValueError(f"'episode' and 'seed' must be int, got {episode!r} and {seed!r}")
+        self._check_open(crashes=True)
+        if type(seed) is not int or not 0 <= seed < 2**32:
+            raise ValueError(f"'seed' must be int, got {seed!r}")
         self._seed = seed
         self._episodes += 1
         self._running = False
-        if self._level.compiles == "reset":
-            self._load_map(f"{self._path} {self._seed} {self._mixer}")
+        if self._level == COMPILING:
+            self._load_map(f"{self._seed} {self._mixer}")
         self._frame = self._turned = 0
         self._running = True
 
     def is_running(self) -> bool:
         """Whether an episode is under way."""
-        self._touch("is_running", crashes=True)
+        self._check_open(crashes=True)
         return self._running
 
     def step(self, action: np.ndarray, num_steps: int = 1) -> float:
         """Repeats an action; the sum of its frames' rewards."""
-        self._touch("step")
+        self._check_open()
         if not isinstance(action, np.ndarray):
             raise TypeError(f"argument 1 must be numpy.ndarray, not {type(action).__name__}")
         if action.shape != (7,) or action.dtype != np.intc:
@@ -133,15 +117,15 @@ class Lab:
         if not self._running:
             raise RuntimeError("Environment in wrong status for call to step()")
         self.actions.append((action, num_steps))
-        frames = min(num_steps, self._level.frames - self._frame)
+        frames = min(num_steps, LEVELS[self._level] - self._frame)
         self._frame += frames
         self._turned += frames * int(action[0])
-        self._running = self._frame < self._level.frames
+        self._running = self._frame < LEVELS[self._level]
         return float(frames * (0.25 * int(action[3]) + int(action[4])))
 
     def observations(self) -> dict[str, np.ndarray]:
         """The current observation, rendered now."""
-        self._touch("observations")
+        self._check_open()
         if not self._running:
             raise RuntimeError("Environment in wrong status for call to observations()")
         self.renderings += 1
@@ -158,13 +142,11 @@ class Lab:
         self._folder.cleanup()
         return True
 
-    def _touch(self, method: str, crashes: bool = False) -> None:
+    def _check_open(self, crashes: bool = False) -> None:
         if os.getpid() != self._pid:
-            raise WouldCrash(f"{method}: the simulator was created before the fork, and hangs after it")
-        if self._closed and crashes:
-            raise WouldCrash(f"{method}: the simulator is closed")
+            raise WouldCrash("the simulator was created before the fork, and hangs after it")
         if self._closed:
-            raise RuntimeError("Environment in wrong status: closed")
+            raise WouldCrash("closed") if crashes else RuntimeError("Environment in wrong status: closed")
 
     def _load_map(self, contents: str) -> None:
         key = hashlib.md5(contents.encode()).hexdigest()
@@ -178,10 +160,3 @@ class Lab:
             archive.writestr(f"maps/{key}.bsp", b"IBSP" + np.random.default_rng(list(key.encode())).bytes(100_000))
         if self._cache is not None:
             self._cache.write(key, path)
-
-
-def _number(config: dict[str, str], name: str, default: str, least: int, most: int) -> int:
-    text = config.get(name, default)
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise RuntimeError(f"Failed to init environment - invalid {name} '{text}'")
-    return int(text)

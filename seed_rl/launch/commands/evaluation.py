@@ -37,9 +37,9 @@ def evaluate(values: flags.FlagValues) -> int:
     """Plays episodes with the policy of a run, and prints the mean return."""
     (path,) = _outputs(values, "evaluation.json")
     with _usable_run():
-        from seed_rl.evaluation import report
+        from seed_rl.evaluation import episodes
 
-        evaluation = report.evaluate_run(
+        evaluation = episodes.evaluate_run(
             values.logdir,
             values.checkpoint,
             episodes=values.episodes,
@@ -47,9 +47,9 @@ def evaluate(values: flags.FlagValues) -> int:
             greedy=values.greedy,
             seed=values.seed,
         )
-    print(report.text(evaluation))
+    print(episodes.text(evaluation))
     with _writing(path):
-        report.write(evaluation, path)
+        episodes.write(evaluation, path)
     print(path)
     return 0
 

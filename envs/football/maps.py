@@ -1,0 +1,142 @@
+"""Super Mini Maps as bits, and the rewards of checkpoints, for both backends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+LAYERS = 4
+"""Binary planes of one map: left team, right team, ball, active player."""
+STACK = 4
+"""Maps in an observation, the oldest in the lowest bits; all the same at the start of an episode."""
+
+LEFT_TEAM = 0
+_BALL = 2  # its layer
+_GRASS = (32, 96, 48)
+_COLOURS = ((240, 200, 40), (220, 60, 50), (255, 255, 255), (70, 150, 255))
+"""Of the layers."""
+
+
+def observation_space(map_shape: tuple[int, int]) -> spaces.Box:
+    """Of one environment: 16 binary planes in one uint16 [height, width]."""
+    return spaces.Box(0, np.iinfo(np.uint16).max, map_shape, np.uint16)
+
+
+def stack_map(stacked: np.ndarray, newest: np.ndarray) -> np.ndarray:
+    """Observations uint16 [..., H, W] with one more map, of `LAYERS` bits each, and without the oldest."""
+    return (stacked >> LAYERS) | (newest << (LAYERS * (STACK - 1)))
+
+
+def first_map(newest: np.ndarray) -> np.ndarray:
+    """Observations at the start of an episode: the first map in all places."""
+    return newest * np.uint16(sum(1 << (LAYERS * k) for k in range(STACK)))
+
+
+def newest_in_colours(stacked: np.ndarray) -> np.ndarray:
+    """The last map of an observation [H, W], for people: uint8 [H, W, 3].
+
+    The left team is yellow, its active player blue, the right team red, and the ball white.
+    """
+    picture = np.empty((*stacked.shape, 3), np.uint8)
+    picture[:] = _GRASS
+    for layer in (0, 1, 3, 2):  # the ball lies on top
+        picture[(stacked >> (LAYERS * (STACK - 1) + layer)) & 1 == 1] = _COLOURS[layer]
+    return picture
+
+
+class CheckpointRewards:
+    """Rewards of N environments for bringing the ball closer to the opponents' goal.
+
+    Ten circles surround the middle of the goal, with radii from 0.99 down to 0.19 of half the pitch's length. Each
+    gives 0.1, once per episode, when the player with the ball first enters it; a goal gives the remaining ones.
+    """
+
+    COUNT = 10
+    REWARD = 0.1
+    _RADII = 0.99 - 0.8 / (COUNT - 1) * np.arange(COUNT)
+
+    def __init__(self, num_envs: int):
+        self._collected = np.zeros(num_envs, np.int64)
+
+    def begin(self, which: np.ndarray) -> None:
+        """Starts new episodes in environments bool [N]."""
+        self._collected[which] = 0
+
+    def step(self, score: np.ndarray, ball: np.ndarray, has_ball: np.ndarray) -> np.ndarray:
+        """Additional rewards of a step, float64 [N].
+
+        Args:
+          score: float [N], the reward for goals in this step.
+          ball: float [N, 2], its position; the opponents' goal is at (1, 0).
+          has_ball: bool [N], whether the active player has it.
+        """
+        distance = np.linalg.norm(ball - np.array([1.0, 0.0]), axis=-1)
+        reached = np.count_nonzero(distance[:, None] <= self._RADII, axis=-1)
+        now = np.where(has_ball, np.maximum(self._collected, reached), self._collected)
+        now = np.where(score == 1, self.COUNT, now)
+        gained = self.REWARD * (now - self._collected)
+        self._collected = now
+        return gained
+
+
+class PackedMaps(VectorWrapper):
+    """Stacks EnvPool's maps uint8 [E, H, W, 4] of 0 and 255 into uint16 [E, H, W], and adds the rewards of checkpoints.
+
+    EnvPool reports neither the active player nor the ball's exact position: a checkpoint is collected when any player
+    of the left team has the ball, by the position of the ball's pixel.
+    """
+
+    def __init__(self, env: VectorEnv, checkpoints: bool):
+        """
+        Args:
+          env: a SAME_STEP environment.
+          checkpoints: adds `CheckpointRewards`.
+        """
+        super().__init__(env)
+        assert isinstance(env.single_observation_space, spaces.Box)
+        height, width, layers = env.single_observation_space.shape
+        assert layers == LAYERS
+        self.single_observation_space = observation_space((height, width))
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self._checkpoints = CheckpointRewards(env.num_envs) if checkpoints else None
+        self._stacked = np.zeros((env.num_envs, height, width), np.uint16)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts new matches."""
+        maps, _ = self.env.reset(seed=seed, options=options)
+        self._stacked = first_map(_pack(maps))
+        if self._checkpoints:
+            self._checkpoints.begin(np.ones(self.num_envs, bool))
+        return self._stacked, {}
+
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all matches."""
+        maps, reward, terminated, truncated, info = self.env.step(actions)
+        newest, done = _pack(maps), terminated | truncated
+        if self._checkpoints:
+            score = np.round(reward).astype(int)
+            has_ball = np.asarray(info["ball_owned_team"]).reshape(-1) == LEFT_TEAM
+            reward = reward + self._checkpoints.step(score, _ball(maps), has_ball & ~done)
+            self._checkpoints.begin(done)
+        stacked = stack_map(self._stacked, newest)
+        self._stacked = np.where(done[:, None, None], first_map(newest), stacked)
+        return self._stacked, reward, terminated, truncated, {}
+
+
+def _pack(maps: np.ndarray) -> np.ndarray:
+    """uint16 [E, H, W] with a bit for each layer."""
+    bits = np.array([1 << layer for layer in range(LAYERS)], np.uint8)
+    return ((maps > 0) @ bits).astype(np.uint16)
+
+
+def _ball(maps: np.ndarray) -> np.ndarray:
+    """float [E, 2]: x and y of the centre of the ball's pixel."""
+    num_envs, height, width, _ = maps.shape
+    pixel = maps[..., _BALL].reshape(num_envs, -1).argmax(axis=1)
+    x = (pixel % width + 0.5) / width * 2 - 1
+    y = ((pixel // width + 0.5) / height * 2 - 1) / 2.25
+    return np.stack([x, y], axis=-1)
