@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seed_rl.experiment import Actors, Devices, Experiment
+from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError
 from seed_rl.learner.split import Split, split
 from seed_rl.networks.config import TrunkConfig
@@ -114,12 +115,13 @@ def find_rates(
 
 
 def _read(directory: str, benchmark: str, flag: str) -> dict[str, Any]:
+    path = os.path.join(directory, f"{benchmark}.json")
     try:
-        with open(os.path.join(directory, f"{benchmark}.json"), encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             return json.load(file)
     except (OSError, ValueError) as error:
         remedy = f"run `scripts/bench.sh {benchmark}`, name another directory with --measured, or give {flag}"
-        raise UsageError(f"no measurement can be read ({error}): {remedy}") from error
+        raise UsageError(f"{path} can't be read ({reason(error)}): {remedy}") from error
 
 
 def _environments(experiment: Experiment, suites: list[dict[str, Any]]) -> tuple[str, float]:
