@@ -23,7 +23,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seed_rl.experiment import Actors, Devices, Experiment
-from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError
 from seed_rl.learner.split import Split, split
 from seed_rl.networks.config import TrunkConfig
@@ -121,7 +120,7 @@ def _read(directory: str, benchmark: str, flag: str) -> dict[str, Any]:
             return json.load(file)
     except (OSError, ValueError) as error:
         remedy = f"run `scripts/bench.sh {benchmark}`, name another directory with --measured, or give {flag}"
-        raise UsageError(f"{path} can't be read ({reason(error)}): {remedy}") from error
+        raise UsageError(f"{path} can't be read ({getattr(error, 'strerror', error)}): {remedy}") from error
 
 
 def _environments(experiment: Experiment, suites: list[dict[str, Any]]) -> tuple[str, float]:

@@ -28,7 +28,7 @@ from rich.table import Table
 from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.display import duration, short
-from seed_rl.launch.local_actors import how_it_ended
+from seed_rl.launch.local_actors import run_logged
 from seed_rl.reporting import metrics
 
 _REACHED: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -155,30 +155,23 @@ class Sweep:
         if stopped():
             return 0
         title = f"{trial.name} ({self._wanted.index(trial) + 1} of {len(self._wanted)})"
-        logdir, output = self._path(trial), self._path(trial, "output.log")
+        logdir = self._path(trial)
         command = [sys.executable, "-m", "seed_rl", "train", f"--logdir={logdir}", *self._arguments_of(trial)]
         started = time.monotonic()
         try:
             os.makedirs(logdir, exist_ok=True)
-            with open(output, "ab") as file:
-                begin = file.tell()
-                # In a session of its own: Ctrl-C comes to this process only, which then ends the runs.
-                process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
-                )
             say(f"begins: {title}")
-            code = _wait(process, stopped)
+            code, ended = run_logged(command, self._path(trial, "output.log"), lambda process: _wait(process, stopped))
             if stopped():
                 return code
-            failure = how_it_ended(code, output, begin) if code else ""
             if not code:
                 with open(self._path(trial, _FINISHED), "w", encoding="utf-8") as file:
                     file.write(json.dumps(self._arguments_of(trial)))
         except OSError as error:
-            code, failure = 1, f"{error.filename} can't be used: {reason(error)}"
-        if failure:
-            self._failures[trial.name] = failure
-            say(f"fails: {title}: {failure}")
+            code, ended = 1, f"{error.filename} can't be used: {reason(error)}"
+        if code:
+            self._failures[trial.name] = ended
+            say(f"fails: {title}: {ended}")
         else:
             last_return = self._row(trial).get("last_return")
             returned = "" if last_return is None else f", return {last_return:.2f}"
