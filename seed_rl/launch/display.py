@@ -88,7 +88,7 @@ class _Figures:
 
 
 class Progress:
-    """Shows the newest row of metrics, and what limits the throughput of the run.
+    """Shows the newest row of metrics and the bottleneck of the run.
 
     On a terminal a panel is renewed in place, below the log; elsewhere (files, pipes, `TERM=dumb`) each row is a line,
     and further lines name the connected actors and the bottleneck when these change. A terminal that is gone, a closed

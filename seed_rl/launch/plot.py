@@ -49,7 +49,7 @@ _MAX_DIFFERENCES = 3  # settings in a label; runs with more differences are name
 _POINTS = 200  # of a curve of several runs
 _RAGGED = 0.05  # share of a curve without all of its runs from which on it is explained
 # Student's t for a two-sided interval of 95 %, by degrees of freedom; beyond them that of the normal distribution.
-_T = np.array([np.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 1.960])
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 1.960)
 
 
 class Recorded(NamedTuple):
@@ -75,7 +75,7 @@ class Mean(NamedTuple):
     mean: np.ndarray
     """Of the runs that have values on both sides of x; NaN where none has."""
     half: np.ndarray
-    """Half of its 95 % confidence interval; NaN where fewer than two runs have values."""
+    """Half of its 95 % confidence interval; NaN where not all runs have values."""
     is_complete: np.ndarray
     """bool: whether all runs have values."""
 
@@ -144,12 +144,13 @@ def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> boo
 
 
 def mean_of(curves: Sequence[np.ndarray]) -> Mean:
-    """The mean of curves [n, 2] of x and y, from the first x to the last one."""
+    """The mean of several curves [n, 2] of x and y, from the first x to the last one."""
     x = np.linspace(min(curve[0, 0] for curve in curves), max(curve[-1, 0] for curve in curves), _POINTS)
     values = np.ma.masked_invalid([np.interp(x, curve[:, 0], curve[:, 1], np.nan, np.nan) for curve in curves])
-    count = values.count(axis=0)
-    half = _T[np.minimum(count - 1, len(_T) - 1)] * values.std(axis=0, ddof=1) / np.sqrt(count)
-    return Mean(x, values.mean(axis=0).filled(np.nan), np.ma.filled(half, np.nan), count == len(curves))
+    is_complete = values.count(axis=0) == len(curves)
+    deviation = values.std(axis=0, ddof=1).filled(np.nan) / np.sqrt(len(curves))
+    half = np.where(is_complete, _T[min(len(curves) - 2, len(_T) - 1)] * deviation, np.nan)
+    return Mean(x, values.mean(axis=0).filled(np.nan), half, is_complete)
 
 
 def grouped(runs: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:

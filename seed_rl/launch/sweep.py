@@ -119,7 +119,7 @@ class Sweep:
     def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
         """
         Args:
-          wanted: what to run, in this order.
+          wanted: the runs, in this order.
           arguments: of `seed_rl train`, for all.
           directory: holds the log directories; made if need be.
           parallel: runs at a time.

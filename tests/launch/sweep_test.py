@@ -92,7 +92,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(twice):
     said = second[0]
     assert said[0].startswith("2 of 3 runs to do, 1 at a time, in ")
     assert not any(wanted[0].name in line for line in said)
-    assert any(line.startswith(f"fails: {wanted[1].name}") for line in said), "what failed is tried again"
+    assert any(line.startswith(f"fails: {wanted[1].name}") for line in said), "a failed run is tried again"
     frames = [next(row for row in times[2] if row["run"] == wanted[2].name)["env_frames"] for times in (first, second)]
     assert frames[1] > frames[0] > 0
     log = (twice[0] / wanted[2].name / "output.log").read_text()

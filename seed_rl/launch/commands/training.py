@@ -276,10 +276,10 @@ def sweep(values: flags.FlagValues) -> int:
 )
 def plan(values: flags.FlagValues) -> int:
     """Computes the needs of a learner: actors, cores, network, memory."""
-    from seed_rl.launch import plan as planning
-
     experiment = _load(values)
     load_tensorflow()
+    from seed_rl.launch import plan as planning
+
     agent = experiment.build_agent()
     given = {name: values[name].value for name in planning.Rates._fields}
     rates, sources = planning.find_rates(experiment, agent, given, values.measured)
