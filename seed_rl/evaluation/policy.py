@@ -131,7 +131,7 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
         if newest is None:
             first = f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training, or at its end"
             raise NoPolicy(f"{logdir} has no checkpoint yet: {first}")
-        path, arrays, counters = newest
+        path, arrays, state = newest
         agent = experiment.build_agent()
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
@@ -140,5 +140,5 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
         raise NoPolicy(str(error)) from error
     policy = Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
     policy.checkpoint = path
-    policy.env_frames = int(counters.get("env_frames", 0))
+    policy.env_frames = int(state["counters"]["env_frames"])
     return policy

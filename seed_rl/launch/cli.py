@@ -12,13 +12,19 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from absl import flags
 
 from seed_rl import __version__
+from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.launch.flags import OF_ALL_COMMANDS, Flag
+from seed_rl.launch.run_directory import CannotUse
+from seed_rl.object_store import CannotReach
+from seed_rl.specs import CannotAct
+from seed_rl.transport.address import AddressError
+from seed_rl.transport.credentials import SecurityError
 
 FAILURE = 1
 USAGE_ERROR = 2
@@ -34,7 +40,7 @@ COMMANDS = {
     "play": "evaluation.play",
     "export": "evaluation.export",
     "plot": "inspection.plot",
-    "plan": "planning.plan",
+    "plan": "training.plan",
     "configs": "inspection.configs",
     "doctor": "inspection.doctor",
 }
@@ -50,16 +56,24 @@ class Failure(Exception):
     """Why a command could not do its work, in one sentence."""
 
 
+_USAGE_ERRORS: tuple[type[Exception], ...] = (
+    *(flags.Error, UsageError, ConfigError),
+    *(AddressError, CannotAct, CannotBuild, CannotReach, CannotUse, SecurityError),
+)
+
+
 class Command(NamedTuple):
     """A command of the command line."""
 
     run: Callable[..., int]
     """Takes the values of the flags and the arguments without `--`; returns the exit code. Its docstring is the
-    summary that `--help` shows."""
+    summary that `--help` shows. An error of this package is printed as a sentence and ends it with `USAGE_ERROR`."""
     example: str
     flags: tuple[Flag, ...]
     takes_paths: bool
     """Whether arguments without `--` are allowed."""
+    failures: tuple[type[Exception], ...]
+    """Errors that end it with `FAILURE`, in addition to `Failure`."""
 
     @property
     def summary(self) -> str:
@@ -67,9 +81,11 @@ class Command(NamedTuple):
         return self.run.__doc__ or ""
 
 
-def command(example: str, *declared: Flag, takes_paths: bool = False) -> Callable[[Callable[..., int]], Command]:
+def command(
+    example: str, *declared: Flag, takes_paths: bool = False, failures: tuple[type[Exception], ...] = ()
+) -> Callable[[Callable[..., int]], Command]:
     """Makes a command of a function."""
-    return lambda function: Command(function, example, declared, takes_paths)
+    return lambda function: Command(function, example, declared, takes_paths, (Failure, *failures))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,35 +95,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        if not _nobody_reads(sys.stdout):
+        stdout = select.poll()
+        stdout.register(sys.stdout, 0)
+        if not stdout.poll(0):  # another pipe: this one still has a reader, unlike that of `| head -1`
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 128 + signal.SIGPIPE
 
 
-def _nobody_reads(stream: TextIO) -> bool:
-    """Whether the other end of a pipe is closed, as that of `| head -1`."""
-    poll = select.poll()
-    poll.register(stream, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-
-
 def _main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    name, *rest = arguments or [""]
+    if name in ("", "-h", "--help", "help"):
         print(_overview())
-        return 0 if arguments else USAGE_ERROR
-    if arguments[0] == "--version":
+        return 0 if name else USAGE_ERROR
+    if name == "--version":
         print(f"seed_rl {__version__}")
         return 0
-    name = arguments[0]
     if name not in COMMANDS:
         print(f"seed_rl: no command {name!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         return USAGE_ERROR
+    command = _find(name)
     try:
-        return _run(name, arguments[1:])
-    except (flags.Error, UsageError, ConfigError, Failure) as error:
+        return _run(name, command, rest)
+    except (*command.failures, *_USAGE_ERRORS) as error:
         print(f"seed_rl {name}: {error}", file=sys.stderr)
-        return FAILURE if isinstance(error, Failure) else USAGE_ERROR
+        return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
 
 
 def _find(name: str) -> Command:
@@ -116,19 +128,18 @@ def _find(name: str) -> Command:
     return found
 
 
-def _run(name: str, arguments: Sequence[str]) -> int:
-    command = _find(name)
+def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
     values = flags.FlagValues()
     for define in (*OF_ALL_COMMANDS, *command.flags):
         define(values)
-    rest = values([f"seed_rl {name}", *arguments])[1:]
+    paths = values([f"seed_rl {name}", *arguments])[1:]
     if values.help:
         print(_help(command, values))
         return 0
-    if rest and not command.takes_paths:
-        raise UsageError(f"unexpected argument {rest[0]!r} (flags begin with --)")
+    if paths and not command.takes_paths:
+        raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
     _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
-    return command.run(values, *rest)
+    return command.run(values, *paths)
 
 
 def _configure_logging(level: str, quiet: bool) -> None:
@@ -156,16 +167,13 @@ def _help(command: Command, values: flags.FlagValues) -> str:
     for name in sorted(values):
         flag = values[name]
         if flag.name == name and name != "help":  # not the short names
-            default = "" if flag.default in (None, "", [], False) else f" (default {_as_typed(flag.default)})"
-            texts[f"--{name}"] = flag.help.partition(";\n")[0] + default  # absl adds a note to repeatable flags
+            default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+            shown = "" if default in (None, "", False) else f" (default {default})"
+            texts[f"--{name}"] = flag.help.partition(";\n")[0] + shown  # absl adds a note to repeatable flags
     widest = max(map(len, texts))
     width = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS) - widest - 4
     lines = [command.summary, "", f"example: {command.example}", "", "flags:"]
     for name, text in texts.items():
-        first, *rest = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
-        lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {line}" for line in rest)]
+        first, *more = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
+        lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {line}" for line in more)]
     return "\n".join(lines)
-
-
-def _as_typed(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from importlib.util import find_spec
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from seed_rl import __version__
 from seed_rl.envs import registry
@@ -25,9 +25,9 @@ from seed_rl.object_store import CannotReach, check_writable, files_in, is_url
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
 Result: TypeAlias = tuple[str, str]
-"""One of these states, and a text: `OPTIONAL` is missing but not needed by everyone, with `BROKEN` nothing works."""
+"""One of these states, and the part that was found, or that is missing, and how to get it: `OPTIONAL` is missing but
+not needed by everyone, with `BROKEN` nothing works."""
 
-_RUNS = "runs"  # where runs are stored unless --logdir says otherwise
 _STORES = {"gcsfs": "gs://", "s3fs": "s3://", "adlfs": "az://"}
 """Packages that fsspec needs for kinds of object stores."""
 _FILES = 4096  # more than a learner of a thousand actors has open
@@ -35,39 +35,28 @@ _DISK_GB = 5.0
 _SHARED_GB = 0.25  # containers have 0.06 by default
 
 
-class Finding(NamedTuple):
-    """The result of a check."""
-
-    state: str
-    subject: str
-    text: str
-    """The part that was found, or that is missing, and how to get it."""
-
-
-def examine(logdir: str | None = None) -> list[Finding]:
-    """All checks, in the order in which one would look for a fault. Imports TensorFlow.
+def examine(logdir: str | None = None) -> dict[str, Result]:
+    """The results of all checks, in the order in which one would look for a fault. Imports TensorFlow.
 
     Args:
       logdir: of a future run, on this machine or in an object store; checked if given.
     """
-    checks = {**_CHECKS, "log directory": lambda: log_directory(logdir)} if logdir else _CHECKS
-    return [find(subject, check) for subject, check in checks.items()]
+    findings = {subject: result(check) for subject, check in _CHECKS.items()}
+    return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
 
 
-def find(subject: str, check: Callable[[], Result]) -> Finding:
-    """The result of a check, whose errors are findings too."""
+def result(check: Callable[[], Result]) -> Result:
+    """The result of a check, which is `BROKEN` if it raises an error."""
     try:
-        state, text = check()
+        return check()
     except Exception as error:  # a broken package raises all kinds; the other checks still run
-        state, text = BROKEN, f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return Finding(state, subject, text)
+        return BROKEN, f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _python() -> Result:
+    supported = (3, 10) <= sys.version_info[:2] <= (3, 12)
     text = f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
-    if not (3, 10) <= sys.version_info[:2] <= (3, 12):
-        return BROKEN, f"{text}: Python 3.10, 3.11 or 3.12 is needed"
-    return OK, text
+    return (OK, text) if supported else (BROKEN, f"{text}: Python 3.10, 3.11 or 3.12 is needed")
 
 
 def _packages() -> Result:
@@ -96,43 +85,29 @@ def _machine() -> Result:
     return OK, f"{cores} cores, {memory.available / 1e9:.0f} of {memory.total / 1e9:.0f} GB of memory free"
 
 
-def disk(min_gb: float = _DISK_GB) -> Result:
-    """Whether there is this much room where runs are stored."""
-    return _room_in(os.path.abspath(_RUNS if os.path.isdir(_RUNS) else os.curdir), min_gb)
+def room(place: str, min_gb: float, remedy: str) -> Result:
+    """Whether there is this much room to write in a directory."""
+    if not os.access(place, os.W_OK):
+        return OPTIONAL, f"{place} can't be written: {remedy}"
+    free = shutil.disk_usage(place).free / 1e9
+    if free < min_gb:
+        return OPTIONAL, f"{free:.2f} GB free in {place}: {remedy}"
+    return OK, f"{free:.3g} GB free in {place}"
 
 
-def log_directory(place: str) -> Result:
+def log_directory(place: str = "runs") -> Result:
     """Whether a run can be stored in a place."""
-    if not is_url(place):
-        place = os.path.abspath(place)
-        while not os.path.exists(place):  # a run makes missing directories
-            place = os.path.dirname(place)
-        return _room_in(place, _DISK_GB)
-    try:
-        files = files_in(place)
-        check_writable(place)
-    except CannotReach as error:
-        return BROKEN, str(error)
-    return OK, f"{place} can be read and written; {f'{len(files)} files' if files else 'nothing'} in it"
-
-
-def _room_in(place: str, min_gb: float) -> Result:
-    if not os.access(place, os.W_OK):
-        return OPTIONAL, f"{place} can't be written: --logdir chooses another place"
-    free = shutil.disk_usage(place).free / 1e9
-    if free < min_gb:
-        return OPTIONAL, f"{free:.1f} GB free in {place}: --logdir may be on another disk"
-    return OK, f"{free:.0f} GB free in {place}"
-
-
-def shared_memory(min_gb: float = _SHARED_GB, place: str = "/dev/shm") -> Result:
-    """Whether there is this much shared memory, for environments with processes of their own."""
-    if not os.access(place, os.W_OK):
-        return OPTIONAL, f"no {place} to write to: environments in processes use {tempfile.gettempdir()}"
-    free = shutil.disk_usage(place).free / 1e9
-    if free < min_gb:
-        return OPTIONAL, f"{free:.2f} GB free in {place}, little for DeepMind Lab: docker run --shm-size=1g"
-    return OK, f"{free:.1f} GB free in {place}"
+    if is_url(place):
+        try:
+            files = files_in(place)
+            check_writable(place)
+        except CannotReach as error:
+            return BROKEN, str(error)
+        return OK, f"{place} can be read and written; {f'{len(files)} files' if files else 'nothing'} in it"
+    place = os.path.abspath(place)
+    while not os.path.exists(place):  # a run makes missing directories
+        place = os.path.dirname(place)
+    return room(place, _DISK_GB, "--logdir chooses another place")
 
 
 def open_files() -> Result:
@@ -201,13 +176,9 @@ def _object_stores() -> Result:
     return OK, f"fsspec with {', '.join(f'{name} ({_STORES[name]})' for name in found)}"
 
 
-def package(module: str, how: str) -> Callable[[], Result]:
-    """A check whether a package is there; `how` says how to get it."""
-
-    def check() -> Result:
-        return (OK, f"{module} is installed") if find_spec(module) else (OPTIONAL, f"not installed: {how}")
-
-    return check
+def package(module: str, how: str) -> Result:
+    """Whether a package is there; `how` says how to get it."""
+    return (OK, f"{module} is installed") if find_spec(module) else (OPTIONAL, f"not installed: {how}")
 
 
 _CHECKS: dict[str, Callable[[], Result]] = {
@@ -215,17 +186,19 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "TensorFlow": _tensorflow,
     "packages": _packages,
     "machine": _machine,
-    "disk": disk,
-    "shared memory": shared_memory,
+    "disk": log_directory,
+    "shared memory": lambda: room(
+        "/dev/shm", _SHARED_GB, "environments in processes of their own need it; docker run --shm-size=1g"
+    ),
     "open files": open_files,
     "unix sockets": _sockets,
     "port": port,
     "ffmpeg": _ffmpeg,
     "suites": _suites,
     "Atari": _roms,
-    "football": package("gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'"),
-    "EnvPool": package("envpool", "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"),
-    "DeepMind Lab": package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
+    "football": lambda: package("gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'"),
+    "EnvPool": lambda: package("envpool", "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"),
+    "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
     "object stores": _object_stores,
-    "Weights & Biases": package("wandb", "pip install 'seed_rl[wandb]'"),
+    "Weights & Biases": lambda: package("wandb", "pip install 'seed_rl[wandb]'"),
 }

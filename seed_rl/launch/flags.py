@@ -18,17 +18,6 @@ DEFAULT_TCP_ADDRESS = "localhost:8686"
 Flag: TypeAlias = Callable[[flags.FlagValues], None]
 
 
-def _float(name: str, default: float | None, help_text: str, lower_bound: float, flag_values: flags.FlagValues) -> None:
-    """Defines a finite number; absl alone accepts `nan` and `inf`."""
-    flags.DEFINE_float(name, default, help_text, lower_bound=lower_bound, flag_values=flag_values)
-    flags.register_validator(
-        name,
-        lambda value: value is None or math.isfinite(value),
-        message=f"--{name} must be a finite number",
-        flag_values=flag_values,
-    )
-
-
 def _declare(define: Callable[..., object]) -> Callable[..., Flag]:
     def declare(*arguments: Any, **options: Any) -> Flag:
         def flag(values: flags.FlagValues) -> None:
@@ -44,34 +33,35 @@ boolean = _declare(flags.DEFINE_boolean)
 choice = _declare(flags.DEFINE_enum)
 comma_separated = _declare(flags.DEFINE_list)
 integer = _declare(flags.DEFINE_integer)
-number = _declare(_float)
 repeated = _declare(flags.DEFINE_multi_string)
 string = _declare(flags.DEFINE_string)
+
+
+def number(name: str, default: float | None, text: str, lower_bound: float) -> Flag:
+    """A finite number; absl alone accepts `nan` and `inf`."""
+
+    def flag(values: flags.FlagValues) -> None:
+        flags.DEFINE_float(name, default, text, lower_bound=lower_bound, flag_values=values)
+        flags.register_validator(
+            name,
+            lambda value: value is None or math.isfinite(value),
+            message=f"--{name} must be a finite number",
+            flag_values=values,
+        )
+
+    return flag
+
 
 OF_ALL_COMMANDS = (
     choice("log_level", "info", ["debug", "info", "warning", "error"], "How much to log."),
     boolean("help", False, "Show this help.", short_name="h"),
 )
 
-GIN = (
-    repeated(
-        "gin_file",
-        [],
-        "Gin file with the experiment: a path, or a shipped one such as atari/vtrace_pong. May be repeated.",
-    ),
-    repeated(
-        "gin_param",
-        [],
-        "Gin binding that overrides the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
-    ),
-    integer("total_frames", None, "Overrides Experiment.total_frames (environment frames)."),
-)
-
 SHARED_CREDENTIALS = (
     string(
         "tls_server_name",
         None,
-        "Name in the learner's certificate, where it is not the host of the address that actors use.",
+        "Name in the learner's certificate, if it differs from the host of the address that actors use.",
     ),
     string("token_file", None, "File with the secret that learner and actors share (or set SEED_RL_TOKEN)."),
     boolean("insecure", False, "Allow an address other hosts can reach without TLS and token."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
@@ -79,7 +78,7 @@ class LocalActors:
         """
         self.failed: ActorFailed | None = None
         self.restarts = 0
-        self._arguments = list(arguments)
+        self._command = [sys.executable, "-m", "seed_rl", "actor", "--exit_with_parent", *arguments]
         self._log_directory = log_directory
         self._on_failure = on_failure
         self._max_failures = max_failures
@@ -92,24 +91,21 @@ class LocalActors:
 
     def start(self, address: str) -> None:
         """Starts the processes, for the learner at an address."""
-        self._arguments.append(f"--server_address={address}")
+        self._command.append(f"--server_address={address}")
         for thread in self._threads:
             thread.start()
 
     @property
     def pids(self) -> list[int]:
         """Of the processes that are running."""
-        with self._lock:
-            return [process.pid for process in self._processes.values() if process.poll() is None]
+        return [process.pid for process in list(self._processes.values()) if process.poll() is None]
 
     def stop(self, grace: float = 5.0) -> None:
         """Ends the processes: terminates them, and kills those that are left after `grace` seconds."""
         self._stop.set()
-        with self._lock:
-            running = list(self._processes.values())
+        running = list(self._processes.values())
         for process in running:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+            process.terminate()
         deadline = time.monotonic() + grace
         for process in running:
             try:
@@ -123,77 +119,82 @@ class LocalActors:
     def _keep(self, number: int) -> None:
         retries = Retries(self._max_failures)
         path = os.path.join(self._log_directory, f"actor-{number}.log")
-        while True:
+
+        def wait(process: subprocess.Popen[bytes]) -> int:
+            self._processes[number] = process
+            if self._stop.is_set():  # `stop` may not have seen this process
+                process.terminate()
+            return process.wait()
+
+        while not self._stop.is_set():
             started = time.monotonic()
-            ended = self._run(number, path)
+            try:
+                _, ended = run_logged(self._command, path, wait)
+            except OSError as error:  # no log file, no process: both may be possible again later
+                ended = f"it can't be started: {reason(error)}"
             if self._stop.is_set():
                 return
             lasted = time.monotonic() - started
             delay = retries.next_delay(lasted)
-            if delay is None:
-                self._give_up(f"actor {number} ended {retries.failures} times in a row: {ended} (its log: {path})")
-                return
-            self.restarts += 1
-            # One warning stands for many actors that end at their start for the same reason, and end again.
             with self._lock:
+                if delay is None:  # the other actors mostly end for the same reason
+                    sentence = f"actor {number} ended {retries.failures} times in a row: {ended} (its log: {path})"
+                    self.failed = self.failed or ActorFailed(sentence)
+                    break
+                self.restarts += 1
+                # One warning stands for many actors that end at their start for the same reason, and end again.
                 repeated = ended in self._reported and lasted <= _STABLE_SECONDS
-                level = logging.DEBUG if repeated else logging.WARNING
                 self._reported.add(ended)
+            level = logging.DEBUG if repeated else logging.WARNING
             _log.log(level, "actor %d ended: %s; it starts again in %.1f s (its log: %s)", number, ended, delay, path)
             self._stop.wait(delay)
+        if not self._stop.is_set():
+            self._on_failure()
 
-    def _give_up(self, sentence: str) -> None:
-        with self._lock:
-            if self.failed is None:  # the other actors mostly end for the same reason
-                self.failed = ActorFailed(sentence)
-        self._on_failure()
 
-    def _run(self, number: int, path: str) -> str:
-        """Runs an actor to its end; returns how it ended."""
-        command = [sys.executable, "-m", "seed_rl", "actor", "--exit_with_parent", *self._arguments]
-        try:
-            with open(path, "ab") as log, self._lock:
-                if self._stop.is_set():
-                    return "it was not started"
-                begin = log.tell()
-                process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-                )
-                self._processes[number] = process
-            return how_it_ended(process.wait(), path, begin)
-        except OSError as error:  # no log file, no process: both may be possible again later
-            return f"it can't be started: {reason(error)}"
+def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:
+    """Runs a command in a session of its own, out of the reach of Ctrl-C, and appends its output to a file.
+
+    Args:
+      command: to run; its standard input is an empty pipe that ends with this process.
+      path: of the file.
+      wait: waits for the process, and returns its exit code.
+
+    Returns:
+      The exit code, and how the process ended, in one line.
+
+    Raises:
+      OSError: it can't be started.
+    """
+    with open(path, "ab") as log:
+        begin = log.tell()
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    with process:
+        code = wait(process)
+    return code, how_it_ended(code, path, begin)
 
 
 def how_it_ended(code: int, path: str, begin: int = 0) -> str:
-    """Why a process ended, in one line: the sentence or the last line that it wrote, else its exit code or signal.
+    """How a process ended, in one line: the sentence or the last line that it wrote, else its exit code or signal.
 
     Args:
       code: its exit code as `subprocess` gives it: a negative one is the signal that killed it.
       path: of the file with its output.
       begin: where in the file the output begins, bytes.
     """
-    quote = _last_words(path, begin)
+    with open(path, "rb") as file:
+        file.seek(max(begin, os.path.getsize(path) - _MAX_READ))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    sentences = [found["sentence"] for line in lines if (found := _SENTENCE.fullmatch(line))]
+    last = [line for line in lines[-1:] if not _LOG_LINE.match(line)]
+    quote = next(iter(sentences[-1:] or last), "")[:_MAX_QUOTE]
     if code >= 0:
         return quote or f"exit code {code}"
     names = {number.value: number.name for number in signal.Signals}
     killed = f"killed by {names.get(-code, f'signal {-code}')}"
     return f"{killed}: {quote}" if quote else killed
-
-
-def _last_words(path: str, begin: int) -> str:
-    """The last sentence of ours in the output, else its last line; "" if that is a line of the log."""
-    with open(path, "rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(begin, end - _MAX_READ))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    for line in reversed(lines):
-        found = _SENTENCE.fullmatch(line)
-        if found:
-            return found["sentence"][:_MAX_QUOTE]
-    if not lines or _LOG_LINE.match(lines[-1]):
-        return ""
-    return lines[-1][:_MAX_QUOTE]
 
 
 class ActorThreads:

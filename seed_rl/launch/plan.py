@@ -20,17 +20,15 @@ import math
 import os
 import textwrap
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from seed_rl.agents.base import Agent
 from seed_rl.experiment import Actors, Devices, Experiment
 from seed_rl.launch.cli import UsageError
 from seed_rl.learner.split import Split, split
 from seed_rl.networks.config import TrunkConfig
+from seed_rl.sizes import Sizes
 from seed_rl.transport.codec import StepCodec
-
-if TYPE_CHECKING:
-    from seed_rl.agents.base import Agent
-    from seed_rl.sizes import Sizes
 
 SERVER = "the server's thread, which takes the messages"
 INFERENCE = "the inference threads: batching, acting, answering"
@@ -114,12 +112,13 @@ def find_rates(
 
 
 def _read(directory: str, benchmark: str, flag: str) -> dict[str, Any]:
+    path = os.path.join(directory, f"{benchmark}.json")
     try:
-        with open(os.path.join(directory, f"{benchmark}.json"), encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             return json.load(file)
     except (OSError, ValueError) as error:
         remedy = f"run `scripts/bench.sh {benchmark}`, name another directory with --measured, or give {flag}"
-        raise UsageError(f"no measurement can be read ({error}): {remedy}") from error
+        raise UsageError(f"{path} can't be read ({getattr(error, 'strerror', error)}): {remedy}") from error
 
 
 def _environments(experiment: Experiment, suites: list[dict[str, Any]]) -> tuple[str, float]:
@@ -194,7 +193,7 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
     acting, apart = len(devices.inference), not set(devices.inference) & set(devices.training)
     server, host, act = rates.server_us / 1e6 / size, rates.host_us / 1e6, rates.act_ms / 1e3 / rates.act_batch
     cpu = (server + host) / rates.learner_cores
-    new_unrolls = acting * _sizes(experiment, agent, acting).new_unrolls
+    new_unrolls = acting * Sizes.of(experiment, agent, acting).new_unrolls
     update = rates.update_ms / 1e3 / len(devices.training) / (new_unrolls * agent.unroll_length)
     seconds_per_step = {SERVER: server, INFERENCE: (host + act) / acting, CORES: cpu}
     if apart:
@@ -213,8 +212,9 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
 
     codec = StepCodec(experiment.env_spec(), size)
     up, down = (rate / size * (n * LINE_SHARE + MESSAGE_BYTES) for n in (codec.step_bytes, codec.actions_bytes))
-    sized = dataclasses.replace(experiment, actors=actors)
-    return Plan(devices, limits, rate, latency, actors, up, down, *_store_bytes(sized, agent, acting))
+    sizes = Sizes.of(dataclasses.replace(experiment, actors=actors), agent, acting)
+    kept = sizes.num_kept * sizes.slot_nbytes
+    return Plan(devices, limits, rate, latency, actors, up, down, sizes.store_nbytes - kept, acting * kept)
 
 
 def _devices(experiment: Experiment, accelerators: int) -> Split:
@@ -226,19 +226,6 @@ def _devices(experiment: Experiment, accelerators: int) -> Split:
     available = [f"{named[0].partition(':')[0]}:{number}" for number in range(accelerators)]
     divisible = Actors(math.lcm(*range(1, accelerators + 1)), 1, experiment.actors.envs_per_group, num_eval_envs=0)
     return split(dataclasses.replace(experiment, actors=divisible), available)
-
-
-def _store_bytes(experiment: Experiment, agent: Agent, acting: int) -> tuple[int, int]:
-    """Of unrolls in progress and queued, on each device that acts, and of those that are kept, on all of them."""
-    sizes = _sizes(experiment, agent, acting)
-    kept = sizes.num_kept * sizes.slot_nbytes
-    return sizes.store_nbytes - kept, acting * kept
-
-
-def _sizes(experiment: Experiment, agent: Agent, acting: int) -> Sizes:
-    from seed_rl.sizes import Sizes  # late: it imports TensorFlow
-
-    return Sizes.of(experiment, agent, acting)
 
 
 def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machine_cores: int, result: Plan) -> str:

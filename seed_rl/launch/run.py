@@ -80,7 +80,7 @@ class Run:
     ):
         """
         Args:
-          experiment: what to train.
+          experiment: to train.
           logdir: directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store.
           actors: one of `ACTORS`, or a function that makes a fleet of another kind.
           address: where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own.

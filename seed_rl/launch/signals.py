@@ -41,7 +41,7 @@ class Stopped:
 
 @contextlib.contextmanager
 def signals() -> Iterator[Stopped]:
-    """Inside, a first signal sets the flag; one that follows after a second or more ends the process at once."""
+    """A first signal sets the flag; one that follows after a second or more ends the process at once."""
     stopped = Stopped()
     with _second_signal_exits():
         before = {number: signal.signal(number, stopped.handle) for number in _SIGNALS}

@@ -108,24 +108,3 @@ def test_a_log_directory_has_one_learner_and_actors_end_with_it(runs, rows, wait
     run.process.kill()
     run.wait()
     wait_for(lambda: gone(actors))
-
-
-def test_an_actor_that_cannot_run_ends_the_run_with_its_last_words(runs, tmp_path, monkeypatch):
-    (tmp_path / "broken_suite.py").write_text(
-        """
-import dataclasses
-import gin
-from seed_rl.envs.catch import Catch
-
-@gin.configurable
-@dataclasses.dataclass(frozen=True)
-class Broken(Catch):
-    suite = "broken"
-"""
-    )
-    gin_file = tmp_path / "broken.gin"
-    gin_file.write_text("include 'catch/vtrace.gin'\nimport broken_suite\nExperiment.env = @Broken()\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run", timeout=120)
-    assert run.returncode == 1
-    assert "no environment suite named 'broken' is installed here" in run.text()

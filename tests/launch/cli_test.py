@@ -43,7 +43,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["learner", "--gin_file=catch/vtrace", "--tls_cert=x"], "--tls_key is missing"),
         (["actor", "--server_address=localhost"], "localhost"),
         (["plot"], "name at least one log directory"),
-        (["plot", "/nowhere"], "/nowhere can't be read as metrics"),
+        (["plot", "/nowhere"], "/nowhere can't be read: "),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
         (["eval"], "--logdir is needed: the log directory of a run"),
         (["play", "--logdir=x", "--output=x.avi"], "--output takes files that end in .mp4 or .gif, got x.avi"),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from seed_rl.launch.plot import NoCurve, Recorded, grouped, means, plot_curves
+from seed_rl.launch.cli import UsageError
+from seed_rl.launch.plot import Recorded, grouped, mean_of, plot_curves
 
 
 def write_run(directory, returns, frames=10, settings=None, seed=1, unfinished="", **more):
@@ -32,71 +33,62 @@ def line(*points):
     return np.array(points, float)
 
 
-def test_runs_are_named_by_the_settings_in_which_they_differ(tmp_path):
+def labels(*runs):
+    return [label for label, _ in grouped([Recorded(place, [], settings) for place, settings in runs])]
+
+
+def test_runs_are_named_by_the_settings_in_which_they_differ():
     base = {"env.kind": "Atari", "env.game": "pong", "agent.cost": 0.01, "agent.units": 256}
-    runs = [
-        Recorded("runs/a_1", [], base),
-        Recorded("runs/a_2", [], base),
-        Recorded("runs/b", [], {**base, "agent.cost": 0.1 * 3}),
-        Recorded("runs/c", [], {**base, "env.game": "breakout"}),
-    ]
-    assert list(grouped(runs)) == ["pong, cost = 0.01 (2 seeds)", "pong, cost = 0.3", "breakout, cost = 0.01"]
+    costly, breakout = {**base, "agent.cost": 0.1 * 3}, {**base, "env.game": "breakout"}
+    found = labels(("runs/a_1", base), ("runs/a_2", base), ("runs/b", costly), ("runs/c", breakout))
+    assert found == ["pong, cost = 0.01 (2 seeds)", "pong, cost = 0.3", "breakout, cost = 0.01"]
 
 
 def test_runs_that_differ_in_much_are_named_by_their_directories():
     one = {str(n): 1 for n in range(9)}
     other = {str(n): 2 for n in range(9)}
-    runs = [
-        Recorded("runs/pong_seed=1", [], one),
-        Recorded("runs/pong_seed=2", [], one),
-        Recorded("runs/deep", [], other),
-    ]
-    assert list(grouped(runs)) == ["pong (2 seeds)", "deep"]
-    assert list(grouped([Recorded("a/pong", [], one), Recorded("b/pong", [], other)])) == ["a/pong", "b/pong"]
-    nearly = [Recorded("runs/a", [], {"x": 0.1}), Recorded("runs/b", [], {"x": 0.1 + 1e-9})]
-    assert list(grouped(nearly)) == ["a", "b"], "rounded they would be the same"
-    assert list(grouped([Recorded("a/pong", [], None), Recorded("a/pong", [], None)])) == ["pong (1)", "pong (2)"]
+    seeds = labels(("runs/pong_seed=1", one), ("runs/pong_seed=2", one), ("runs/deep", other))
+    assert seeds == ["pong (2 seeds)", "deep"]
+    assert labels(("a/pong", one), ("b/pong", other)) == ["a/pong", "b/pong"]
+    nearly_equal = ("runs/a", {"x": 0.1}), ("runs/b", {"x": 0.1 + 1e-9})
+    assert labels(*nearly_equal) == ["a", "b"], "rounded they would be the same"
+    assert labels(("a/pong", None), ("a/pong", None)) == ["pong", "pong"], "not taken for seeds"
 
 
 def test_the_mean_of_seeds_has_students_interval():
-    curve, further = means([line((0, 1), (10, 1)), line((0, 3), (10, 3)), line((0, 5), (10, 5))])
-    assert further is None
-    np.testing.assert_allclose(curve.mean, 3)
-    np.testing.assert_allclose(curve.half, 4.303 * 2 / np.sqrt(3))
-    many, _ = means([line((0, n % 2), (1, n % 2)) for n in range(100)])
+    mean = mean_of([line((0, 1), (10, 1)), line((0, 3), (10, 3)), line((0, 5), (10, 5))])
+    assert mean.is_complete.all()
+    np.testing.assert_allclose(mean.mean, 3)
+    np.testing.assert_allclose(mean.half, 4.303 * 2 / np.sqrt(3))
+    many = mean_of([line((0, n % 2), (1, n % 2)) for n in range(100)])
     np.testing.assert_allclose(many.half, 1.96 * np.std([0, 1] * 50, ddof=1) / 10)
 
 
-def test_curves_are_averaged_where_all_have_values_and_further_where_some_go_on():
-    killed, others = line((0, 0), (4, 4)), [line((1, 1), (10, 10)), line((0, 0), (10, 10))]
-    common, further = means([killed, *others])
-    assert (common.x[0], common.x[-1]) == (1, 4)
-    assert (further.x[0], further.x[-1]) == (4, 10)
-    np.testing.assert_allclose(further.mean, further.x)
+def test_a_mean_is_of_the_runs_that_have_values():
+    mean = mean_of([line((0, 0), (4, 4)), line((1, 3), (10, 12)), line((2, 2), (10, 10))])
+    complete = (mean.x >= 2) & (mean.x <= 4)
+    np.testing.assert_array_equal(mean.is_complete, complete)
+    np.testing.assert_allclose(mean.mean[complete], mean.x[complete] + 2 / 3)
+    np.testing.assert_allclose(mean.mean[mean.x > 4], mean.x[mean.x > 4] + 1)
+    np.testing.assert_array_equal(np.isfinite(mean.half), complete)
 
-    longest, further = means([line((0, 0), (1, 0)), line((2, 5), (3, 5))])  # nothing in common
-    np.testing.assert_array_equal(longest.x, [2, 3])
-    assert longest.half is further is None
-
-    points = line((0, 1), (3, 7), (4, 2))
-    curve, _ = means([points])
-    np.testing.assert_array_equal(np.stack([curve.x, curve.mean], 1), points)
-    assert curve.half is None
+    apart = mean_of([line((0, 0), (1, 0)), line((2, 5), (3, 5))])
+    assert not apart.is_complete.any()
+    assert np.isnan(apart.mean[(apart.x > 1) & (apart.x < 2)]).all()
 
 
 @pytest.mark.parametrize(
-    ("frames", "rows", "axis", "label"),
+    ("rows", "axis", "texts"),
     [
-        (10, 5, "frames", "thousand environment frames"),
-        (1_000_000, 5, "frames", "million environment frames"),
-        (10, 5, "hours", "minutes"),
-        (10, 90, "hours", "hours"),
+        (5, "frames", {"environment frames", "2M", "4M"}),
+        (5, "hours", {"minutes"}),
+        (90, "hours", {"hours"}),
     ],
 )
-def test_axes_have_units_that_fit(frames, rows, axis, label, tmp_path):
-    run = write_run(tmp_path / "pong", range(rows), frames)
+def test_axes_have_units_that_fit(rows, axis, texts, tmp_path):
+    run = write_run(tmp_path / "pong", range(rows), 1_000_000)
     plot_curves([run], [str(tmp_path / "curve.svg")], axis)
-    assert label in words(tmp_path / "curve.svg")
+    assert texts <= set(words(tmp_path / "curve.svg"))
 
 
 def test_all_formats_show_the_same(tmp_path):
@@ -104,9 +96,11 @@ def test_all_formats_show_the_same(tmp_path):
         write_run(tmp_path / f"runs/{cost}_{seed}", [seed, cost, 3], settings={"agent.cost": cost}, seed=seed)
     outputs = [tmp_path / "curve.png", tmp_path / "curve.svg", tmp_path / "again.svg"]
     plot_curves([str(tmp_path / "runs")], [str(output) for output in outputs], "frames")
-    texts = words(outputs[1])
-    assert {"cost = 0.1 (2 seeds)", "cost = 0.2", "95 % interval of the mean"} <= set(texts)
-    assert "return, mean of 100 episodes" in texts
+    assert {
+        "cost = 0.1 (2 seeds)",
+        "cost = 0.2",
+        "mean of 100 episodes; shaded: 95 % interval of the mean",
+    } <= set(words(outputs[1]))
     assert outputs[1].read_text() == outputs[2].read_text(), "a picture is the same each time"
     height, width = imread(outputs[0]).shape[:2]
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', outputs[1].read_text())
@@ -118,9 +112,7 @@ def test_all_formats_show_the_same(tmp_path):
 def test_evaluation_is_dashed_and_explained(tmp_path):
     write_run(tmp_path / "runs/a", [1, 2, 3], **{"eval/episode_return": 2.0})
     plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")], "frames")
-    assert {"training: mean of 100 episodes", "evaluation: mean of 30", "return", "a"} <= set(
-        words(tmp_path / "curve.svg")
-    )
+    assert {"mean of 100 episodes; dashed: evaluation, mean of 30", "a"} <= set(words(tmp_path / "curve.svg"))
     assert "stroke-dasharray" in (tmp_path / "curve.svg").read_text()
 
 
@@ -137,7 +129,7 @@ def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):
     assert [record.message for record in caplog.records] == [
         f"{tmp_path}/runs/sweep/bad has no episode returns yet: it is left out"
     ]
-    with pytest.raises(NoCurve, match="bad has no episode returns yet$"):
+    with pytest.raises(UsageError, match="no episode returns yet in .*/bad$"):
         plot_curves([str(tmp_path / "runs/sweep")], [str(tmp_path / "curve.png")], "frames")
 
 
@@ -159,17 +151,17 @@ def test_runs_in_a_store_are_drawn_under_their_names_from_metrics_and_settings_a
 def test_a_place_without_a_run_is_an_error(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     for place in (str(tmp_path), f"file://{tmp_path}"):
-        with pytest.raises(NoCurve, match=f"^{place} is not the log directory of a run, and there is none in it"):
+        with pytest.raises(UsageError, match=f"^{place} is not the log directory of a run, and there is none in it"):
             plot_curves([place], [str(tmp_path / "curve.png")], "frames")
-    with pytest.raises(NoCurve, match=f"^file://{tmp_path}/no can't be read as metrics: .*No such file"):
+    with pytest.raises(UsageError, match=f"^file://{tmp_path}/no can't be read: .*No such file"):
         plot_curves([f"file://{tmp_path}/no"], [str(tmp_path / "curve.png")], "frames")
 
 
-def test_many_runs_have_their_legend_beside_the_curves(tmp_path):
+def test_many_runs_are_told_apart(tmp_path):
     for n in range(9):
         write_run(tmp_path / f"runs/{n}", [n, n + 1], settings={"agent.cost": n})
     plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")], "frames")
-    assert [f"cost = {n}" for n in range(9)] == [text for text in words(tmp_path / "curve.svg") if "cost" in text]
+    assert [f"cost = {n}" for n in range(9)] == sorted(text for text in words(tmp_path / "curve.svg") if "cost" in text)
 
 
 def test_tables_of_published_results_can_be_drawn(tmp_path):

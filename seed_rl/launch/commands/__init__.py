@@ -1,1 +1,1 @@
-"""What each command of the command line does. TensorFlow is imported by those that need it only."""
+"""The commands of the command line. Only those that need TensorFlow import it."""

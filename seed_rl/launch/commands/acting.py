@@ -13,12 +13,12 @@ from absl import flags
 
 from seed_rl.actor.loop import Actor, Sizes
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
-from seed_rl.launch.cli import Failure, UsageError, command
+from seed_rl.launch.cli import UsageError, command
 from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS, SHARED_CREDENTIALS, boolean, integer, repeated, string
 from seed_rl.launch.signals import Stopped, signals
-from seed_rl.transport.address import AddressError, parse_address
+from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
-from seed_rl.transport.credentials import ClientSecurity, SecurityError, read_authorities, read_token
+from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_token
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.1
 
 @command(
     "seed_rl actor --server_address=localhost:8686",
-    string("server_address", DEFAULT_TCP_ADDRESS, "Where the learner is: host:port or unix:/path."),
+    string("server_address", DEFAULT_TCP_ADDRESS, "The learner's address: host:port or unix:/path."),
     string(
         "tls_ca",
         None,
@@ -43,6 +43,7 @@ _POLL_SECONDS = 0.1
         "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
     ),
     boolean("exit_with_parent", False, "End when standard input is closed (set by `train`)."),
+    failures=(Rejected, CannotBuild, EnvironmentFailed),
 )
 def actor(values: flags.FlagValues) -> int:
     """Runs an actor for a learner; it asks the learner which environments to step."""
@@ -51,12 +52,9 @@ def actor(values: flags.FlagValues) -> int:
             importlib.import_module(module)
         except ImportError as error:
             raise UsageError(f"--import_module={module}: {error}") from error
-    try:
-        authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
-        security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name)
-        security.check(parse_address(values.server_address))
-    except (AddressError, SecurityError) as error:
-        raise UsageError(str(error)) from error
+    authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
+    security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name)
+    security.check(parse_address(values.server_address))
     running = Actor(
         lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),
         Sizes(values.num_groups, values.envs_per_group),
@@ -71,10 +69,7 @@ def actor(values: flags.FlagValues) -> int:
             concurrent.futures.wait([run], timeout=_POLL_SECONDS)
             if stopped.is_set():
                 running.stop()
-        try:
-            run.result()
-        except (Rejected, CannotBuild, EnvironmentFailed) as error:
-            raise Failure(str(error)) from error
+        run.result()
         return stopped.exit_code
 
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 
 from absl import flags
 
-from seed_rl.envs.base import CannotBuild
 from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError, command
 from seed_rl.launch.flags import boolean, comma_separated, integer, number, string
 from seed_rl.launch.native_output import load_tensorflow
-from seed_rl.object_store import CannotReach, is_url
+from seed_rl.object_store import is_url
 
 _POLICY = (
     string("logdir", None, "Log directory of the run."),
@@ -35,8 +34,7 @@ _ACTING = (
 )
 def evaluate(values: flags.FlagValues) -> int:
     """Plays episodes with the policy of a run, and prints the mean return."""
-    (path,) = _outputs(values, "evaluation.json")
-    with _usable_run():
+    with _usable_run(values, "evaluation.json") as (path,):
         from seed_rl.evaluation import episodes
 
         evaluation = episodes.evaluate_run(
@@ -47,10 +45,9 @@ def evaluate(values: flags.FlagValues) -> int:
             greedy=values.greedy,
             seed=values.seed,
         )
-    print(episodes.text(evaluation))
-    with _writing(path):
-        episodes.write(evaluation, path)
-    print(path)
+        print(episodes.text(evaluation))
+        with _written(path):
+            episodes.write(evaluation, path)
     return 0
 
 
@@ -66,19 +63,17 @@ def evaluate(values: flags.FlagValues) -> int:
 )
 def play(values: flags.FlagValues) -> int:
     """Films episodes that are played with the policy of a run."""
-    paths = _outputs(values, "play.mp4", "play.gif")
-    for path in paths:
+    for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
-    with _usable_run():
+    with _usable_run(values, "play.mp4", "play.gif") as paths:
         from seed_rl.evaluation.film import film
         from seed_rl.evaluation.policy import experiment_of, load_policy
 
         policy = load_policy(values.logdir, values.checkpoint, values.greedy, values.seed)
-        with contextlib.closing(experiment_of(values.logdir).env.watch()) as env, _writing(", ".join(paths)):
+        with contextlib.closing(experiment_of(values.logdir).env.watch()) as env, _written(*paths):
             played = film(policy, env, values.episodes, values.seed, paths, values.fps)
-    print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
-    print("\n".join(paths))
+        print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
     return 0
 
 
@@ -90,44 +85,45 @@ def play(values: flags.FlagValues) -> int:
 )
 def export(values: flags.FlagValues) -> int:
     """Writes the policy of a run as a SavedModel, to act without seed_rl."""
-    (directory,) = _outputs(values, "export")
-    with _usable_run():
+    with _usable_run(values, "export") as (directory,):
         from seed_rl.evaluation.export import export
         from seed_rl.evaluation.policy import load_policy
 
         policy = load_policy(values.logdir, values.checkpoint)
-    with _writing(directory):
-        export(policy, directory, values.batch_size)
-    print(directory)
+        with _written(directory):
+            export(policy, directory, values.batch_size)
     return 0
 
 
-def _outputs(values: flags.FlagValues, *names: str) -> list[str]:
-    """The paths of `--output`, else files in the log directory, or here if that is in an object store."""
+@contextlib.contextmanager
+def _usable_run(values: flags.FlagValues, *names: str) -> Iterator[list[str]]:
+    """Loads TensorFlow, yields the paths of the results, and prints them at the end.
+
+    They are those of `--output`, else files of these names in the log directory, or here if that is in an object store.
+
+    Raises:
+      UsageError: a flag or the run can't be used.
+    """
     if not values.logdir:
         raise UsageError("--logdir is needed: the log directory of a run")
-    paths = [values.output] if isinstance(values.output, str) else values.output
-    for path in paths or ():
+    given = [values.output] if isinstance(values.output, str) else values.output
+    for path in given or ():
         if is_url(path):
             raise UsageError(f"--output takes paths on this machine, got {path}")
-    return paths or [name if is_url(values.logdir) else os.path.join(values.logdir, name) for name in names]
-
-
-@contextlib.contextmanager
-def _usable_run() -> Iterator[None]:
-    """Loads TensorFlow; raises `UsageError` for a run that can't be used."""
+    paths = given or [name if is_url(values.logdir) else os.path.join(values.logdir, name) for name in names]
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy
 
     try:
-        yield
-    except (CannotReach, NoPolicy, CannotBuild) as error:
+        yield paths
+    except NoPolicy as error:
         raise UsageError(str(error)) from error
+    print("\n".join(paths))
 
 
 @contextlib.contextmanager
-def _writing(path: str) -> Iterator[None]:
+def _written(*paths: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"--output {path} can't be written: {reason(error)}") from error
+        raise UsageError(f"--output {', '.join(paths)} can't be written: {reason(error)}") from error

@@ -7,7 +7,6 @@ from absl import flags
 from seed_rl import config_files
 from seed_rl.launch.cli import FAILURE, UsageError, command
 from seed_rl.launch.flags import choice, comma_separated, string
-from seed_rl.object_store import CannotReach
 
 
 @command("seed_rl configs")
@@ -29,10 +28,10 @@ def doctor(values: flags.FlagValues) -> int:
     from seed_rl.launch.doctor import BROKEN, examine
 
     findings = examine(values.logdir)
-    widest = max(len(finding.subject) for finding in findings)
-    for finding in findings:
-        print(f"{finding.state:8} {finding.subject:{widest}}  {finding.text}")
-    return FAILURE if any(finding.state == BROKEN for finding in findings) else 0
+    widest = max(map(len, findings))
+    for subject, (state, text) in findings.items():
+        print(f"{state:8} {subject:{widest}}  {text}")
+    return FAILURE if any(state == BROKEN for state, _ in findings.values()) else 0
 
 
 @command(
@@ -43,13 +42,13 @@ def doctor(values: flags.FlagValues) -> int:
 )
 def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws the learning curves of runs; seeds of one configuration as one curve."""
-    from seed_rl.launch.plot import NoCurve, plot_curves
+    from seed_rl.launch.plot import plot_curves
 
     if not places:
         raise UsageError("name at least one log directory")
     try:
         plot_curves(places, values.output, values.x)
-    except (CannotReach, NoCurve, OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
+    except (OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
         raise UsageError(str(error)) from error
     print("\n".join(values.output))
     return 0

@@ -1,4 +1,4 @@
-"""Commands that train."""
+"""Commands that start from an experiment: they train it, or plan its training."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from absl import flags
 from seed_rl import config_files
 from seed_rl.experiment import Experiment
 from seed_rl.launch.cli import Failure, UsageError, command
+from seed_rl.launch.display import Progress
 from seed_rl.launch.flags import (
     DEFAULT_TCP_ADDRESS,
-    GIN,
     SHARED_CREDENTIALS,
     alias,
     boolean,
@@ -27,22 +27,41 @@ from seed_rl.launch.flags import (
     string,
 )
 from seed_rl.launch.local_actors import ActorFailed
-from seed_rl.launch.progress import Progress
+from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
-from seed_rl.launch.run_directory import CannotUse
 from seed_rl.launch.signals import signals
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.object_store import CannotReach, is_url
-from seed_rl.transport.address import AddressError, parse_address
-from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_certificate, read_token
+from seed_rl.learner.split import BadDevices
+from seed_rl.object_store import is_url
+from seed_rl.transport.address import parse_address
+from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
 if TYPE_CHECKING:
     from seed_rl.launch.on_ray.learner import RemoteRun
 
+_FAILURES = (ActorFailed, CheckpointError, HostLost)
+_EXPERIMENT = (
+    repeated(
+        "gin_file",
+        [],
+        "Gin file with the experiment: a path, or a shipped one such as atari/vtrace_pong. May be repeated.",
+    ),
+    repeated(
+        "gin_param",
+        [],
+        "Gin binding that overrides the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
+    ),
+    integer("total_frames", None, "Overrides Experiment.total_frames (environment frames)."),
+)
+_OVERRIDES = {
+    "total_frames": "Experiment.total_frames",
+    "seed": "Experiment.seed",
+    "num_actors": "Actors.num_actors",
+}
 _LEARNER = (
-    *GIN,
+    *_EXPERIMENT,
     string(
         "logdir", None, "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>."
     ),
@@ -84,10 +103,11 @@ _RAY = (
     string("server_address", "", "Where actors are served; default: a unix socket of this run's own."),
     choice("launcher", "local", ["local", "ray"], "Where actors run: processes on this machine, or a Ray cluster."),
     *_RAY,
+    failures=_FAILURES,
 )
 def train(values: flags.FlagValues) -> int:
     """Trains on this machine or a Ray cluster: a learner and its actors."""
-    experiment = _load_experiment(values)
+    experiment = _load(values)
     if values.launcher == "ray":
         if values.learner_hosts:
             raise UsageError("--learner_hosts does not go with --launcher=ray")
@@ -101,29 +121,21 @@ def train(values: flags.FlagValues) -> int:
 @command(
     "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
     *_LEARNER,
-    string("server_address", DEFAULT_TCP_ADDRESS, "Where actors are served: host:port or unix:/path."),
+    string("server_address", DEFAULT_TCP_ADDRESS, "Address for actors: host:port or unix:/path."),
+    failures=_FAILURES,
 )
 def learner(values: flags.FlagValues) -> int:
     """Runs a learner that waits for actors."""
-    return _train(values, _new_run(values, _load_experiment(values), ELSEWHERE))
+    return _train(values, _new_run(values, _load(values), ELSEWHERE))
 
 
-def _load_experiment(values: flags.FlagValues) -> Experiment:
-    overrides = list(values.gin_param)
-    for flag, parameter in (
-        ("total_frames", "Experiment.total_frames"),
-        ("seed", "Experiment.seed"),
-        ("num_actors", "Actors.num_actors"),
-    ):
-        if values[flag].value is not None:
-            overrides.append(f"{parameter} = {values[flag].value}")
-    _require_gin_file(values)
-    return config_files.load(values.gin_file, overrides)
-
-
-def _require_gin_file(values: flags.FlagValues) -> None:
+def _load(values: flags.FlagValues, *bindings: str) -> Experiment:
+    """The experiment that the flags and further gin bindings describe."""
     if not values.gin_file:
         raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
+    given = {parameter: values[flag].value for flag, parameter in _OVERRIDES.items() if flag in values}
+    overrides = [f"{parameter} = {value}" for parameter, value in given.items() if value is not None]
+    return config_files.load(values.gin_file, [*values.gin_param, *overrides, *bindings])
 
 
 def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
@@ -143,22 +155,16 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
     )
 
 
-def _logdir(values: flags.FlagValues) -> str:
-    return values.logdir or os.path.join("runs", _name_of_config(values))
-
-
-def _name_of_config(values: flags.FlagValues) -> str:
-    return os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
+def _logdir(values: flags.FlagValues, prefix: str = "") -> str:
+    name = os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
+    return values.logdir or os.path.join("runs", prefix + name)
 
 
 def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
-    try:
-        certificate, key = read_certificate(values.tls_cert, values.tls_key)
-        security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
-        if address:  # else a unix socket that only this user can reach
-            security.check(parse_address(address))
-    except (AddressError, SecurityError) as error:
-        raise UsageError(str(error)) from error
+    certificate, key = read_certificate(values.tls_cert, values.tls_key)
+    security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
+    if address:  # else a unix socket that only this user can reach
+        security.check(parse_address(address))
     return security
 
 
@@ -185,8 +191,6 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
     try:
         with ray_run(values, experiment, _logdir(values), security) as run:
             return _train(values, run)
-    except (AddressError, SecurityError) as error:
-        raise UsageError(str(error)) from error
     except NoCluster as error:
         raise Failure(str(error)) from error
     except KeyboardInterrupt:  # while Ray connects; later a signal asks the run to end
@@ -204,10 +208,6 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
             for row in rows:
                 progress.show(row)
         return stopped.exit_code
-    except (AddressError, CannotReach, CannotUse) as error:
-        raise UsageError(str(error)) from error
-    except (ActorFailed, CheckpointError, HostLost) as error:
-        raise Failure(str(error)) from error
     except Diverged as error:
         raise Failure(
             f"training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the "
@@ -223,45 +223,69 @@ def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
 
 @command(
     "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
-    *GIN,
+    *_EXPERIMENT,
     repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
     comma_separated("seeds", ["1"], "Seeds of each combination."),
     integer("parallel", 1, "Runs at a time.", lower_bound=1),
-    string("logdir", None, "Where the runs go; default: runs/sweep_<gin file>."),
+    string("logdir", None, "Parent directory of the runs; default: runs/sweep_<gin file>."),
 )
 def sweep(values: flags.FlagValues) -> int:
     """Trains with combinations of settings and seeds, and compares them."""
-    from seed_rl.launch.sweep import BadGrid, Sweep, trials
+    from seed_rl.launch.sweep import Sweep, trials
 
-    try:
-        wanted = trials(values.grid, [int(seed) for seed in values.seeds])
-    except BadGrid as error:
-        raise UsageError(str(error)) from error
-    except ValueError as error:
-        raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}") from error
-    _require_gin_file(values)
+    if not all(seed.isdecimal() for seed in values.seeds):
+        raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}")
+    wanted = trials(values.grid, [int(seed) for seed in values.seeds])
     for trial in wanted:  # reports a mistake before the first run
-        config_files.load(values.gin_file, [*values.gin_param, *trial.bindings])
+        _load(values, *trial.bindings)
     if is_url(values.logdir or ""):
         raise UsageError(
             f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes "
             "for a single run"
         )
-    directory = values.logdir or os.path.join("runs", f"sweep_{_name_of_config(values)}")
-    try:
-        os.makedirs(directory, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--logdir {directory} can't be used: {error.strerror}") from error
     arguments = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
     if values.total_frames is not None:
         arguments.append(f"--total_frames={values.total_frames}")
-    running = Sweep(wanted, arguments, directory, values.parallel)
-    print(f"{len(wanted)} runs, {values.parallel} at a time, in {directory}")
+    running = Sweep(wanted, arguments, _logdir(values, "sweep_"), values.parallel)
     with signals() as stopped:
         code = running.run(stopped.is_set, lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True))
     print(running.table())
-    try:
-        print(running.write_results())
-    except OSError as error:
-        raise UsageError(f"the results in {directory} can't be written: {error.strerror}") from error
+    print(running.write_results())
     return stopped.exit_code or code
+
+
+@command(
+    "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
+    *_EXPERIMENT,
+    string("measured", "runs/bench", "Directory with the files of `scripts/bench.sh`."),
+    number("rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0),
+    integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
+    *(
+        number(name, None, f"{text}; default: as measured.", lower_bound=1e-9)
+        for name, text in (
+            ("env_steps", "Agent steps/s of the environments of one core"),
+            ("act_ms", "Milliseconds of an act step with --act_batch"),
+            ("update_ms", "Milliseconds of an update with the experiment's batch on one device"),
+            ("server_us", "Microseconds of the server's thread per message"),
+            ("host_us", "Microseconds of batching and answering per step"),
+        )
+    ),
+    integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
+    integer("learner_cores", None, "Cores of the learner's machine; default: as measured.", lower_bound=1),
+    integer("accelerators", None, "Accelerators of the learner; default: as measured.", lower_bound=0),
+)
+def plan(values: flags.FlagValues) -> int:
+    """Computes the needs of a learner: actors, cores, network, memory."""
+    experiment = _load(values)
+    load_tensorflow()
+    from seed_rl.launch import plan as planning
+
+    agent = experiment.build_agent()
+    given = {name: values[name].value for name in planning.Rates._fields}
+    rates, sources = planning.find_rates(experiment, agent, given, values.measured)
+    try:
+        result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
+    except BadDevices as error:
+        raise UsageError(f"{error} (--accelerators says how many)") from error
+    print(planning.text(experiment, rates, sources, values.machine_cores, result))
+    return 0

@@ -8,9 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from seed_rl.launch.formatting import duration, short
-from seed_rl.launch.panel import Shown, panel, sparkline
-from seed_rl.launch.progress import Progress
+from seed_rl.launch.display import Progress, duration, short, sparkline
 
 ROW = {
     "env_frames": 250_000.0,
@@ -60,11 +58,12 @@ def shown(stream, *rows):
 
 
 def drawn(rows, width=80, logdir="runs/pong", encoding="utf-8"):
-    """The panel at the last row, as text."""
+    """The panel after these rows, as text."""
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    courses = {key: [r[key] for r in rows if key in r] for key in ("episode_return", "eval/episode_return")}
-    console = Console(width=width, file=file)
-    console.print(panel(Shown(1_000_000, logdir, 64), rows[-1] if rows else None, courses))
+    progress = Progress(1_000_000, logdir, quiet=True, num_envs=64)
+    for row in rows:
+        progress.show(row)
+    Console(width=width, file=file).print(progress)
     file.flush()
     return file.buffer.getvalue().decode()
 
