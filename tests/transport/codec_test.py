@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.codec import StepCodec
-from seed_rl.transport.refusal import WireError
+from seed_rl.transport.protocol import WireError
 from seed_rl.types import EnvOutput
 from tests.transport.strategies import actions_of_groups, steps
 
@@ -52,7 +52,7 @@ def test_a_step_survives_the_round_trip_in_every_form(step):
         assert np.shares_memory(tensor, np.frombuffer(message, np.uint8))
         assert not tensor.flags.writeable
     memory = bytearray(len(payload))
-    codec.write_step(output, memoryview(memory))
+    codec.write_step(output, codec.views(memory))
     assert memory == payload
     assert_same(codec.views(memory), output)
 
@@ -111,7 +111,7 @@ def test_tensors_that_are_not_contiguous_are_encoded_by_value():
 )
 def test_a_wrong_step_is_not_encoded(spec, change, sentence):
     codec, memory = StepCodec(spec, 2), bytearray(22)
-    for encode in (codec.encode_step, lambda output: codec.write_step(output, memoryview(memory))):
+    for encode in (codec.encode_step, lambda output: codec.write_step(output, codec.views(memory))):
         with pytest.raises(WireError, match=sentence):
             encode(ZEROS._replace(**change))
     assert memory == bytes(22)

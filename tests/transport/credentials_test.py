@@ -4,7 +4,7 @@ import pytest
 
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import TOKEN_VARIABLE, ClientSecurity, SecurityError, ServerSecurity, read_token
-from seed_rl.transport.refusal import Refusal, Refused
+from seed_rl.transport.protocol import Refusal, Refused
 
 LOCAL = ["unix:/some/socket", "localhost:1", "127.0.0.1:1", "[::1]:1"]
 OPEN = ["0.0.0.0:1", "[::]:1", "10.1.2.3:1", "learner.example.org:1"]

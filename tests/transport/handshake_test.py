@@ -11,14 +11,14 @@ import grpc
 import pytest
 
 from seed_rl.specs import GroupLease, Lease
-from seed_rl.transport import methods
+from seed_rl.transport import protocol
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.calls import CallServer
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ClientSecurity, SecurityError, ServerSecurity
-from seed_rl.transport.refusal import Refusal, Refused
+from seed_rl.transport.protocol import Refusal, Refused
 from tests.transport import peers
 
 
@@ -44,7 +44,7 @@ def ask(address, method, request):
 
 @pytest.mark.parametrize(
     ("method", "request_of_another_version"),
-    [(methods.DESCRIBE, pb.DescribeRequest(protocol_version=7)), (methods.JOIN, pb.JoinRequest(protocol_version=7))],
+    [(protocol.DESCRIBE, pb.DescribeRequest(protocol_version=7)), (protocol.JOIN, pb.JoinRequest(protocol_version=7))],
 )
 def test_another_version_is_rejected(house, method, request_of_another_version):
     house.serve()
@@ -53,7 +53,7 @@ def test_another_version_is_rejected(house, method, request_of_another_version):
     assert "expected version 2 of the protocol, the other side has 7: install the same" in sentence
 
 
-@pytest.mark.parametrize("method", [methods.DESCRIBE, methods.JOIN, "/seed_rl.Learner/Dance"])
+@pytest.mark.parametrize("method", [protocol.DESCRIBE, protocol.JOIN, "/seed_rl.Learner/Dance"])
 def test_garbage_is_refused(house, method):
     house.serve()
     code, sentence = ask(house.path, method, b"\xff\xff\xff")
@@ -69,13 +69,13 @@ def test_a_refusal_is_short_whatever_was_sent(house):
     house.serve()
     tensors = [pb.TensorSpec(name=str(n), dtype="bool") for n in range(9999, 1000, -1)]
     request = pb.JoinRequest(protocol_version=2, run_id="r", group_sizes=[1], env_spec=pb.EnvSpec(observation=tensors))
-    code, sentence = ask(house.path, methods.JOIN, request.SerializeToString())
+    code, sentence = ask(house.path, protocol.JOIN, request.SerializeToString())
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert len(sentence) == 1000
     huge = pb.TensorSpec(dtype="float64", shape=[2**63] * 8)
     spec = pb.EnvSpec(observation=[huge], discrete=pb.DiscreteAction(n=2**64 - 1))
     request = pb.JoinRequest(protocol_version=2, run_id="r", group_sizes=[2**32 - 1], env_spec=spec)
-    code, sentence = ask(house.path, methods.JOIN, request.SerializeToString())
+    code, sentence = ask(house.path, protocol.JOIN, request.SerializeToString())
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert sentence.startswith("a step of 4294967295 environments is a message of")
 
@@ -155,7 +155,7 @@ def test_a_stream_must_name_its_group(house, metadata, sentence):
     learner = house.serve()
     with grpc.insecure_channel(house.path) as channel:
         with pytest.raises(grpc.RpcError, match=sentence) as error:
-            list(channel.stream_stream(methods.ACT)(iter([b""]), metadata=metadata, timeout=5.0))
+            list(channel.stream_stream(protocol.ACT)(iter([b""]), metadata=metadata, timeout=5.0))
         assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert learner.service.closed.empty()
 

@@ -24,7 +24,7 @@ from seed_rl.specs import (
 )
 from seed_rl.transport import messages
 from seed_rl.transport import seed_rl_pb2 as pb
-from seed_rl.transport.refusal import WireError
+from seed_rl.transport.protocol import WireError
 from tests.transport import strategies
 
 SETTINGS = ActorSettings(EnvDescription("atari", {"game": "pong", "sizes": (1, 2)}), 2, 32)
