@@ -79,7 +79,9 @@ class StepCodec:
 
     def encode_step(self, output: EnvOutput) -> bytes:
         """A step's message."""
-        return b"".join((self._header, *(np.ascontiguousarray(tensor).data for tensor in self._checked_tensors(output))))
+        return b"".join(
+            (self._header, *(np.ascontiguousarray(tensor).data for tensor in self._checked_tensors(output)))
+        )
 
     def write_step(self, output: EnvOutput, memory: EnvOutput) -> None:
         """Writes a step into `views` of memory that the learner reads; nothing if there is an error."""
