@@ -26,7 +26,7 @@ import psutil
 
 from benchmarks import BenchmarkError
 from seed_rl.specs import ArraySpec, EnvSpec, Lease
-from seed_rl.transport import methods
+from seed_rl.transport import protocol
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.codec import StepCodec
@@ -224,13 +224,13 @@ async def _send(address: str, load: Load, lease: Lease) -> tuple[np.ndarray, np.
     times: list[tuple[float, float]] = []
 
     async def converse(stream: int) -> None:
-        message, metadata = codec.encode_step(output), methods.membership_metadata(lease.session, stream)
+        message = codec.encode_step(output)
         memory = OfferedMemory(codec.payload_bytes) if load.share_memory else None
+        shared = None if memory is None else codec.views(memory.step)
+        metadata = protocol.Opening(lease.session, stream, memory.offer if memory else "").metadata()
+        call: Any = channels[stream % load.actors].stream_stream(protocol.ACT)(metadata=metadata)
         if memory is not None:
-            metadata += methods.memory_metadata(memory.offer)
-        call: Any = channels[stream % load.actors].stream_stream(methods.ACT)(metadata=metadata)
-        if memory is not None:
-            if not methods.memory(await call.initial_metadata()):
+            if protocol.MEMORY_ACCEPTED not in await call.initial_metadata():
                 raise RuntimeError("the learner doesn't accept the shared memory")
             memory.close()
             message = b""
@@ -238,8 +238,8 @@ async def _send(address: str, load: Load, lease: Lease) -> tuple[np.ndarray, np.
         while True:
             if load.step_seconds:
                 await asyncio.sleep(due - time.monotonic())
-            if memory is not None:
-                codec.write_step(output, memory.step)
+            if shared is not None:
+                codec.write_step(output, shared)
             await call.write(message)
             if await call.read() is grpc.aio.EOF:
                 return

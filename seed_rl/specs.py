@@ -35,7 +35,7 @@ class ArraySpec:
     @property
     def nbytes(self) -> int:
         """Bytes of one element (one environment, one step)."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import random
 import secrets
 import threading
 import time
@@ -19,7 +20,6 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.envs import registry
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
-from seed_rl.transport.backoff import Backoff
 from seed_rl.transport.client import ActStream, Disconnected, LearnerClient
 from seed_rl.types import EnvOutput
 
@@ -42,6 +42,29 @@ class Sizes:
             num_groups=self.num_groups or settings.num_groups,
             envs_per_group=self.envs_per_group or settings.envs_per_group,
         )
+
+
+class Backoff:
+    """Delays that double up to a cap, with jitter so that many actors don't return at the same moment."""
+
+    def __init__(self, first: float = 0.5, cap: float = 30.0):
+        """
+        Args:
+          first: longest first delay, seconds.
+          cap: longest delay, seconds.
+        """
+        self._first = self._longest = first
+        self._cap = cap
+
+    def next(self) -> float:
+        """Seconds to wait now: at random between half of the longest delay and all of it."""
+        delay = self._longest * random.uniform(0.5, 1.0)
+        self._longest = min(self._cap, self._longest * 2)
+        return delay
+
+    def reset(self) -> None:
+        """Starts over, after a success."""
+        self._longest = self._first
 
 
 class Actor:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from seed_rl.specs import GroupLease, Lease
-from seed_rl.transport.refusal import Refusal, Refused
+from seed_rl.transport.protocol import Refusal, Refused
 
 _SEEDS = 2**31 - 2**20  # so that the seeds of a whole group fit into an int32
 

@@ -11,8 +11,8 @@ from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
-from seed_rl.transport.refusal import Refusal, Refused
-from seed_rl.transport.stream import ActorStream
+from seed_rl.transport.protocol import Refusal, Refused
+from seed_rl.transport.server import ActorStream
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)

@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from seed_rl.actor.loop import Actor
+from seed_rl.actor.loop import Actor, Backoff
 from seed_rl.files import reason
-from seed_rl.transport.backoff import Backoff
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 

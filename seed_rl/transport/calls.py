@@ -17,8 +17,7 @@ from typing import Any
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
-from seed_rl.transport.methods import Metadata
-from seed_rl.transport.refusal import Refusal, Refused
+from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +37,8 @@ class IncomingCall:
         self.metadata: Metadata = event.invocation_metadata
         self._call = event.call
         self._lock = threading.Lock()
-        self._over = False
+        self.is_over = False
+        """Whether it was finished or refused, or has vanished."""
         self._listening = False
         self._received: Callable[[bytes | None], None]
         self._vanished: Callable[[], None]
@@ -50,7 +50,10 @@ class IncomingCall:
         return peer.decode(errors="replace") if isinstance(peer, bytes) else peer
 
     def listen(
-        self, received: Callable[[bytes | None], None], vanished: Callable[[], None], metadata: Metadata = ()
+        self,
+        received: Callable[[bytes | None], None],
+        vanished: Callable[[], None] = lambda: None,
+        metadata: Metadata = (),
     ) -> None:
         """Accepts the call, and asks for its first message. The functions are called on the server's thread.
 
@@ -69,7 +72,7 @@ class IncomingCall:
         """Sends an answer and asks for the next message, as one operation; does nothing if the call is over."""
         operations = (cygrpc.SendMessageOperation(message, _NO_FLAGS), cygrpc.ReceiveMessageOperation(_NO_FLAGS))
         with self._lock:
-            if not self._over:
+            if not self.is_over:
                 self._call.start_server_batch(operations, self._on_message)
 
     def finish(self, message: bytes | None = None) -> None:
@@ -90,12 +93,12 @@ class IncomingCall:
             operations.append(cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS))
             operations.append(cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS))
         with self._lock:
-            if not self._over:
-                self._over = True
+            if not self.is_over:
+                self.is_over = True
                 self._call.start_server_batch((*operations, status), _ignore)
 
     def _on_message(self, event: Any) -> None:
-        if not event.success or self._over:  # without success, `_on_close` follows
+        if not event.success or self.is_over:  # without success, `_on_close` follows
             return
         message = event.batch_operations[-1].message()
         if message is None:  # a peer that vanishes also falls silent first
@@ -104,14 +107,14 @@ class IncomingCall:
             self._received(message)
 
     def _on_silence(self) -> None:
-        if not self._over:
+        if not self.is_over:
             self._received(None)
 
     def _on_close(self, event: Any) -> None:
         with self._lock:
-            if self._over:
+            if self.is_over:
                 return
-            self._over = True
+            self.is_over = True
         self._vanished()
 
 

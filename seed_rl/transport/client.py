@@ -15,11 +15,11 @@ import grpc
 import numpy as np
 
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
-from seed_rl.transport import messages, methods
+from seed_rl.transport import messages, protocol
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ClientSecurity
-from seed_rl.transport.refusal import Refusal, WireError
+from seed_rl.transport.protocol import Refusal, WireError
 from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 
@@ -79,7 +79,7 @@ class LearnerClient:
         self._name = name or socket.gethostname()
         self._metadata = security.metadata()
         options: list[tuple[str, int | str]] = [
-            *methods.keepalive_options(keepalive_seconds),
+            *protocol.keepalive_options(keepalive_seconds),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),  # in spite of its name: the time to connect
             ("grpc.max_reconnect_backoff_ms", 400),
@@ -99,7 +99,7 @@ class LearnerClient:
     def describe(self, timeout: float) -> ActorSettings:
         """The environments that the learner wants. Waits up to `timeout` seconds for a learner that is starting."""
         request = messages.describe_request(self._name)
-        return self._call(methods.DESCRIBE, request, messages.read_describe_reply, timeout)
+        return self._call(protocol.DESCRIBE, request, messages.read_describe_reply, timeout)
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], timeout: float) -> Lease:
         """Asks for room for groups of environments.
@@ -112,7 +112,7 @@ class LearnerClient:
         """
         request = messages.join_request(run_id, env_spec, group_sizes)
         read = functools.partial(messages.read_join_reply, env_spec=env_spec, group_sizes=group_sizes)
-        return self._call(methods.JOIN, request, read, timeout)
+        return self._call(protocol.JOIN, request, read, timeout)
 
     def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
         """Opens a group's stream. If the learner refuses it, the first step says so.
@@ -123,22 +123,20 @@ class LearnerClient:
           env_spec: the one given to `join`.
         """
         codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
-        metadata = (*self._metadata, *methods.membership_metadata(lease.session, group))
-        offered = self._offer_memory(codec.payload_bytes)
-        if offered is not None:
-            metadata += methods.memory_metadata(offered.offer)
+        memory = self._offer_memory(codec.payload_bytes)
+        opening = protocol.Opening(lease.session, group, memory.offer if memory else "")
         requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        act: Any = self._channel.stream_stream(methods.ACT)
+        act: Any = self._channel.stream_stream(protocol.ACT)
         try:
-            call = act(iter(requests.get, None), metadata=metadata)
+            call = act(iter(requests.get, None), metadata=(*self._metadata, *opening.metadata()))
             # The initial metadata are the learner's first message: waits for them.
-            accepted = offered is not None and methods.memory(call.initial_metadata() or ())
+            accepted = memory and protocol.MEMORY_ACCEPTED in (call.initial_metadata() or ())
         except ValueError as error:
             raise Disconnected("the client is closed") from error
         finally:
-            if offered is not None:
-                offered.close()
-        return ActStream(call, requests, codec, offered.step if offered and accepted else None, self._learner)
+            if memory:
+                memory.close()
+        return ActStream(call, requests, codec, memory.step if memory and accepted else None, self._learner)
 
     def close(self) -> None:
         """Ends all streams and calls; those that wait raise Disconnected. May be called twice."""
@@ -146,27 +144,20 @@ class LearnerClient:
         self._channel.close()
 
     def _offer_memory(self, num_bytes: int) -> OfferedMemory | None:
-        if not self._share_memory:
-            return None
         try:
-            return OfferedMemory(num_bytes)
+            return OfferedMemory(num_bytes) if self._share_memory else None
         except OSError as error:
             _log.debug("steps go over the wire: %s", error)
             return None
 
     def _call(self, method: str, request: bytes, read: Callable[[bytes], _Reply], timeout: float) -> _Reply:
-        reply = self._answer(self._channel.unary_unary(method), request, time.monotonic() + timeout)
-        try:
-            return read(reply)
-        except ValueError as error:
-            raise Rejected(str(error)) from error
-
-    def _answer(self, call: Any, request: bytes, deadline: float) -> bytes:
         """Calls until the learner can be reached; gRPC's own waiting would not say why it can't."""
+        call: Any = self._channel.unary_unary(method)
+        deadline = time.monotonic() + timeout
         unreachable: Exception | None = None
         while not self._closed.is_set():
             try:
-                return call(request, timeout=max(0.0, deadline - time.monotonic()), metadata=self._metadata)
+                reply = call(request, timeout=max(0.0, deadline - time.monotonic()), metadata=self._metadata)
             except grpc.RpcError as error:
                 failure = _failure(error, self._learner)
                 if isinstance(failure, Rejected):
@@ -174,9 +165,14 @@ class LearnerClient:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() + _RETRY_SECONDS > deadline:
                     raise unreachable or failure from error
                 unreachable = failure
+                self._closed.wait(_RETRY_SECONDS)
             except ValueError:  # closed meanwhile
                 break
-            self._closed.wait(_RETRY_SECONDS)
+            else:
+                try:
+                    return read(reply)
+                except ValueError as error:
+                    raise Rejected(str(error)) from error
         raise Disconnected("the client is closed")
 
 
@@ -194,7 +190,7 @@ class ActStream:
         self._call = call
         self._requests = requests
         self._codec = codec
-        self._memory = memory
+        self._shared = None if memory is None else codec.views(memory)
         self._learner = learner
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
@@ -213,11 +209,11 @@ class ActStream:
           Rejected: `output` isn't as the spec says, or the learner refuses this stream.
         """
         try:
-            if self._memory is None:
+            message = b""
+            if self._shared is None:
                 message = self._codec.encode_step(output)
             else:
-                self._codec.write_step(output, self._memory)
-                message = b""
+                self._codec.write_step(output, self._shared)
             self._requests.put(message)
             return self._codec.decode_actions(next(self._call))
         except grpc.RpcError as error:

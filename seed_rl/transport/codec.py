@@ -8,15 +8,14 @@ E is the number of environments in the group.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec
-from seed_rl.transport.refusal import WireError
+from seed_rl.transport.protocol import WireError
 from seed_rl.types import EnvOutput
 
 if sys.byteorder != "little":
@@ -24,17 +23,12 @@ if sys.byteorder != "little":
 
 
 class _Field(NamedTuple):
-    """A tensor of all environments, and where it stands in a payload."""
+    """A tensor of all environments, and its place in a payload."""
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]  # [E, ...]
-    begin: int = 0  # bytes from the payload's start
-
-    @property
-    def end(self) -> int:
-        # Python's integers don't overflow, whatever shape an actor sends.
-        return self.begin + math.prod(self.shape) * self.dtype.itemsize
+    begin: int  # bytes from the payload's start
 
 
 class StepCodec:
@@ -64,33 +58,35 @@ class StepCodec:
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
         observation = env_spec.observation_tensors()
-        self._named = not isinstance(env_spec.observation, ArraySpec)
-        self._names = [name for name, _ in observation]
+        # None: the observation is one array.
+        self._names = None if isinstance(env_spec.observation, ArraySpec) else [name for name, _ in observation]
         self._checked_names = [name for name, spec in observation if np.dtype(spec.dtype).kind in "fb"]
         self._fields: list[_Field] = []
         self.payload_bytes = 0
         for name, spec in (("reward", ArraySpec((), "float32")), ("done", ArraySpec((), "bool")), *observation):
             shape = (num_envs, *spec.shape)
             self._fields.append(_Field(name or "observation", np.dtype(spec.dtype), shape, self.payload_bytes))
-            self.payload_bytes = self._fields[-1].end
+            self.payload_bytes += num_envs * spec.nbytes
         self._header = _header(self.payload_bytes)
         self.step_bytes = len(self._header) + self.payload_bytes
 
         self._action_spec = action = env_spec.action
-        self._actions = _Field("actions", np.dtype(action.tensor.dtype), (num_envs, *action.tensor.shape))
-        self._actions_header = _header(self._actions.end)
-        self.actions_bytes = len(self._actions_header) + self._actions.end
+        self._actions = _Field("actions", np.dtype(action.tensor.dtype), (num_envs, *action.tensor.shape), 0)
+        self._actions_header = _header(num_envs * action.tensor.nbytes)
+        self.actions_bytes = len(self._actions_header) + num_envs * action.tensor.nbytes
         low, high = (action.low, action.high) if isinstance(action, ContinuousSpec) else (0, np.array(action.n) - 1)
         self._action_low, self._action_high = np.array(low), np.array(high)
 
     def encode_step(self, output: EnvOutput) -> bytes:
         """A step's message."""
-        return b"".join((self._header, *(tensor.data for tensor in self._tensors(output))))
+        return b"".join(
+            (self._header, *(np.ascontiguousarray(tensor).data for tensor in self._checked_tensors(output)))
+        )
 
-    def write_step(self, output: EnvOutput, payload: memoryview) -> None:
-        """Writes a step's tensors into `payload_bytes` bytes that the learner reads; nothing if there is an error."""
-        for field, tensor in zip(self._fields, self._tensors(output), strict=True):
-            payload[field.begin : field.end] = tensor.data.cast("B")
+    def write_step(self, output: EnvOutput, memory: EnvOutput) -> None:
+        """Writes a step into `views` of memory that the learner reads; nothing if there is an error."""
+        for view, tensor in zip(self._tensors(memory), self._checked_tensors(output), strict=True):
+            view[...] = tensor
 
     def decode_step(self, message: bytes) -> EnvOutput:
         """A step from its message: read-only views, in general not aligned."""
@@ -101,10 +97,10 @@ class StepCodec:
 
     def views(self, buffer: bytes | memoryview, offset: int = 0) -> EnvOutput:
         """The tensors of a payload that begins `offset` bytes into a buffer: views, unchecked."""
-        reward, done, *rest = (
-            np.ndarray(field.shape, field.dtype, buffer, offset + field.begin) for field in self._fields
-        )
-        return EnvOutput(reward, done, dict(zip(self._names, rest, strict=True)) if self._named else rest[0])
+        reward, done, *rest = [
+            np.ndarray(shape, dtype, buffer, offset + begin) for _, dtype, shape, begin in self._fields
+        ]
+        return EnvOutput(reward, done, rest[0] if self._names is None else dict(zip(self._names, rest, strict=True)))
 
     def check(self, output: EnvOutput) -> None:
         """Raises a WireError if a bool isn't 0 or 1, or a floating-point number isn't finite."""
@@ -113,11 +109,14 @@ class StepCodec:
             raise WireError("done must hold only 0 and 1, got another value")
         _check_values("reward", output.reward)
         for name in self._checked_names:
-            _check_values(name or "observation", output.observation[name] if self._named else output.observation)
+            _check_values(
+                name or "observation", output.observation if self._names is None else output.observation[name]
+            )
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
         """A reply's message."""
-        return self._actions_header + _contiguous(actions, self._actions).tobytes()
+        _check_kind(actions, self._actions)
+        return self._actions_header + actions.tobytes()
 
     def decode_actions(self, message: bytes) -> np.ndarray:
         """Actions from a reply's message, in a new array."""
@@ -128,18 +127,21 @@ class StepCodec:
             raise WireError(f"actions must be in {self._action_spec}, got {actions.min()} to {actions.max()}")
         return actions
 
-    def _tensors(self, output: EnvOutput) -> list[np.ndarray]:
-        """A step's tensors in the order of the payload, contiguous."""
-        observation = [output.observation]
-        if self._named:
-            if not isinstance(output.observation, Mapping) or set(output.observation) != set(self._names):
-                names = (
-                    sorted(map(str, output.observation)) if isinstance(output.observation, Mapping) else ["one array"]
-                )
-                raise WireError(f"expected observations {', '.join(self._names)}, got {', '.join(names) or 'none'}")
-            observation = [output.observation[name] for name in self._names]
-        values = (output.reward, output.done, *observation)
-        return [_contiguous(value, field) for value, field in zip(values, self._fields, strict=True)]
+    def _tensors(self, output: EnvOutput) -> tuple[Any, ...]:
+        """A step's tensors in the order of the payload."""
+        observation = output.observation
+        if self._names is None:
+            return output.reward, output.done, observation
+        if not isinstance(observation, Mapping) or set(observation) != set(self._names):
+            names = sorted(map(str, observation)) if isinstance(observation, Mapping) else ["one array"]
+            raise WireError(f"expected observations {', '.join(self._names)}, got {', '.join(names) or 'none'}")
+        return output.reward, output.done, *[observation[name] for name in self._names]
+
+    def _checked_tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
+        tensors = self._tensors(output)
+        for tensor, field in zip(tensors, self._fields, strict=True):
+            _check_kind(tensor, field)
+        return tensors
 
 
 def _header(payload_bytes: int) -> bytes:
@@ -160,12 +162,12 @@ def _check_framing(message: bytes, header: bytes, size: int) -> None:
         raise WireError(f"expected a message that begins with bytes {header.hex()}, got {begin}")
 
 
-def _contiguous(value: object, field: _Field) -> np.ndarray:
-    """The value, if it is the field's tensor, in C order."""
-    if isinstance(value, np.ndarray) and value.dtype == field.dtype and value.shape == field.shape:
-        return np.ascontiguousarray(value)
-    got = _describe(value.dtype, value.shape) if isinstance(value, np.ndarray) else type(value).__name__
-    raise WireError(f"expected {field.name} {_describe(field.dtype, field.shape)}, got {got}")
+def _check_kind(value: object, field: _Field) -> None:
+    """Raises a WireError if the value isn't an array of the field's dtype and shape."""
+    name, dtype, shape, _ = field
+    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
+        got = _describe(value.dtype, value.shape) if isinstance(value, np.ndarray) else type(value).__name__
+        raise WireError(f"expected {name} {_describe(dtype, shape)}, got {got}")
 
 
 def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:

@@ -16,8 +16,7 @@ import ssl
 import grpc
 
 from seed_rl.transport.address import Address
-from seed_rl.transport.methods import Metadata
-from seed_rl.transport.refusal import Refusal, Refused
+from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
 TOKEN_VARIABLE = "SEED_RL_TOKEN"
 _METADATA_KEY = "authorization"

@@ -15,7 +15,7 @@ from google.protobuf import message as protobuf
 
 from seed_rl import specs
 from seed_rl.transport import seed_rl_pb2 as pb
-from seed_rl.transport.refusal import VersionMismatch, WireError
+from seed_rl.transport.protocol import VersionMismatch, WireError
 
 PROTOCOL_VERSION = 2
 """Goes up with every change of the messages or of their meaning."""
@@ -29,7 +29,7 @@ _MAX_RANK = 8
 _OPTION_FIELDS: dict[type, str] = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
 
 # An action's message has the fields of its dataclass.
-_ACTIONS = {
+_ACTIONS: dict[str, Any] = {
     "discrete": specs.DiscreteSpec,
     "multi_discrete": specs.MultiDiscreteSpec,
     "continuous": specs.ContinuousSpec,
@@ -45,9 +45,7 @@ def describe_request(client: str) -> bytes:
 
 def read_describe_request(data: bytes) -> str:
     """The actor's name, for the learner's log."""
-    request = _parse(pb.DescribeRequest, data)
-    _check_version(request.protocol_version)
-    return request.client
+    return _parse(pb.DescribeRequest, data).client
 
 
 def describe_reply(settings: specs.ActorSettings) -> bytes:
@@ -67,7 +65,6 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
 def read_describe_reply(data: bytes) -> specs.ActorSettings:
     """The settings that the learner sent."""
     reply = _parse(pb.DescribeReply, data)
-    _check_version(reply.protocol_version)
     options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
     env = specs.EnvDescription(_text("the name of the suite", reply.env.suite), options)
     return specs.ActorSettings(env, reply.num_groups, reply.envs_per_group)
@@ -84,7 +81,6 @@ def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int
 def read_join_request(data: bytes) -> tuple[str, specs.EnvSpec, tuple[int, ...]]:
     """Run id, spaces, and sizes of the groups, of which there is at least one."""
     request = _parse(pb.JoinRequest, data)
-    _check_version(request.protocol_version)
     sizes = tuple(request.group_sizes)
     if not sizes or min(sizes) < 1:
         raise WireError(f"expected groups of at least one environment, got sizes {list(sizes)}")
@@ -118,15 +114,14 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
     if len(data) > MAX_BYTES:
         raise WireError(f"expected a {name} of up to {MAX_BYTES} bytes, got {len(data)}")
     try:
-        return kind.FromString(data)
+        message = kind.FromString(data)
     except protobuf.DecodeError as error:
         raise WireError(f"expected a {name}, got {len(data)} bytes that aren't one") from error
-
-
-def _check_version(version: int) -> None:
+    version = getattr(message, "protocol_version", PROTOCOL_VERSION)  # JoinReply has none: Describe came before
     if version != PROTOCOL_VERSION:
         sentence = f"expected version {PROTOCOL_VERSION} of the protocol, the other side has {version}"
         raise VersionMismatch(f"{sentence}: install the same version of seed_rl for learner and actors")
+    return message
 
 
 def _env_spec_message(env_spec: specs.EnvSpec) -> pb.EnvSpec:
@@ -139,28 +134,26 @@ def _env_spec_message(env_spec: specs.EnvSpec) -> pb.EnvSpec:
 
 
 def _env_spec(message: pb.EnvSpec) -> specs.EnvSpec:
+    kind = message.WhichOneof("action")
+    if kind is None:
+        raise WireError("expected an action space, got none")
+    spec, sent = _ACTIONS[kind], getattr(message, kind)
+    values = [getattr(sent, field.name) for field in dataclasses.fields(spec)]
+    action = spec(*(value if isinstance(value, int) else tuple(value) for value in values))
+
     tensors = [(tensor.name, _array_spec(tensor)) for tensor in message.observation]
     names = [name for name, _ in tensors]
     if names == [""]:
-        return specs.EnvSpec(tensors[0][1], _action_spec(message))
+        return specs.EnvSpec(tensors[0][1], action)
     if not names or any(name >= following for name, following in itertools.pairwise(names)):
         raise WireError(f"expected the names of observation tensors in order, each once, got {names}")
-    return specs.EnvSpec({_text("a tensor's name", name): spec for name, spec in tensors}, _action_spec(message))
+    return specs.EnvSpec({_text("a tensor's name", name): spec for name, spec in tensors}, action)
 
 
 def _array_spec(message: pb.TensorSpec) -> specs.ArraySpec:
     if len(message.shape) > _MAX_RANK:
         raise WireError(f"expected an observation tensor of up to {_MAX_RANK} axes, got {len(message.shape)}")
     return specs.ArraySpec(tuple(message.shape), message.dtype)
-
-
-def _action_spec(message: pb.EnvSpec) -> specs.ActionSpec:
-    kind = message.WhichOneof("action")
-    if kind is None:
-        raise WireError("expected an action space, got none")
-    spec: Any = _ACTIONS[kind]
-    values = [getattr(getattr(message, kind), field.name) for field in dataclasses.fields(spec)]
-    return spec(*(value if isinstance(value, int) else tuple(value) for value in values))
 
 
 def _option_message(name: str, value: specs.Option) -> pb.OptionValue:
@@ -176,15 +169,15 @@ def _option_message(name: str, value: specs.Option) -> pb.OptionValue:
 
 
 def _option(name: str, message: pb.OptionValue) -> specs.Option:
-    if message.HasField("list_value"):
-        elements = tuple(_option(name, value) for value in message.list_value.values)
-        if len({type(element) for element in elements}) > 1 or tuple in map(type, elements):
-            raise WireError(f"option {name} must be a list of scalars of one kind")
-        return elements
     kind = message.WhichOneof("kind")
     if kind is None:
         raise WireError(f"option {name} has no value")
-    return getattr(message, kind)
+    if kind != "list_value":
+        return getattr(message, kind)
+    elements = tuple(_option(name, value) for value in message.list_value.values)
+    if len({type(element) for element in elements}) > 1 or tuple in map(type, elements):
+        raise WireError(f"option {name} must be a list of scalars of one kind")
+    return elements
 
 
 def _text(what: str, value: str) -> str:

@@ -6,20 +6,64 @@ import dataclasses
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+import numpy as np
+
+from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport import address as addresses
-from seed_rl.transport import messages, methods
+from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.refusal import Refusal, Refused, reading
+from seed_rl.transport.protocol import Refusal, Refused, WireError, reading
 from seed_rl.transport.shared_memory import open_offered
-from seed_rl.transport.stream import ActorStream, ServerStats, Service
+from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
 _STOPPING = "the learner is stopping"
+
+
+class Service(Protocol):
+    """Central inference, as the transport sees it.
+
+    Each method is called on the server's thread and must return at once. `join`, `open` and `step` may raise `Refused`.
+    """
+
+    def describe(self) -> ActorSettings:
+        """What an actor needs to build its environments."""
+
+    def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
+        """Makes room for an actor's groups."""
+
+    def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
+        """A group's stream begins; its environments and their spec."""
+
+    def step(self, lease: GroupLease, first: bool, output: EnvOutput, stream: ActorStream) -> None:
+        """Takes the observations of a group of E environments.
+
+        Args:
+          lease: from `open`.
+          first: whether this is the stream's first message.
+          output: reward [E], done [E], observation [E, ...]: read-only. The observation may be read until the answer
+            is given, the others for longer.
+          stream: gets the actions, once.
+        """
+
+    def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
+        """A group's stream has ended. Called exactly once after each `open` that returned."""
+
+
+@dataclasses.dataclass
+class ServerStats:
+    """Counters that the server's thread writes, without a lock, and anyone may read."""
+
+    streams: int = 0
+    """Streams that are open now."""
+    steps: int = 0
+    """Steps of groups that have arrived since the server started."""
 
 
 class ActorServer:
@@ -57,12 +101,12 @@ class ActorServer:
         options = [
             ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.so_reuseport", 0),  # otherwise two learners may share a port without noticing
-            *methods.keepalive_options(keepalive_seconds),
+            *protocol.keepalive_options(keepalive_seconds),
         ]
         self._calls = CallServer(self._on_call, options)
+        self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
         self._streams: set[ActorStream] = set()
-        self._stopping = False
-        self._all_streams_ended = threading.Event()
+        self._stopping = threading.Event()  # set when all streams have ended; no other may begin
 
     def start(self) -> str:
         """Begins to serve.
@@ -91,25 +135,22 @@ class ActorServer:
         if not self._calls.is_serving:
             return
         self._calls.post(self._end_streams)
-        self._all_streams_ended.wait()
+        self._stopping.wait()
         self._calls.stop(grace)
 
     def _end_streams(self) -> None:
-        self._stopping = True
         for stream in list(self._streams):
             stream.end(Refused(Refusal.UNAVAILABLE, _STOPPING))
-        self._all_streams_ended.set()
+        self._stopping.set()
 
     def _on_call(self, call: IncomingCall) -> None:
         """Checks a call's credentials before anything of it is read, then its method."""
         try:
             self._security.check_token(call.metadata)
-            if call.method == methods.DESCRIBE:
-                call.listen(functools.partial(_reply, call, self._describe), _ignore)
-            elif call.method == methods.JOIN:
-                call.listen(functools.partial(_reply, call, self._join), _ignore)
-            elif call.method == methods.ACT:
+            if call.method == protocol.ACT:
                 self._act(call)
+            elif call.method in self._answers:
+                call.listen(functools.partial(_reply, call, self._answers[call.method]))
             else:
                 raise Refused(Refusal.UNIMPLEMENTED, f"the learner has no method {call.method[:100]}")
         except Exception as error:
@@ -135,23 +176,10 @@ class ActorServer:
 
     def _act(self, call: IncomingCall) -> None:
         with reading():
-            session, group = methods.membership(call.metadata)
-        if self._stopping:
+            opening = protocol.Opening.read(call.metadata)
+        if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
-        lease, env_spec = self._service.open(session, group)
-
-        def on_end(stream: ActorStream, reason: str) -> None:
-            self._streams.discard(stream)
-            self.stats.streams = len(self._streams)
-            self._service.close(session, group, lease, reason)
-
-        codec = StepCodec(env_spec, len(lease.env_ids))
-        memory = _shared_memory(call, codec.payload_bytes)
-        step = functools.partial(self._service.step, lease)
-        stream = ActorStream(call, codec, memory, step, on_end, self.stats)
-        self._streams.add(stream)
-        self.stats.streams = len(self._streams)
-        call.listen(stream.received, stream.vanished, methods.memory_metadata("shared") if memory else ())
+        ActorStream(call, self._service, opening, self._streams, self.stats)
 
 
 def _reply(call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
@@ -164,17 +192,81 @@ def _reply(call: IncomingCall, answer: Callable[[bytes, str], bytes], request: b
         call.refuse(error)
 
 
-def _ignore() -> None:
-    """Nobody waits for the answer any more."""
+class ActorStream:
+    """A group's open stream: each message is a step, and is answered before the next is read."""
 
+    def __init__(
+        self,
+        call: IncomingCall,
+        service: Service,
+        opening: protocol.Opening,
+        streams: set[ActorStream],  # of the server: it is one of them while it is open
+        stats: ServerStats,
+    ):
+        self._call = call
+        self._service = service
+        self._opening = opening
+        self._streams = streams
+        self._stats = stats
+        self._first = True
+        self._lease, env_spec = service.open(opening.session, opening.group)
+        self._codec = StepCodec(env_spec, len(self._lease.env_ids))
+        self._shared = self._open_memory(opening.memory)
+        streams.add(self)
+        stats.streams = len(streams)
+        call.listen(self._received, self._vanished, (protocol.MEMORY_ACCEPTED,) if self._shared else ())
 
-def _shared_memory(call: IncomingCall, num_bytes: int) -> memoryview | None:
-    """The memory that the actor offers for its steps, if this process can open it."""
-    offer = methods.memory(call.metadata)
-    if not offer:
-        return None
-    try:
-        return open_offered(offer, num_bytes)
-    except OSError as error:
-        _log.info("%s offers shared memory, but %s: its steps come over the wire", call.peer, error)
-        return None
+    def answer(self, actions: np.ndarray) -> None:
+        """Sends actions [E, ...] for the last step, if the stream is still there. On any thread."""
+        try:
+            self._call.send(self._codec.encode_actions(actions))
+        except WireError as error:  # not the actor's fault
+            self._call.post(functools.partial(self.end, error))
+
+    def end(self, error: Exception) -> None:
+        """Ends the stream from the learner's side, for this reason. On the server's thread."""
+        if not self._call.is_over:
+            self._close(str(error))
+            self._call.refuse(error)
+
+    def _received(self, message: bytes | None) -> None:
+        if message is None:
+            self._close("the actor left")
+            self._call.finish()
+            return
+        self._stats.steps += 1
+        first, self._first = self._first, False
+        try:
+            with reading():
+                output = self._read(message)
+            self._service.step(self._lease, first, output, self)
+        except Exception as error:
+            self.end(error)
+
+    def _read(self, message: bytes) -> EnvOutput:
+        if self._shared is None:
+            return self._codec.decode_step(message)
+        if message:
+            raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
+        # Copied before they are checked: an actor should leave the memory alone until it has its answer, but may not.
+        output = self._shared._replace(reward=self._shared.reward.copy(), done=self._shared.done.copy())
+        self._codec.check(output)
+        return output
+
+    def _vanished(self) -> None:
+        self._close("the actor vanished")
+
+    def _close(self, reason: str) -> None:
+        """Frees the group before the actor hears of the end and may open it again."""
+        self._shared = None  # the last reference to the actor's memory, unless an observation is still being read
+        self._streams.discard(self)
+        self._stats.streams = len(self._streams)
+        self._service.close(self._opening.session, self._opening.group, self._lease, reason)
+
+    def _open_memory(self, offer: str) -> EnvOutput | None:
+        """Views of the memory that the actor offers for its steps, if this process can open it."""
+        try:
+            return self._codec.views(open_offered(offer, self._codec.payload_bytes)) if offer else None
+        except OSError as error:
+            _log.info("%s offers shared memory, but %s: its steps come over the wire", self._call.peer, error)
+            return None

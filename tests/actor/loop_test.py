@@ -1,6 +1,7 @@
 """The actor's loop with a fake client."""
 
 import contextlib
+import statistics
 import threading
 import traceback
 
@@ -8,10 +9,9 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.actor.loop import Actor, Sizes
+from seed_rl.actor.loop import Actor, Backoff, Sizes
 from seed_rl.envs import registry
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
-from seed_rl.transport.backoff import Backoff
 from seed_rl.transport.client import Disconnected, Rejected
 from tests.support.counting import Counting, CountingVectorEnv
 
@@ -165,3 +165,14 @@ def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environmen
         assert first.done.all()
         assert (first.observation[:, 1:] == 0).all(), "every run begins with a reset"
         assert (first.reward == 0).all()
+
+
+def test_delays_double_up_to_the_cap_are_jittered_and_start_over():
+    backoffs = [Backoff(first=0.5, cap=5.0) for _ in range(200)]
+    for _ in range(2):
+        for bound in [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]:
+            delays = [backoff.next() for backoff in backoffs]
+            assert bound / 2 <= min(delays) <= max(delays) <= bound
+            assert statistics.stdev(delays) > bound / 20
+        for backoff in backoffs:
+            backoff.reset()

@@ -1,7 +1,7 @@
 import pytest
 
 from seed_rl.inference.membership import Membership
-from seed_rl.transport.refusal import Refused
+from seed_rl.transport.protocol import Refused
 
 
 def test_leases_the_lowest_free_ids():

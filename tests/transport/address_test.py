@@ -1,7 +1,4 @@
-"""Addresses, and sockets that were left behind."""
-
-import os
-import socket
+"""Addresses, and files where a socket should be."""
 
 import pytest
 
@@ -37,27 +34,6 @@ def test_addresses(text, canonical, is_local):
 def test_other_texts_are_refused(text):
     with pytest.raises(AddressError, match=r"must be HOST:PORT, \[IPV6\]:PORT or unix:PATH, got"):
         parse_address(text)
-
-
-def test_a_socket_without_a_server_is_removed(tmp_path):
-    path = str(tmp_path / "s")
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(path)
-        dead.listen()
-    assert os.path.exists(path)
-    clear_stale_socket(path)
-    assert not os.path.exists(path)
-    clear_stale_socket(path)
-
-
-def test_a_socket_with_a_server_is_left_alone(tmp_path):
-    path = str(tmp_path / "s")
-    with socket.socket(socket.AF_UNIX) as live:
-        live.bind(path)
-        live.listen()
-        with pytest.raises(AddressError, match="another process serves there"):
-            clear_stale_socket(path)
-        assert os.path.exists(path)
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path):

@@ -12,7 +12,7 @@ from seed_rl.transport.credentials import (
     read_certificate,
     read_token,
 )
-from seed_rl.transport.refusal import Refusal, Refused
+from seed_rl.transport.protocol import Refusal, Refused
 
 LOCAL = ["unix:/some/socket", "localhost:1", "127.0.0.1:1", "[::1]:1"]
 OPEN = ["0.0.0.0:1", "[::]:1", "10.1.2.3:1", "learner.example.org:1"]

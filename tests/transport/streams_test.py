@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
-from seed_rl.transport import methods
+from seed_rl.transport import protocol
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.shared_memory import OfferedMemory
@@ -58,7 +58,6 @@ NAN = b"\x00\x00\xc0\x7f"
     ("change", "sentence"),
     [
         (lambda message: message[:-1], "expected a message of 44 bytes, got 43"),
-        (lambda message: b"", "expected a message of 44 bytes, got 0"),
         (lambda message: message[:10] + b"\x02" + message[11:], "done must hold only 0 and 1"),
         (lambda message: message[:2] + NAN + message[6:], "reward must be finite"),
     ],
@@ -73,8 +72,8 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
     codec = StepCodec(peers.SPEC, 2)
     message = codec.encode_step(peers.output(2))
     with grpc.insecure_channel(house.path) as channel:
-        metadata = methods.membership_metadata(lease.session, 0)
-        call = channel.stream_stream(methods.ACT)(iter([message, change(message)]), metadata=metadata, timeout=5.0)
+        metadata = protocol.Opening(lease.session, 0).metadata()
+        call = channel.stream_stream(protocol.ACT)(iter([message, change(message)]), metadata=metadata, timeout=5.0)
         assert next(call) == codec.encode_actions(np.array([4, 5], np.int32))
         with pytest.raises(grpc.RpcError, match=sentence) as error:
             next(call)
@@ -96,11 +95,12 @@ def test_steps_in_shared_memory_are_checked_like_those_in_messages(house, reward
     codec = StepCodec(peers.SPEC, 2)
     memory = OfferedMemory(codec.payload_bytes)
     lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
-    metadata = (*methods.membership_metadata(lease.session, 0), *methods.memory_metadata(memory.offer))
-    codec.write_step(peers.output(2)._replace(reward=np.full(2, reward, np.float32)), memory.step)
+    metadata = protocol.Opening(lease.session, 0, memory.offer).metadata()
+    step = peers.output(2)._replace(reward=np.full(2, reward, np.float32))
+    codec.write_step(step, codec.views(memory.step))
     with grpc.insecure_channel(house.path) as channel:
-        call = channel.stream_stream(methods.ACT)(iter([message]), metadata=metadata, timeout=5.0)
-        assert methods.memory(call.initial_metadata()) == "shared"
+        call = channel.stream_stream(protocol.ACT)(iter([message]), metadata=metadata, timeout=5.0)
+        assert protocol.MEMORY_ACCEPTED in call.initial_metadata()
         if sentence is None:
             assert codec.decode_actions(next(call)).tolist() == [4, 5]
         else:
@@ -113,11 +113,11 @@ def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
     house.serve()
     codec = StepCodec(peers.SPEC, 2)
     lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
-    metadata = (*methods.membership_metadata(lease.session, 0), *methods.memory_metadata(f"1/999/{'0' * 64}"))
+    metadata = protocol.Opening(lease.session, 0, f"1/999/{'0' * 64}").metadata()
     with caplog.at_level("INFO"), grpc.insecure_channel(house.path) as channel:
         messages = iter([codec.encode_step(peers.output(2))])
-        call = channel.stream_stream(methods.ACT)(messages, metadata=metadata, timeout=5.0)
-        assert methods.memory(call.initial_metadata()) == ""
+        call = channel.stream_stream(protocol.ACT)(messages, metadata=metadata, timeout=5.0)
+        assert protocol.MEMORY_ACCEPTED not in call.initial_metadata()
         assert codec.decode_actions(next(call)).tolist() == [4, 5]
     assert "offers shared memory, but" in caplog.text
 
@@ -163,9 +163,9 @@ def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
     assert good.step(peers.output(2)).tolist() == [4, 5]
     bad.close()
     with grpc.insecure_channel(house.path) as channel:
-        metadata = methods.membership_metadata(lease.session, 1)
+        metadata = protocol.Opening(lease.session, 1).metadata()
         with pytest.raises(grpc.RpcError, match="larger than max") as error:
-            list(channel.stream_stream(methods.ACT)(iter([bytes(2000)]), metadata=metadata, timeout=5.0))
+            list(channel.stream_stream(protocol.ACT)(iter([bytes(2000)]), metadata=metadata, timeout=5.0))
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert good.step(peers.output(2)).tolist() == [4, 5]
 

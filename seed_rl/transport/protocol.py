@@ -1,0 +1,113 @@
+"""The agreements of client and server around their messages: methods, metadata, refusals, and signs of life."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+DESCRIBE, JOIN, ACT = "/seed_rl.Learner/Describe", "/seed_rl.Learner/Join", "/seed_rl.Learner/Act"
+
+Metadata = Sequence[tuple[str, str | bytes]]
+
+_SESSION_KEY = "seed-rl-session"
+_GROUP_KEY = "seed-rl-group"
+_MEMORY_KEY = "seed-rl-memory"
+
+MEMORY_ACCEPTED = (_MEMORY_KEY, "shared")
+"""The learner's metadata of a stream whose steps it reads from the offered memory."""
+
+
+class Opening(NamedTuple):
+    """The metadata with which an actor opens a group's stream."""
+
+    session: str
+    group: int
+    memory: str = ""
+    """An offer of shared memory for the steps; empty if there is none."""
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """As gRPC sends it."""
+        offer = ((_MEMORY_KEY, self.memory),) if self.memory else ()
+        return ((_SESSION_KEY, self.session), (_GROUP_KEY, str(self.group)), *offer)
+
+    @classmethod
+    def read(cls, metadata: Metadata) -> Opening:
+        """
+        Raises:
+          WireError: session or group are missing or malformed.
+        """
+        values = dict(metadata)
+        session, group, memory = (str(values.get(key, "")) for key in (_SESSION_KEY, _GROUP_KEY, _MEMORY_KEY))
+        if not session or not re.fullmatch("[0-9]{1,6}", group):
+            got = f"{session[:20]!r} and {group[:20]!r}"
+            raise WireError(f"expected a session in metadata {_SESSION_KEY} and an index in {_GROUP_KEY}, got {got}")
+        return cls(session, int(group), memory)
+
+
+class Refusal(enum.Enum):
+    """Why the learner refuses a call. On the wire each is gRPC's status code of the same name."""
+
+    # Another try would fare no better: the actor gives up.
+    INVALID_ARGUMENT = "a malformed message"
+    FAILED_PRECONDITION = "another protocol version, or other spaces"
+    UNAUTHENTICATED = "no token, or a wrong one"
+    UNIMPLEMENTED = "an unknown method"
+    # The actor tries again after a back-off.
+    NOT_FOUND = "an unknown session"
+    RESOURCE_EXHAUSTED = "no room for more environments"
+    UNAVAILABLE = "the learner is stopping"
+    INTERNAL = "a fault in the learner"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the actor gives up."""
+        return self in (self.INVALID_ARGUMENT, self.FAILED_PRECONDITION, self.UNAUTHENTICATED, self.UNIMPLEMENTED)
+
+
+class Refused(Exception):
+    """Ends a call with one sentence for the person who started the actor."""
+
+    def __init__(self, refusal: Refusal, sentence: str):
+        super().__init__(sentence)
+        self.refusal = refusal
+
+
+class WireError(ValueError):
+    """A message that isn't as agreed; one sentence that says what was expected and what came."""
+
+
+class VersionMismatch(WireError):
+    """Learner and actor speak different versions of the protocol."""
+
+
+@contextlib.contextmanager
+def reading() -> Iterator[None]:
+    """Blames the peer for a ValueError, which elsewhere is the learner's own fault."""
+    try:
+        yield
+    except ValueError as error:
+        is_version = isinstance(error, VersionMismatch)
+        refusal = Refusal.FAILED_PRECONDITION if is_version else Refusal.INVALID_ARGUMENT
+        raise Refused(refusal, str(error)) from error
+
+
+def keepalive_options(seconds: float) -> list[tuple[str, int]]:
+    """Channel options that detect a peer that vanished, within twice this many seconds.
+
+    Both sides send pings. By default a server counts frequent ones as an attack (too_many_pings), so these limits are
+    lifted.
+    """
+    milliseconds = int(1000 * seconds)
+    return [
+        ("grpc.keepalive_time_ms", milliseconds),
+        ("grpc.keepalive_timeout_ms", milliseconds),
+        # gRPC 1.85 starts no timer for the line above, and gives up only after this one, by default a minute.
+        ("grpc.http2.ping_timeout_ms", milliseconds),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),  # unlimited
+        ("grpc.http2.min_ping_interval_without_data_ms", milliseconds // 2),
+        ("grpc.http2.max_ping_strikes", 0),  # unlimited
+    ]
