@@ -176,7 +176,7 @@ HANDSHAKE = [
 ]
 
 
-@pytest.mark.parametrize(("read", "valid"), HANDSHAKE)
+@pytest.mark.parametrize(("read", "valid"), HANDSHAKE, ids=range(len(HANDSHAKE)))
 @given(data=st.data())
 @settings(seeded, max_examples=200)
 def test_garbage_raises_nothing_but_a_value_error(read, valid, data):
