@@ -56,7 +56,7 @@ def saved_run(tmp_path):
             variable.assign(rng.normal(0, 0.3, variable.shape))
         variables = checkpoints.name_variables("agent", agent.variables)
         arrays = {name: variable.numpy() for name, variable in variables.items()}
-        checkpoints.Checkpoints(f"{logdir}/checkpoints", keep=3).save(7, arrays, {"env_frames": 700})
+        checkpoints.Checkpoints(f"{logdir}/checkpoints", keep=3).save(7, arrays, {"counters": {"env_frames": 700}})
         return logdir, agent
 
     return save

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 CATCH = ("--gin_file=catch/vtrace", "--gin_param=Logs.metrics_interval_s=0.5")
+FRAMES_PER_BATCH = 16 * 20
 FOUR_DEVICES = (
     "Devices.logical_cpus = 4",
     "Devices.inference = ('CPU:0', 'CPU:1')",
@@ -15,21 +16,24 @@ FOUR_DEVICES = (
 )
 
 
-def test_what_several_devices_have_learned_one_goes_on_with(runs, rows, tmp_path):
+def test_a_run_on_several_devices_continues_on_one(runs, rows, tmp_path):
     logdir = f"--logdir={tmp_path}/run"
-    many = runs.run("train", *CATCH, logdir, "--total_frames=60000", *(f"--gin_param={b}" for b in FOUR_DEVICES))
+    many = runs.run(
+        "train", *CATCH, logdir, f"--total_frames={60 * FRAMES_PER_BATCH}", *(f"--gin_param={b}" for b in FOUR_DEVICES)
+    )
     assert many.returncode == 0, many.text()
     assert "training on CPU:2, CPU:3, acting on CPU:0, CPU:1" in many.text()
     assert " W " not in many.text(), "no warnings"
     before = rows(f"{tmp_path}/run")[-1]
     assert 0 <= before["inference_updates_behind"] < 1, "the copies are refreshed after every update"
-    one = runs.run("train", *CATCH, logdir, "--total_frames=90000")
+    one = runs.run("train", *CATCH, logdir, f"--total_frames={90 * FRAMES_PER_BATCH}")
     assert one.returncode == 0, one.text()
     assert f"continuing from {tmp_path}/run/checkpoints/checkpoint-{int(before['learner_updates']):012d}" in one.text()
     after = rows(f"{tmp_path}/run")[-1]
-    assert before["env_frames"] >= 60_000
-    assert after["env_frames"] >= 90_000
-    assert after["env_frames"] == 16 * 20 * after["learner_updates"], "a batch counts the same on any number of devices"
+    assert before["env_frames"] == 60 * FRAMES_PER_BATCH
+    assert after["env_frames"] == 90 * FRAMES_PER_BATCH
+    updates = [row["learner_updates"] for row in (before, after)]
+    assert updates == [60, 90], "a batch has the same size on any number of devices"
 
 
 def free_ports(count):
