@@ -230,7 +230,7 @@ async def _send(address: str, load: Load, lease: Lease) -> tuple[np.ndarray, np.
         metadata = protocol.Opening(lease.session, stream, memory.offer if memory else "").metadata()
         call: Any = channels[stream % load.actors].stream_stream(protocol.ACT)(metadata=metadata)
         if memory is not None:
-            if protocol.MEMORY_ACCEPTED not in await call.initial_metadata():
+            if protocol.MEMORY_ACCEPTED not in tuple(await call.initial_metadata()):
                 raise RuntimeError("the learner doesn't accept the shared memory")
             memory.close()
             message = b""

@@ -8,6 +8,10 @@ import gin
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+# Processes that tests start find the same tree, `tests.support` included, wherever they run.
+_ROOT = str(pathlib.Path(__file__).resolve().parents[1])
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers print is taken for what a child says
 

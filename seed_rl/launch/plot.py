@@ -72,6 +72,7 @@ class Mean(NamedTuple):
     """The mean of several runs; arrays [n]."""
 
     x: np.ndarray
+    """Environment frames or hours."""
     mean: np.ndarray
     """Of the runs that have values on both sides of x; NaN where none has."""
     half: np.ndarray

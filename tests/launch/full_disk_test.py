@@ -74,6 +74,6 @@ def test_a_full_disk_does_not_end_a_run_but_a_lost_last_checkpoint_is_an_error(r
     assert reported[:2] == [FAILS, WORKS]
     assert reported[2:] in ([], [FAILS])  # it may have tried once more before it was stopped
     assert "Logging error" not in output()
-    assert load(newest)[1]["learner_updates"] > 0
+    assert load(newest)[1]["counters"]["learner_updates"] > 0
     assert os.path.getsize(newest) > SMALL
     assert all(name.endswith(".npz") for name in os.listdir(checkpoints)), "nothing half written is left"

@@ -80,11 +80,11 @@ def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path):
     interrupting = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     with Run(endless, str(tmp_path), actors=THREADS) as run:
         rows = run.train()
-        first = next(rows)
+        first = next(row for row in rows if row["env_frames"] > 0)
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             collections.deque(rows, maxlen=0)
-    assert load_policy(str(tmp_path)).env_frames >= first["env_frames"] > 0
+    assert load_policy(str(tmp_path)).env_frames >= first["env_frames"]
 
 
 def test_a_directory_has_one_run_and_one_configuration(catch, tmp_path):

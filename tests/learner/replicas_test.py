@@ -69,7 +69,7 @@ def test_training_and_inference_devices(asked, available, expected):
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        (experiment(training=("GPU:9",)), "there is no device 'GPU:9': there are GPU:0, GPU:1, GPU:2"),
+        (experiment(training=("GPU:9",)), "there is no device 'GPU:9', only GPU:0, GPU:1, GPU:2"),
         (experiment(inference=("TPU:0",)), "there is no device 'TPU:0'"),
         (experiment(training=GPUS[:3]), r"batch_size \(32\) must be a multiple of .* training devices \(3: GPU:0"),
         (
