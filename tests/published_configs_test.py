@@ -1,6 +1,5 @@
 """The gin files of published experiments have the published settings."""
 
-
 import pytest
 
 from seed_rl import config_files
