@@ -71,9 +71,9 @@ def rows():
 
 @pytest.fixture
 def wait_for():
-    """Polls until a condition holds, and returns what it gave; fails if it does not within a minute."""
+    """Polls until a condition holds, and returns what it gave; fails if it does not within two minutes."""
 
-    def wait(condition, run=None, timeout=60):
+    def wait(condition, run=None, timeout=120):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             found = condition()
