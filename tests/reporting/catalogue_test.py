@@ -62,4 +62,6 @@ def test_every_metric_of_a_real_run_is_on_the_page_and_in_tensorboard(finished_r
     events = EventAccumulator(getattr(finished_runs, run)).Reload()
     assert set(events.Tags()["scalars"]) == {tag(name) for name in names}
     updates = {row["env_frames"]: row["learner_updates"] for row in rows}  # a resumed run may repeat the last frame
-    assert {event.step: event.value for event in events.Scalars(tag("learner_updates"))} == updates
+    points = [(event.step, event.value) for event in events.Scalars(tag("learner_updates"))]
+    assert points == sorted(points)
+    assert dict(points) == updates
