@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from seed_rl.settings import Settings, check_at_least, check_range
+from seed_rl.settings import Count, Settings, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -23,12 +23,8 @@ class AgentConfig(Settings, abc.ABC):
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """Rows for the table of metrics: those that the loss reports in addition to `loss/total`."""
 
-    unroll_length: int = 100
+    unroll_length: Count = 100
     """T, agent steps that an unroll adds to the experience that is learned from."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_at_least(self, 1, "unroll_length")
 
     @abc.abstractmethod
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
@@ -48,13 +44,8 @@ class AgentConfig(Settings, abc.ABC):
 class TargetConfig(Settings):
     """Settings of agents whose loss reads a target network, a frozen copy that follows the weights."""
 
-    target_update_period: int = 1
+    target_update_period: Count = 1
     """Learner updates between two updates of the target network."""
-    target_update_rate: float = 1.0
+    target_update_rate: Annotated[float, Within(1e-6, 1)] = 1.0
     """tau: each moves it by this share of its distance to the weights. 1: copies them; 0.005 at a period of 1: Polyak
     averaging."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_at_least(self, 1, "target_update_period")
-        check_range(self, 1e-6, 1, "target_update_rate")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import ale_py
 import gin
@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs.base import EnvConfig, Watchable, read_references
 from seed_rl.envs.wrappers import FlatVectorEnv
-from seed_rl.settings import check_at_least, check_range, check_types
+from seed_rl.settings import Count, Share, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 FULL_ACTION_SET = 18
@@ -34,26 +34,23 @@ class Atari(EnvConfig):
 
     game: str = "pong"
     """Name of a ROM, such as `space_invaders`."""
-    frame_skip: int = 4
+    frame_skip: Count = 4
     """Environment frames that each action is repeated for."""
-    max_noops: int = 30
+    max_noops: Annotated[int, Within(0)] = 30
     """Episodes begin with a random number of no-op frames, at most this many."""
-    sticky_actions: float = 0.0
+    sticky_actions: Share = 0.0
     """Probability that a frame repeats the previous action (0.25 in Machado et al.)."""
     full_action_set: bool = False
     """All 18 actions instead of the game's minimal set."""
-    max_episode_frames: int = 108_000
+    max_episode_frames: Count = 108_000
     """Episodes are truncated after this many frames (30 minutes of play)."""
-    threads: int = 1
+    threads: Count = 1
     """Native threads that step a group's environments."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         if self.game not in games():
             raise ValueError(f"Atari.game must be the snake_case name of one of {len(games())} ROMs, got {self.game!r}")
-        check_at_least(self, 1, "frame_skip", "max_episode_frames", "threads")
-        check_at_least(self, 0, "max_noops")
-        check_range(self, 0, 1, "sticky_actions")
 
     @property
     def action_repeat(self) -> int:

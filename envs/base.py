@@ -16,6 +16,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.settings import Settings
 from seed_rl.specs import (
     ActionSpec,
     ArraySpec,
@@ -53,7 +54,7 @@ def read_references(path: pathlib.Path) -> dict[str, Reference]:
 
 
 @dataclasses.dataclass(frozen=True)
-class EnvConfig(abc.ABC):
+class EnvConfig(Settings, abc.ABC):
     """Settings of a suite's environments, checked on construction.
 
     Fields are scalars or tuples of scalars: they travel to the actors as an `EnvDescription`. Actors find a subclass by

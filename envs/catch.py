@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import gin
 import gymnasium
@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import EnvConfig, UniformVectorEnv
-from seed_rl.settings import check_at_least, check_types
+from seed_rl.settings import Count, Within
 
 
 @gin.configurable
@@ -21,16 +21,11 @@ class Catch(EnvConfig):
 
     suite: ClassVar[str] = "catch"
 
-    rows: int = 10
+    rows: Annotated[int, Within(2)] = 10
     """Height of the board: an episode has one step fewer."""
 
-    columns: int = 5
+    columns: Count = 5
     """Width of the board."""
-
-    def __post_init__(self):
-        check_types(self)
-        check_at_least(self, 2, "rows")
-        check_at_least(self, 1, "columns")
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return CatchVectorEnv(num_envs, self.rows, self.columns)

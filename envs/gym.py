@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import warnings
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import gin
 import gymnasium
@@ -16,9 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable, spec_of
 from seed_rl.envs.pool import make_pool
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
-from seed_rl.settings import check_at_least, check_one_of, check_types
-
-VECTORIZATIONS = ("sync", "async", "vector_entry_point")
+from seed_rl.settings import Count, OneOf
 
 
 @gin.configurable
@@ -30,20 +28,18 @@ class Gym(EnvConfig):
 
     id: str = "CartPole-v1"
     """As registered, preceded by `module:` if a module must be imported first; with `envpool`, an id of EnvPool's."""
-    vectorization: str = "sync"
+    vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: one after the other in the actor; `async`: a process each; `vector_entry_point`: the environment's own
     vector version."""
     envpool: bool = False
     """Use EnvPool's version, whose threads step all environments at once; `vectorization` then has no effect."""
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
-    frames_per_step: int = 1
+    frames_per_step: Count = 1
     """Environment frames that a step counts as: the environment's own action repeat."""
 
     def __post_init__(self):
-        check_types(self)
-        check_one_of(self, VECTORIZATIONS, "vectorization")
-        check_at_least(self, 1, "frames_per_step")
+        super().__post_init__()
         try:
             parsed = json.loads(self.options)
         except ValueError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import gin
 import gymnasium
@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import EnvConfig, UniformVectorEnv
-from seed_rl.settings import check_at_least, check_types
+from seed_rl.settings import Count, Within
 
 
 @gin.configurable
@@ -25,16 +25,11 @@ class Memory(EnvConfig):
 
     suite: ClassVar[str] = "memory"
 
-    num_cues: int = 4
+    num_cues: Annotated[int, Within(2)] = 4
     """Cues, and actions."""
 
-    delay: int = 10
+    delay: Count = 10
     """Steps without anything to see between the cue and the question."""
-
-    def __post_init__(self):
-        check_types(self)
-        check_at_least(self, 2, "num_cues")
-        check_at_least(self, 1, "delay")
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return MemoryVectorEnv(num_envs, self.num_cues, self.delay)

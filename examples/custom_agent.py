@@ -18,12 +18,12 @@ import tensorflow as tf
 from seed_rl.agents.base import LossOutput, ModelAgent
 from seed_rl.agents.config import AgentConfig
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.networks.trunk import Trunk
+from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.vtrace import vtrace
-from seed_rl.settings import check_at_least, check_range
+from seed_rl.settings import NonNegative, Share
 from seed_rl.specs import EnvSpec
-from seed_rl.types import EnvOutput, Unroll
+from seed_rl.types import Unroll
 
 
 @gin.configurable
@@ -32,44 +32,30 @@ class PPO(TrunkConfig, AgentConfig):
     """Settings; those of the torso, the recurrent core and the frame stack are inherited."""
 
     clip_reward_input: bool = True
-    discount: float = 0.99
-    lambda_: float = 0.95
+    discount: Share = 0.99
+    lambda_: Share = 0.95
     """Of generalised advantage estimation."""
-    clip: float = 0.2
+    clip: Share = 0.2
     """The ratio of new to old probabilities is clipped to [1 - clip, 1 + clip]."""
-    baseline_cost: float = 0.5
-    entropy_cost: float = 0.01
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_range(self, 0, 1, "discount", "lambda_", "clip")
-        check_at_least(self, 0, "baseline_cost", "entropy_cost")
+    baseline_cost: NonNegative = 0.5
+    entropy_cost: NonNegative = 0.01
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> PPOAgent:
         """See `AgentConfig.build`."""
         return PPOAgent(self, env_spec, seed)
 
 
-class ActorCritic(keras.Model):
+class ActorCritic(TrunkModel):
     """Parameters of the policy [T, B, P] and baselines [T, B]."""
 
     def __init__(self, trunk: Trunk, num_parameters: int):
-        super().__init__(name="actor_critic", autocast=False)
-        self._trunk = trunk
+        super().__init__(trunk, name="actor_critic")
         self._policy = keras.layers.Dense(num_parameters, dtype="float32", name="policy")
         self._baseline = keras.layers.Dense(1, dtype="float32", name="baseline")
 
-    def initial_state(self, batch_size: int) -> Any:
-        """Of the trunk: frame stacks and recurrent core."""
-        return self._trunk.initial_state(batch_size)
-
-    def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built when `call` first reaches it."""
-
-    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any) -> tuple[Any, Any]:
-        """See `ModelAgent`."""
-        features, state = self._trunk(prev_action, env_output, state)
-        return (self._policy(features), tf.squeeze(self._baseline(features), -1)), state
+    def heads(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of features [T, B, F]."""
+        return self._policy(features), tf.squeeze(self._baseline(features), -1)
 
 
 class PPOAgent(ModelAgent):

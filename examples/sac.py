@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import gin
 import keras
@@ -21,11 +21,13 @@ from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.target import TargetNetwork
-from seed_rl.networks.trunk import Trunk
+from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.settings import check_at_least, check_range
+from seed_rl.settings import Share, Within
 from seed_rl.specs import CannotAct, ContinuousSpec, EnvSpec
-from seed_rl.types import EnvOutput, Unroll
+from seed_rl.types import Unroll
+
+Positive: TypeAlias = Annotated[float, Within(1e-6)]
 
 
 @gin.configurable
@@ -37,16 +39,14 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
 
     unroll_length: int = 8
     target_update_rate: float = 0.005
-    discount: float = 0.99
-    reward_scale: float = 1.0
-    initial_temperature: float = 1.0
+    discount: Share = 0.99
+    reward_scale: Positive = 1.0
+    initial_temperature: Positive = 1.0
     entropy_per_dimension: float = -1.0
     """Target entropy, nats per dimension of the action scaled to [-1, 1]."""
 
     def __post_init__(self):
         super().__post_init__()
-        check_range(self, 0, 1, "discount")
-        check_at_least(self, 1e-6, "initial_temperature", "reward_scale")
         if self.core != "none":
             raise ValueError(f"SAC.core must be 'none': its critics have no recurrent state, got {self.core!r}")
 
@@ -55,25 +55,16 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
         return SACAgent(self, env_spec, seed)
 
 
-class Actor(keras.Model):
+class Actor(TrunkModel):
     """Parameters of the policy [T, B, P]."""
 
     def __init__(self, trunk: Trunk, num_parameters: int):
-        super().__init__(name="actor", autocast=False)
-        self._trunk = trunk
+        super().__init__(trunk, name="actor")
         self._policy = keras.layers.Dense(num_parameters, dtype="float32", name="policy")
 
-    def initial_state(self, batch_size: int) -> Any:
-        """Of the trunk: frame stacks."""
-        return self._trunk.initial_state(batch_size)
-
-    def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built when `call` first reaches it."""
-
-    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: Any) -> tuple[tf.Tensor, Any]:
-        """See `ModelAgent`."""
-        features, state = self._trunk(prev_action, env_output, state)
-        return self._policy(features), state
+    def heads(self, features: tf.Tensor) -> tf.Tensor:
+        """Of features [T, B, F]."""
+        return self._policy(features)
 
 
 class Critics(keras.Model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import gin
 
@@ -12,7 +12,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.optimizers import Optimizer
-from seed_rl.settings import Settings, check_at_least, check_one_of, check_range
+from seed_rl.settings import Count, NonNegative, OneOf, Settings, Share, Within
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
@@ -30,23 +30,17 @@ class ConfigError(ValueError):
 class Inference(Settings):
     """Batching of observations, and how far acting may run ahead of learning."""
 
-    max_batch_size: int = 64
+    max_batch_size: Count = 64
     """Maximum number of environments per act step; a group of environments must fit."""
-    max_wait_ms: float = 2.0
+    max_wait_ms: NonNegative = 2.0
     """How long an observation may wait for others that usually arrive within this time, milliseconds."""
-    queue_batches: float = 1.0
+    queue_batches: Annotated[float, Within(1, 1000)] = 1.0
     """Capacity of the queue of finished unrolls, in learner batches; with a replay ratio above 1, in multiples of the
     new unrolls per update."""
     stagger_unrolls: bool = True
     """Spread the beginnings of the environments' unrolls, so that finished ones arrive evenly."""
-    lease_timeout_s: float = 60.0
+    lease_timeout_s: NonNegative = 60.0
     """The environment ids of an actor that joined but never opened its streams are freed after this, seconds."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_at_least(self, 1, "max_batch_size")
-        check_at_least(self, 0, "max_wait_ms", "lease_timeout_s")
-        check_range(self, 1, 1000, "queue_batches")
 
 
 @gin.configurable
@@ -54,20 +48,18 @@ class Inference(Settings):
 class Actors(Settings):
     """The number of environments, and how they are spread over actor processes."""
 
-    num_actors: int = 1
+    num_actors: Count = 1
     """Actor processes: `train` starts this many, and a learner has room for this many."""
-    groups_per_actor: int = 2
+    groups_per_actor: Count = 2
     """Environment groups per actor: one steps while another waits for its actions."""
-    envs_per_group: int = 16
+    envs_per_group: Count = 16
     """Environments stepped together by one thread; their observations form one message."""
-    num_eval_envs: int = 0
+    num_eval_envs: Annotated[int, Within(0)] = 0
     """The environments with the highest ids are for evaluation: they are not learned from, and their returns are
     reported separately, as `eval/episode_return`."""
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(self, 1, "num_actors", "groups_per_actor", "envs_per_group")
-        check_at_least(self, 0, "num_eval_envs")
         if self.num_eval_envs >= self.num_envs:
             raise ValueError(
                 f"Actors.num_eval_envs ({self.num_eval_envs}) must leave environments to learn from, of "
@@ -90,20 +82,20 @@ class Actors(Settings):
 class Replay(Settings):
     """The replay of an agent that learns from one, with the defaults of the published Atari runs."""
 
-    capacity: int = 100_000
+    capacity: Count = 100_000
     """Sequences (unrolls) kept; the oldest are evicted first."""
-    min_size: int = 5_000
+    min_size: Count = 5_000
     """Sequences in the replay before the first update."""
-    ratio: float = 0.75
+    ratio: Annotated[float, Within(1e-3)] = 0.75
     """How often each sequence is sampled on average: an update takes batch_size / ratio new ones. Exact, whether actors
     are faster or slower than the learner: one waits for the other."""
-    sampler: str = "prioritized"
+    sampler: Annotated[str, OneOf(*SAMPLERS)] = "prioritized"
     """`prioritized` or `uniform` (`buffers.samplers`)."""
-    priority_exponent: float = 0.9
+    priority_exponent: Share = 0.9
     """alpha: the prioritized sampler draws sequences with probability proportional to priority^alpha."""
-    importance_exponent: float = 0.6
+    importance_exponent: Share = 0.6
     """beta: it weights their losses with (size * probability)^-beta, divided by the batch's maximum."""
-    placement: str = "auto"
+    placement: Annotated[str, OneOf("auto", "device", "host")] = "auto"
     """The memory that holds it: `device` (the accelerator), `host`, or `auto`: the device if it fits there."""
     snapshot: bool = False
     """Save the replay with each checkpoint, so that a resumed run continues with its data. Takes the size of the replay
@@ -111,11 +103,6 @@ class Replay(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(self, 1, "capacity", "min_size")
-        check_range(self, 0, 1, "priority_exponent", "importance_exponent")
-        check_at_least(self, 1e-3, "ratio")
-        check_one_of(self, ("auto", "device", "host"), "placement")
-        check_one_of(self, tuple(SAMPLERS), "sampler")
         if self.min_size > self.capacity:
             raise ValueError(f"Replay.min_size ({self.min_size}) must not exceed Replay.capacity ({self.capacity})")
 
@@ -134,12 +121,11 @@ class Devices(Settings):
     inference: tuple = ()
     """Inference devices, each acting for an equal share of the environments and holding their unrolls, from which an
     equal share of the training devices learns."""
-    logical_cpus: int = 1
+    logical_cpus: Count = 1
     """Splits the host into this many devices (`CPU:0`, `CPU:1`, ...), to try several without having them."""
 
     def __post_init__(self):
         super().__post_init__()
-        check_at_least(self, 1, "logical_cpus")
         for field in ("training", "inference"):
             names = getattr(self, field)
             if not all(isinstance(name, str) for name in names):
@@ -153,19 +139,14 @@ class Devices(Settings):
 class Logs(Settings):
     """The files that a run writes into its log directory, and how often."""
 
-    metrics_interval_s: float = 10.0
+    metrics_interval_s: Annotated[float, Within(0.1)] = 10.0
     """Seconds between two rows of metrics."""
-    checkpoint_interval_s: float = 300.0
+    checkpoint_interval_s: Annotated[float, Within(0.1)] = 300.0
     """Seconds between two checkpoints; another one is written at the end of a run."""
-    checkpoints_kept: int = 5
+    checkpoints_kept: Count = 5
     """The newest are kept; older ones are removed."""
     wandb_project: str = ""
     """A project of Weights & Biases to which the run also reports (needs the extra `wandb`); empty: none."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_at_least(self, 0.1, "metrics_interval_s", "checkpoint_interval_s")
-        check_at_least(self, 1, "checkpoints_kept")
 
 
 @gin.configurable
@@ -179,14 +160,14 @@ class Experiment(Settings):
     """The agent, such as `@VTrace()`."""
     optimizer: Optimizer = dataclasses.field(default_factory=lambda: Optimizer())  # called late, so that gin sees it
     """How gradients become updates."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Unrolls per learner update."""
-    passes: int = 1
+    passes: Count = 1
     """Passes over a batch: an update is `passes` x `minibatches` optimizer steps. More than one reuses on-policy data;
     the loss must tolerate it, as clipped ratios and V-trace do."""
-    minibatches: int = 1
+    minibatches: Count = 1
     """Equal parts of a batch, drawn anew for each pass, with an optimizer step each."""
-    total_frames: int = 10_000_000
+    total_frames: Count = 10_000_000
     """Environment frames after which the run ends, action repeats included."""
     actors: Actors = dataclasses.field(default_factory=lambda: Actors())  # called late, so that gin sees it
     """The environments and their distribution over actors."""
@@ -198,7 +179,7 @@ class Experiment(Settings):
     """Metrics and checkpoints."""
     replay: Replay | None = None
     """For agents that learn from one: `@Replay()`."""
-    seed: int = 1
+    seed: Annotated[int, Within(0, 2**31 - 1)] = 1
     """Seed of weights, environments, actions and the replay's draws."""
 
     def __post_init__(self):
@@ -206,12 +187,10 @@ class Experiment(Settings):
         for name, kind, example in (("env", EnvConfig, "@Atari()"), ("agent", AgentConfig, "@VTrace()")):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"Experiment.{name} must be a config such as {example}, got {getattr(self, name)!r}")
-        check_at_least(self, 1, "batch_size", "total_frames", "passes", "minibatches")
         if self.batch_size % self.minibatches:
             raise ValueError(
                 f"Experiment.minibatches ({self.minibatches}) must divide Experiment.batch_size ({self.batch_size})"
             )
-        check_range(self, 0, 2**31 - 1, "seed")
         if self.replay is not None and not isinstance(self.replay, Replay):
             raise ValueError(f"Experiment.replay must be @Replay() or None, got {self.replay!r}")
         agent = type(self.agent).__name__

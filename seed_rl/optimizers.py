@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import gin
 
-from seed_rl.settings import Settings, check_at_least, check_one_of, check_range
+from seed_rl.settings import NonNegative, OneOf, Settings, Within
+
+Decay: TypeAlias = Annotated[float, Within(0, 0.999999)]
+"""Of a moving average."""
 
 
 @gin.configurable
@@ -15,32 +18,25 @@ from seed_rl.settings import Settings, check_at_least, check_one_of, check_range
 class Optimizer(Settings):
     """An optimizer, its learning-rate schedule and gradient clipping."""
 
-    name: str = "adam"
+    name: Annotated[str, OneOf("adam", "rmsprop")] = "adam"
     """`adam` or `rmsprop`."""
-    learning_rate: float = 3e-4
+    learning_rate: NonNegative = 3e-4
     """At the start of the run; see `schedule`."""
-    schedule: str = "constant"
+    schedule: Annotated[str, OneOf("constant", "linear")] = "constant"
     """`constant`, or `linear`: decays to zero over the run's `total_frames`."""
-    beta_1: float = 0.9
+    beta_1: Decay = 0.9
     """Adam only."""
-    beta_2: float = 0.999
+    beta_2: Decay = 0.999
     """Adam only."""
-    decay: float = 0.99
+    decay: Decay = 0.99
     """RMSProp only: decay rate of the moving average of squared gradients."""
-    momentum: float = 0.0
+    momentum: Decay = 0.0
     """RMSProp only."""
-    epsilon: float = 1e-7
+    epsilon: NonNegative = 1e-7
     """Added to the denominator: outside the root by Adam, inside by RMSProp (0.01 in IMPALA's Atari runs, whose losses
     are sums over the batch; here they are means, and gradients smaller by that factor)."""
-    clip_norm: float = 0.0
+    clip_norm: NonNegative = 0.0
     """Gradients are scaled down to this global norm; 0: never."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_one_of(self, ("adam", "rmsprop"), "name")
-        check_one_of(self, ("constant", "linear"), "schedule")
-        check_at_least(self, 0, "learning_rate", "epsilon", "clip_norm")
-        check_range(self, 0, 0.999999, "beta_1", "beta_2", "decay", "momentum")
 
     def build(self) -> Any:
         """The Keras optimizer; its learning rate is set at every update."""

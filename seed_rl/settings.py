@@ -1,65 +1,83 @@
-"""Checks for the frozen dataclasses that hold settings: each fails with a sentence that names the setting."""
+"""Frozen dataclasses of settings: each field declares its type and its bounds, and a wrong value gives one sentence.
+
+@dataclasses.dataclass(frozen=True)
+class Sound(Settings):
+    volume: Annotated[float, Within(0, 1)] = 0.5
+    speakers: Count = 2
+    codec: Annotated[str, OneOf("opus", "flac")] = "opus"
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import math
 import types
 import typing
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+
+class Within(NamedTuple):
+    """Bounds of a number, both included."""
+
+    low: float
+    high: float = math.inf
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ValueError unless the value is inside."""
+        if not self.low <= value <= self.high:
+            allowed = f"at least {self.low}" if self.high == math.inf else f"in [{self.low}, {self.high}]"
+            raise ValueError(f"{name} must be {allowed}, got {value!r}")
+
+
+class OneOf:
+    """The values that a setting may have."""
+
+    def __init__(self, *choices: str):
+        self._choices = choices
+
+    def check(self, name: str, value: Any) -> None:
+        """Raises ValueError for any other value."""
+        if value not in self._choices:
+            raise ValueError(f"{name} must be one of {', '.join(self._choices)}, got {value!r}")
+
+
+Count: TypeAlias = Annotated[int, Within(1)]
+NonNegative: TypeAlias = Annotated[float, Within(0)]
+Share: TypeAlias = Annotated[float, Within(0, 1)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of every group of settings: frozen, and of the declared types from construction on."""
+    """Base of every group of settings: frozen, with values of the declared types and bounds from construction on.
+
+    Types are checked if they are simple: bool, int, float, str, tuple, None and unions of them. An int passes for a
+    float; a bool passes for neither. Bounds also hold in a subclass that declares a field again for another default.
+    """
 
     def __post_init__(self):
-        check_types(self)
+        names = {field.name for field in dataclasses.fields(self)}
+        for declaring in type(self).__mro__:
+            for field, hint in inspect.get_annotations(declaring, eval_str=True).items():
+                if field in names:
+                    _check(f"{type(self).__name__}.{field}", getattr(self, field), hint)
 
 
-def check_types(settings: Any) -> None:
-    """Every field of a simple type (bool, int, float, str, tuple, None and unions of them) has a value of that type.
-
-    An int passes for a float; a bool passes for neither.
-    """
-    hints = typing.get_type_hints(type(settings))
-    for field in dataclasses.fields(settings):
-        allowed = _simple_types(hints[field.name])
-        value = getattr(settings, field.name)
-        if allowed and not (type(value) in allowed or (type(value) is int and float in allowed)):
-            names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in allowed)
-            raise ValueError(f"{_name(settings, field.name)} must be {names}, got {value!r}")
+def _check(name: str, value: Any, hint: Any) -> None:
+    annotated = typing.get_origin(hint) is Annotated
+    declared, *constraints = typing.get_args(hint) if annotated else (hint,)
+    _check_type(name, value, declared)
+    for constraint in constraints if value is not None else ():
+        constraint.check(name, value)
 
 
-def check_at_least(settings: Any, minimum: float, *names: str) -> None:
-    """These fields are not less than `minimum`."""
-    for name in names:
-        if not getattr(settings, name) >= minimum:
-            raise ValueError(f"{_name(settings, name)} must be at least {minimum}, got {getattr(settings, name)!r}")
-
-
-def check_range(settings: Any, low: float, high: float, *names: str) -> None:
-    """These fields lie in [low, high]."""
-    for name in names:
-        if not low <= getattr(settings, name) <= high:
-            raise ValueError(f"{_name(settings, name)} must be in [{low}, {high}], got {getattr(settings, name)!r}")
-
-
-def check_one_of(settings: Any, choices: Sequence[str], name: str) -> None:
-    """This field is one of `choices`."""
-    if getattr(settings, name) not in choices:
-        raise ValueError(
-            f"{_name(settings, name)} must be one of {', '.join(choices)}, got {getattr(settings, name)!r}"
-        )
-
-
-def _name(settings: Any, field: str) -> str:
-    return f"{type(settings).__name__}.{field}"
-
-
-def _simple_types(hint: Any) -> list[type]:
-    """The types that a hint allows; empty if the hint is not simple."""
+def _check_type(name: str, value: Any, hint: Any) -> None:
     parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    simple = (bool, int, float, str, tuple, type(None))
     kinds = [typing.get_origin(part) or part for part in parts]
-    return kinds if all(kind in simple for kind in kinds) else []
+    if not all(kind in (bool, int, float, str, tuple, type(None)) for kind in kinds):
+        return
+    if not (type(value) in kinds or (type(value) is int and float in kinds)):
+        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise ValueError(f"{name} must be {names}, got {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value!r}")

@@ -79,7 +79,7 @@ def test_a_cut_off_saved_configuration_is_named(tmp_path):
         ("Optimizer.beta_1 = 1.0", r"Optimizer.beta_1 must be in \[0, 0.999999\], got 1.0"),
         ("Optimizer.name = 'sgd'", "Optimizer.name must be one of adam, rmsprop, got 'sgd'"),
         ("Optimizer.schedule = 'cosine'", "Optimizer.schedule must be one of constant, linear, got 'cosine'"),
-        ("Inference.queue_batches = 1e400", r"Inference.queue_batches must be in \[1, 1000\], got inf"),
+        ("Inference.queue_batches = 1e400", "Inference.queue_batches must be finite, got inf"),
         ("Experiment.seed = 5000000000", "Experiment.seed must be in"),
         ("Experiment.batch_size = 2.5", "Experiment.batch_size must be int, got 2.5"),
         ("Experiment.seed = %nowhere", "nowhere"),

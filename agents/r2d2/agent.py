@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, create_weights
 from seed_rl.agents.r2d2.config import R2D2
-from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss, td_errors
+from seed_rl.agents.r2d2.loss import r2d2_loss, td_errors
 from seed_rl.agents.r2d2.networks import DuelingQNetwork
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl import q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
-from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
 from seed_rl.specs import CannotAct, DiscreteSpec, EnvSpec
 from seed_rl.types import Unroll
 
@@ -45,12 +44,6 @@ class R2D2Agent(ModelAgent):
         self._config = config
         ladder = epsilon_ladder(num_training_envs, config.epsilon_base, config.epsilon_low, config.epsilon_high)
         self._epsilons = np.append(ladder, np.float32(config.eval_epsilon))  # the last for all other environments
-        self._td_settings = TDSettings(
-            config.discount,
-            config.n_steps,
-            config.max_abs_reward,
-            SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY,
-        )
         keras.utils.set_random_seed(seed)
 
         def network() -> DuelingQNetwork:
@@ -91,25 +84,23 @@ class R2D2Agent(ModelAgent):
             action=learned.action,
             env_output=learned.env_output,
             importance_weights=importance_weights,
-            settings=self._td_settings,
+            config=self._config,
         )
-        values = self._td_settings.transform.inverse(result.q_of_action)
         return LossOutput(
             {"model": result.total},
             metrics={
                 "loss/total": result.total,
                 "q/abs_td_error": tf.reduce_mean(tf.abs(result.td_errors)),
-                "q/value": tf.reduce_mean(values),
+                "q/value": tf.reduce_mean(result.values),
             },
-            maxima={"q/max_value": tf.reduce_max(values)},
+            maxima={"q/max_value": tf.reduce_max(result.values)},
             priorities=q_learning.sequence_priorities(result.td_errors, self._config.max_priority_weight),
         )
 
     def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
         learned = tf.nest.map_structure(self._after_burn_in, unroll)
-        errors = td_errors(
-            learned.behaviour.q_of_action, learned.behaviour.max_q, learned.env_output, self._td_settings
-        )
+        acted = learned.behaviour
+        errors = td_errors(acted.q_of_action, acted.max_q, learned.env_output, self._config)
         return q_learning.sequence_priorities(errors, self._config.max_priority_weight)
 
     def after_update(self, learner_updates: int) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import gin
 
 from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.agents.r2d2.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import check_at_least, check_range
+from seed_rl.settings import Count, NonNegative, Share, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -27,45 +27,39 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     core: str = "lstm"
-    core_units: int = 512
+    core_units: Count = 512
     previous_step_inputs: bool = True
-    head_hidden: int = 512
+    head_hidden: Count = 512
     """Units of the hidden layer of each of the two heads."""
 
     # Data
-    unroll_length: int = 80
+    unroll_length: Count = 80
     """T, agent steps per sequence that are learned from."""
-    burn_in: int = 40
+    burn_in: Annotated[int, Within(0)] = 40
     """Agent steps before those, over which both networks only update their recurrent state, without gradient."""
 
     # Targets
-    discount: float = 0.997
+    discount: Share = 0.997
     """gamma, per agent step."""
-    n_steps: int = 5
+    n_steps: Count = 5
     """Rewards in a target before it bootstraps."""
     value_rescaling: bool = True
     """Learn h(Q) instead of Q, h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, so that rewards need no clipping."""
-    max_abs_reward: float = 0.0
+    max_abs_reward: NonNegative = 0.0
     """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
-    target_update_period: int = 2500
-    max_priority_weight: float = 0.9
+    target_update_period: Count = 2500
+    max_priority_weight: Share = 0.9
     """eta: a sequence's priority is eta max|TD| + (1 - eta) mean|TD|."""
 
     # Exploration: training environment i of N acts at random with probability base^x, x linear in i.
-    epsilon_base: float = 0.4
+    epsilon_base: Share = 0.4
     """base."""
-    epsilon_low: float = 1.0
+    epsilon_low: NonNegative = 1.0
     """x of the first environment."""
-    epsilon_high: float = 8.0
+    epsilon_high: NonNegative = 8.0
     """x of the last training environment."""
-    eval_epsilon: float = 1e-3
+    eval_epsilon: Share = 1e-3
     """Probability of a random action in evaluation environments."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_at_least(self, 1, "n_steps", "head_hidden")
-        check_at_least(self, 0, "burn_in", "max_abs_reward", "epsilon_low", "epsilon_high")
-        check_range(self, 0, 1, "discount", "max_priority_weight", "epsilon_base", "eval_epsilon")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> R2D2Agent:
         from seed_rl.agents.r2d2.agent import R2D2Agent

@@ -1,4 +1,4 @@
-"""The loss of the R2D2 agent, from tensors only.
+"""The loss of the R2D2 agent, from tensors.
 
 Shapes: T learner steps, so T + 1 steps with the one that bootstraps, B sequences, A actions.
 """
@@ -9,21 +9,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.rl import q_learning
-from seed_rl.rl.value_rescaling import ValueTransform
+from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC, ValueTransform
 from seed_rl.types import EnvOutput
 
 
-class TDSettings(NamedTuple):
-    """Settings of the TD errors: see `R2D2`."""
-
-    discount: float
-    n_steps: int
-    max_abs_reward: float
-    transform: ValueTransform
-
-
-def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, settings: TDSettings) -> tf.Tensor:
+def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
     """n-step TD errors float32 [T, B]; gradient flows through `q_of_action` only.
 
     Q(x_t, a_t) is paired with reward, `done` and state of step t + 1, to which action a_t leads.
@@ -32,14 +24,14 @@ def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutpu
       q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
       bootstrap: float32 [T + 1, B]: the value of x_t from which targets bootstrap.
       env_output: `reward` and `done` [T + 1, B].
-      settings: of the targets.
+      config: settings of the targets.
     """
     r_t = env_output.reward[1:]
-    if settings.max_abs_reward:
-        r_t = tf.clip_by_value(r_t, -settings.max_abs_reward, settings.max_abs_reward)
-    discount_t = settings.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
+    if config.max_abs_reward:
+        r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
+    discount_t = config.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
     return q_learning.n_step_td_errors(
-        q_of_action[:-1], r_t, discount_t, bootstrap[1:], settings.n_steps, settings.transform
+        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config)
     )
 
 
@@ -49,9 +41,9 @@ class R2D2Loss(NamedTuple):
     total: tf.Tensor
     """float32 scalar."""
     td_errors: tf.Tensor
-    """float32 [T, B], in the rescaled space."""
-    q_of_action: tf.Tensor
-    """float32 [T, B], Q(x_t, a_t) in the rescaled space."""
+    """float32 [T, B], in the space of the Q-values: rescaled, if the settings say so."""
+    values: tf.Tensor
+    """float32 [T, B]: Q(x_t, a_t) in units of reward."""
 
 
 def r2d2_loss(
@@ -61,7 +53,7 @@ def r2d2_loss(
     action: tf.Tensor,
     env_output: EnvOutput,
     importance_weights: tf.Tensor,
-    settings: TDSettings,
+    config: R2D2,
 ) -> R2D2Loss:
     """Double Q-learning with n-step targets, summed over time, weighted and averaged over sequences.
 
@@ -71,9 +63,14 @@ def r2d2_loss(
       action: int32 [T + 1, B].
       env_output: `reward` and `done` [T + 1, B].
       importance_weights: float32 [B].
-      settings: of the targets.
+      config: settings of the targets.
     """
     q_of_action = q_learning.q_of_actions(online_q, action)
     bootstrap = q_learning.double_q_values(online_q, target_q)
-    errors = td_errors(q_of_action, bootstrap, env_output, settings)
-    return R2D2Loss(q_learning.sequence_loss(errors, importance_weights), errors, q_of_action[:-1])
+    errors = td_errors(q_of_action, bootstrap, env_output, config)
+    values = _transform(config).inverse(q_of_action[:-1])
+    return R2D2Loss(q_learning.sequence_loss(errors, importance_weights), errors, values)
+
+
+def _transform(config: R2D2) -> ValueTransform:
+    return SIGNED_HYPERBOLIC if config.value_rescaling else IDENTITY

@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from seed_rl.networks.trunk import Trunk, TrunkState
+from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
 from seed_rl.types import EnvOutput
 
 
-class DuelingQNetwork(keras.Model):
+class DuelingQNetwork(TrunkModel):
     """A trunk with dueling heads (arXiv:1511.06581): Q(x, a) = V(x) + A(x, a) - mean over b of A(x, b).
 
     Each head has a hidden layer; the advantages have no bias, which would cancel out.
@@ -26,8 +26,7 @@ class DuelingQNetwork(keras.Model):
           kernel_initializer: of the hidden layers.
           dtype: Keras policy of the hidden layers; Q is computed in float32.
         """
-        super().__init__(name="q_network", autocast=False)  # each layer casts its own input
-        self._trunk = trunk
+        super().__init__(trunk, name="q_network")
 
         def hidden(name: str) -> Any:
             return keras.layers.Dense(
@@ -44,30 +43,13 @@ class DuelingQNetwork(keras.Model):
             num_actions, use_bias=False, kernel_initializer=small, dtype="float32", name="advantage"
         )
 
-    def initial_state(self, batch_size: int) -> TrunkState:
-        """The state before the first step of an episode."""
-        return self._trunk.initial_state(batch_size)
-
-    def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built, and checks its input, when `call` first reaches it."""
-
-    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
-        """Runs T steps of B environments: see `Trunk.call`.
-
-        Returns:
-          Q-values float32 [T, B, A], in the rescaled space if the agent rescales values, and the state after the last
-          step.
-        """
-        features, state = self._trunk(prev_action, env_output, state)
-        return self.q_values(features), state
-
-    def q_values(self, features: tf.Tensor) -> tf.Tensor:
-        """Q-values float32 [T, B, A] of features [T, B, F]."""
+    def heads(self, features: tf.Tensor) -> tf.Tensor:
+        """Q-values float32 [T, B, A], in the rescaled space if the agent rescales values."""
         value = self._value(self._value_hidden(features))
         advantage = self._advantage(self._advantage_hidden(features))
         return value + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
 
     def burn_in(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> TrunkState:
         """The state after T steps, from the state before them; no gradient flows through it, no Q is computed."""
-        _, state = self._trunk(prev_action, env_output, state)
+        _, state = self.trunk(prev_action, env_output, state)
         return tf.nest.map_structure(tf.stop_gradient, state)

@@ -72,14 +72,7 @@ class VTraceAgent(ModelAgent):
             action=unroll.action,
             env_output=unroll.env_output,
             entropy_cost=tf.stop_gradient(entropy_cost),
-            discount=config.discount,
-            lambda_=config.lambda_,
-            clip_rho=config.clip_rho,
-            clip_pg_rho=config.clip_pg_rho,
-            reward_scale=config.reward_scale,
-            max_abs_reward=config.max_abs_reward,
-            baseline_cost=config.baseline_cost,
-            kl_cost=config.kl_cost,
+            config=config,
         )
         losses = {"model": total}
         if self._log_entropy_cost is not None:

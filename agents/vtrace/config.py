@@ -10,7 +10,7 @@ import gin
 from seed_rl.agents.config import AgentConfig
 from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import check_at_least, check_range
+from seed_rl.settings import NonNegative, Share
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -28,34 +28,31 @@ class VTrace(TrunkConfig, AgentConfig):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     # Loss
-    discount: float = 0.99
+    discount: Share = 0.99
     """gamma, per agent step."""
-    lambda_: float = 1.0
+    lambda_: Share = 1.0
     """Mixes the one-step target (0) and the full correction (1)."""
-    clip_rho: float = 1.0
+    clip_rho: NonNegative = 1.0
     """rho_bar, upper bound of the importance weights in the targets."""
-    clip_pg_rho: float = 1.0
+    clip_pg_rho: NonNegative = 1.0
     """Upper bound of the importance weights in the policy gradient."""
-    reward_scale: float = 1.0
+    reward_scale: NonNegative = 1.0
     """Factor of the rewards in the loss, applied before they are clipped."""
-    max_abs_reward: float = 0.0
+    max_abs_reward: NonNegative = 0.0
     """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
-    baseline_cost: float = 0.5
+    baseline_cost: NonNegative = 0.5
     """Weight of half the mean squared error of the value."""
-    entropy_cost: float = 0.00025
+    entropy_cost: NonNegative = 0.00025
     """Weight of the entropy bonus, or its initial value with `target_entropy`."""
     target_entropy: float | None = None
     """Nats; the entropy cost is then a Lagrange multiplier that drives the mean entropy towards this."""
-    entropy_cost_adjustment_speed: float = 10.0
+    entropy_cost_adjustment_speed: NonNegative = 10.0
     """Learning rate of the log of the entropy cost, as a multiple of the optimizer's; only with `target_entropy`."""
-    kl_cost: float = 0.0
+    kl_cost: NonNegative = 0.0
     """Weight of the mean of log mu - log pi."""
 
     def __post_init__(self):
         super().__post_init__()
-        check_range(self, 0, 1, "discount", "lambda_")
-        check_at_least(self, 0, "clip_rho", "clip_pg_rho", "reward_scale", "max_abs_reward", "baseline_cost")
-        check_at_least(self, 0, "entropy_cost", "entropy_cost_adjustment_speed", "kl_cost")
         if self.target_entropy is not None and self.entropy_cost <= 0:
             raise ValueError("VTrace.target_entropy needs a positive VTrace.entropy_cost to start from")
 

@@ -1,9 +1,10 @@
-"""The loss of the V-trace agent, from tensors only (arXiv:1802.01561, section 4.2)."""
+"""The loss of the V-trace agent, from tensors (arXiv:1802.01561, section 4.2)."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
+from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.rl import losses
 from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.rl.vtrace import vtrace
@@ -19,14 +20,7 @@ def vtrace_loss(
     action: tf.Tensor,
     env_output: EnvOutput,
     entropy_cost: tf.Tensor | float,
-    discount: float,
-    lambda_: float,
-    clip_rho: float,
-    clip_pg_rho: float,
-    reward_scale: float,
-    max_abs_reward: float,
-    baseline_cost: float,
-    kl_cost: float,
+    config: VTrace,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """The total loss and its terms, of time-major unrolls of T + 1 steps.
 
@@ -40,16 +34,16 @@ def vtrace_loss(
       behaviour_policy: float32 [T + 1, B, P], parameters of the policy that acted.
       action: [T + 1, B, ...].
       env_output: `reward` and `done` [T + 1, B].
-      entropy_cost: weight of the entropy bonus.
-      discount, lambda_, clip_rho, clip_pg_rho, reward_scale, max_abs_reward, baseline_cost, kl_cost: see `VTrace`.
+      entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
+      config: all other settings.
 
     Returns:
       float32 scalar, and float32 scalars by name.
     """
-    r_t = reward_scale * env_output.reward[1:]
-    if max_abs_reward:
-        r_t = tf.clip_by_value(r_t, -max_abs_reward, max_abs_reward)
-    discount_t = discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
+    r_t = config.reward_scale * env_output.reward[1:]
+    if config.max_abs_reward:
+        r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
+    discount_t = config.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
     a_tm1 = action[:-1]
     target_log_prob = actions.log_prob(target_policy[:-1], a_tm1)
     behaviour_log_prob = actions.log_prob(behaviour_policy[:-1], a_tm1)
@@ -60,21 +54,21 @@ def vtrace_loss(
         r_t,
         baseline[:-1],
         baseline[-1],
-        lambda_=lambda_,
-        clip_rho=clip_rho,
-        clip_pg_rho=clip_pg_rho,
+        lambda_=config.lambda_,
+        clip_rho=config.clip_rho,
+        clip_pg_rho=config.clip_pg_rho,
     )
     policy_loss = losses.policy_gradient_loss(target_log_prob, returns.pg_advantages)
-    baseline_loss = baseline_cost * losses.baseline_loss(baseline[:-1], targets=returns.vs)
+    baseline_loss = config.baseline_cost * losses.baseline_loss(baseline[:-1], targets=returns.vs)
     negative_entropy = losses.entropy_loss(actions.entropy(target_policy[:-1]))
     kl = losses.kl_loss(behaviour_log_prob, target_log_prob)
-    total = policy_loss + baseline_loss + entropy_cost * negative_entropy + kl_cost * kl
+    total = policy_loss + baseline_loss + entropy_cost * negative_entropy + config.kl_cost * kl
     return total, {
         "loss/total": total,
         "loss/policy": policy_loss,
         "loss/baseline": baseline_loss,
         "loss/entropy": entropy_cost * negative_entropy,
-        "loss/kl": kl_cost * kl,
+        "loss/kl": config.kl_cost * kl,
         "policy/entropy": -negative_entropy,
         "policy/kl_behaviour_target": kl,
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(returns.pg_advantages)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import gin
 import gymnasium
@@ -18,7 +18,7 @@ from gymnasium import spaces
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.dmlab.levels import human_normalised, needs_dataset, path_of
 from seed_rl.envs.processes import ProcessVectorEnv
-from seed_rl.settings import check_at_least, check_one_of, check_types
+from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 CONTROLS = {
@@ -60,11 +60,11 @@ class DMLab(EnvConfig):
 
     level: str = "rooms_watermaze"
     """Name of a level of DMLab-30, or the full path of any other, such as `contributed/psychlab/visual_search`."""
-    width: int = 96
+    width: Annotated[int, Within(4)] = 96
     """Pixels, a multiple of 4."""
-    height: int = 72
+    height: Annotated[int, Within(4)] = 72
     """Pixels, a multiple of 4."""
-    num_action_repeats: int = 4
+    num_action_repeats: Count = 4
     """Environment frames that each action is repeated for."""
     action_set: tuple[int, ...] = ()
     """Raw actions to choose from, concatenated, seven numbers each (see `CONTROLS`); empty: the usual nine."""
@@ -76,18 +76,15 @@ class DMLab(EnvConfig):
     """Directory of the simulator's files on the actors, if it is not that of the package."""
     level_cache: str = ""
     """Cache of compiled maps that all actors share: a local directory, or a URL for fsspec; empty: no cache."""
-    renderer: str = "software"
+    renderer: Annotated[str, OneOf("software", "hardware")] = "software"
     """`software` or `hardware`."""
 
     def __post_init__(self):
-        check_types(self)
+        super().__post_init__()
         path_of(self.level)
-        check_at_least(self, 4, "width", "height")
         for name in ("width", "height"):
             if getattr(self, name) % 4:
                 raise ValueError(f"DMLab.{name} must be a multiple of 4, got {getattr(self, name)}")
-        check_at_least(self, 1, "num_action_repeats")
-        check_one_of(self, ("software", "hardware"), "renderer")
         if any(type(number) is not int for number in self.action_set) or len(self.action_set) % len(CONTROLS):
             raise ValueError(
                 f"DMLab.action_set must hold integers, {len(CONTROLS)} for each action, got {self.action_set!r}"

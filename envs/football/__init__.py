@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import gin
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
@@ -12,7 +12,7 @@ from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watch
 from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
 from seed_rl.envs.pool import make_pool
 from seed_rl.envs.wrappers import SameStep
-from seed_rl.settings import check_one_of, check_types
+from seed_rl.settings import OneOf
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SCENARIOS = (
@@ -35,8 +35,6 @@ SCENARIOS = (
     "academy_run_to_score_with_keeper",
     "academy_single_goal_versus_lazy",
 )
-REWARDS = ("scoring", "scoring,checkpoints")
-MAPS = ("96x72", "120x90", "144x108")
 NUM_ACTIONS = 19
 
 
@@ -47,25 +45,21 @@ class Football(EnvConfig):
 
     suite: ClassVar[str] = "football"
 
-    scenario: str = "academy_empty_goal_close"
+    scenario: Annotated[str, OneOf(*SCENARIOS)] = "academy_empty_goal_close"
     """One of the engine's matches and drills: `SCENARIOS`."""
-    rewards: str = "scoring"
+    rewards: Annotated[str, OneOf("scoring", "scoring,checkpoints")] = "scoring"
     """`scoring`: 1 for a goal, -1 for one of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
     around the opponents' goal, when the player with the ball first enters it."""
-    map: str = "96x72"
+    map: Annotated[str, OneOf("96x72", "120x90", "144x108")] = "96x72"
     """Width and height of the maps; EnvPool only has 96x72."""
-    backend: str = "gfootball"
+    backend: Annotated[str, OneOf("gfootball", "envpool")] = "gfootball"
     """`gfootball`: the engine's own package, which must be compiled; `envpool`: the same engine, prebuilt and stepped
     by native threads."""
 
     def __post_init__(self):
-        check_types(self)
-        check_one_of(self, SCENARIOS, "scenario")
-        check_one_of(self, REWARDS, "rewards")
-        check_one_of(self, MAPS, "map")
-        check_one_of(self, ("gfootball", "envpool"), "backend")
-        if self.backend == "envpool" and self.map != MAPS[0]:
-            raise ValueError(f"Football.map must be {MAPS[0]} with the envpool backend, got {self.map}")
+        super().__post_init__()
+        if self.backend == "envpool" and self.map != "96x72":
+            raise ValueError(f"Football.map must be 96x72 with the envpool backend, got {self.map}")
 
     @property
     def map_shape(self) -> tuple[int, int]:

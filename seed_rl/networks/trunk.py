@@ -5,6 +5,7 @@ Shapes: T steps, B environments, images of H x W pixels and C channels, F featur
 
 from __future__ import annotations
 
+import abc
 import importlib
 from typing import Any, NamedTuple, Protocol
 
@@ -133,6 +134,35 @@ class Trunk(keras.layers.Layer):
 
     def _is_stacked(self, spec: ArraySpec) -> bool:
         return is_frame(spec) and self._config.frame_stack > 1
+
+
+class TrunkModel(keras.Model, abc.ABC):
+    """A trunk with the heads of an agent, as `agents.base.ModelAgent` needs it. A subclass makes the heads."""
+
+    def __init__(self, trunk: Trunk, name: str):
+        """
+        Args:
+          trunk: the network below the heads.
+          name: of the model.
+        """
+        super().__init__(name=name, autocast=False)  # each layer casts its own input
+        self.trunk = trunk
+
+    def initial_state(self, batch_size: int) -> TrunkState:
+        """The state before the first step of an episode."""
+        return self.trunk.initial_state(batch_size)
+
+    def build(self, *shapes: Any) -> None:
+        """Nothing to do: each layer is built, and checks its input, when `call` first reaches it."""
+
+    def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[Any, TrunkState]:
+        """Runs T steps of B environments: `Trunk.call`, with the outputs of the heads in place of the features."""
+        features, state = self.trunk(prev_action, env_output, state)
+        return self.heads(features), state
+
+    @abc.abstractmethod
+    def heads(self, features: tf.Tensor) -> Any:
+        """Nest of outputs [T, B, ...] of features [T, B, F]."""
 
 
 def is_frame(spec: ArraySpec) -> bool:

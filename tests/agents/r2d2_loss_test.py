@@ -1,17 +1,18 @@
 """The loss of the R2D2 agent against its formulas written out in numpy, value and gradient."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.agents.r2d2.loss import TDSettings, r2d2_loss
-from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC
+from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.r2d2.loss import r2d2_loss
 from seed_rl.types import EnvOutput
 
 NUM_ACTIONS = 4
-SETTINGS = TDSettings(discount=0.9, n_steps=3, max_abs_reward=0.0, transform=SIGNED_HYPERBOLIC)
+SETTINGS = R2D2(discount=0.9, n_steps=3)
 
 
 def random_sequences(length, batch, seed=0):
@@ -32,7 +33,7 @@ def loss_of(data, **settings):
     floats = {name: tf.cast(data[name], tf.float32) for name in ("online_q", "target_q", "importance_weights")}
     env_output = EnvOutput(tf.cast(data["reward"], tf.float32), tf.constant(data["done"]), observation=())
     action = tf.constant(data["action"], tf.int32)
-    return r2d2_loss(action=action, env_output=env_output, settings=SETTINGS._replace(**settings), **floats)
+    return r2d2_loss(action=action, env_output=env_output, config=dataclasses.replace(SETTINGS, **settings), **floats)
 
 
 def rescale(x):
@@ -44,54 +45,54 @@ def unscale(x):
     return np.sign(x) * (((root - 1) / 2e-3) ** 2 - 1)
 
 
-def literal_td_errors(q_of_action, bootstrap, reward, done, settings):
+def literal_td_errors(q_of_action, bootstrap, reward, done, config):
     """One sequence, one step and one reward at a time, float64."""
-    hyperbolic = settings.transform is SIGNED_HYPERBOLIC
     length, batch = reward.shape[0] - 1, reward.shape[1]
     errors = np.zeros((length, batch))
     for t, b in np.ndindex(length, batch):
-        end = min(t + settings.n_steps, length)  # the step that bootstraps
+        end = min(t + config.n_steps, length)  # the step that bootstraps
         target, discount = 0.0, 1.0
         for k in range(t + 1, end + 1):
             # Action a_{k-1} leads to the reward of step k, and to the end of the episode if step k is done.
             r = reward[k, b]
-            if settings.max_abs_reward:
-                r = min(max(r, -settings.max_abs_reward), settings.max_abs_reward)
+            if config.max_abs_reward:
+                r = min(max(r, -config.max_abs_reward), config.max_abs_reward)
             target += discount * r
-            discount *= 0.0 if done[k, b] else settings.discount
-        target += discount * (unscale(bootstrap[end, b]) if hyperbolic else bootstrap[end, b])
-        errors[t, b] = (rescale(target) if hyperbolic else target) - q_of_action[t, b]
+            discount *= 0.0 if done[k, b] else config.discount
+        target += discount * (unscale(bootstrap[end, b]) if config.value_rescaling else bootstrap[end, b])
+        errors[t, b] = (rescale(target) if config.value_rescaling else target) - q_of_action[t, b]
     return errors
 
 
 def reference(data, **settings):
-    """The loss, the TD errors and Q of the actions taken, float64."""
+    """The loss, the TD errors and the values of the actions taken, float64."""
+    config = dataclasses.replace(SETTINGS, **settings)
     steps, batch = data["reward"].shape
     q_of_action, bootstrap = np.zeros((steps, batch)), np.zeros((steps, batch))
     for t, b in np.ndindex(steps, batch):
         q_of_action[t, b] = data["online_q"][t, b, data["action"][t, b]]
         bootstrap[t, b] = data["target_q"][t, b, int(np.argmax(data["online_q"][t, b]))]
-    errors = literal_td_errors(q_of_action, bootstrap, data["reward"], data["done"], SETTINGS._replace(**settings))
+    errors = literal_td_errors(q_of_action, bootstrap, data["reward"], data["done"], config)
     losses = [data["importance_weights"][b] * 0.5 * sum(errors[:, b] ** 2) for b in range(batch)]
-    return sum(losses) / batch, errors, q_of_action[:-1]
+    return sum(losses) / batch, errors, unscale(q_of_action[:-1]) if config.value_rescaling else q_of_action[:-1]
 
 
 def assert_equals_the_reference(data, **settings):
     result = loss_of(data, **settings)
-    total, errors, q_of_action = reference(data, **settings)
+    total, errors, values = reference(data, **settings)
     assert result.total.shape == ()
-    assert result.td_errors.shape == errors.shape == result.q_of_action.shape
+    assert result.td_errors.shape == errors.shape == result.values.shape
     assert {x.dtype for x in result} == {tf.float32}
     np.testing.assert_allclose(result.td_errors, errors, rtol=1e-4, atol=2e-5)
-    np.testing.assert_allclose(result.q_of_action, q_of_action, rtol=1e-6)
+    np.testing.assert_allclose(result.values, values, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(result.total, total, rtol=1e-4)
 
 
 @pytest.mark.parametrize("max_abs_reward", [0.0, 1.0])
-@pytest.mark.parametrize("transform", [IDENTITY, SIGNED_HYPERBOLIC], ids=["identity", "hyperbolic"])
+@pytest.mark.parametrize("value_rescaling", [False, True])
 @pytest.mark.parametrize("n_steps", [1, 2, 3, 5, 9])
-def test_loss_and_errors_are_those_of_the_formulas(n_steps, transform, max_abs_reward):
-    settings = {"n_steps": n_steps, "transform": transform, "max_abs_reward": max_abs_reward}
+def test_loss_and_errors_are_those_of_the_formulas(n_steps, value_rescaling, max_abs_reward):
+    settings = {"n_steps": n_steps, "value_rescaling": value_rescaling, "max_abs_reward": max_abs_reward}
     for length, batch in itertools.product((1, 2, 5), (1, 3)):
         assert_equals_the_reference(random_sequences(length, batch), **settings)
     data = random_sequences(5, 30)
@@ -124,7 +125,7 @@ def test_three_steps_by_hand(done, errors):
         "done": np.array(done)[:, None],
         "importance_weights": np.ones(1),
     }
-    result = loss_of(data, discount=0.5, n_steps=2, transform=IDENTITY)
+    result = loss_of(data, discount=0.5, n_steps=2, value_rescaling=False)
     np.testing.assert_array_equal(result.td_errors[:, 0], errors)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import DiscreteSpec, MultiDiscreteSpec
@@ -50,7 +51,15 @@ def loss_of(unroll, kind="discrete", **settings):
     env_output = EnvOutput(tensors.pop("reward"), tf.constant(unroll["done"]), observation=())
     action = tf.constant(unroll["action"], KINDS[kind].tensor.dtype)
     actions = distribution_of(KINDS[kind])
-    return vtrace_loss(actions=actions, action=action, env_output=env_output, **tensors, **(SETTINGS | settings))
+    config = VTrace(**(SETTINGS | settings))
+    return vtrace_loss(
+        actions=actions,
+        action=action,
+        env_output=env_output,
+        entropy_cost=config.entropy_cost,
+        config=config,
+        **tensors,
+    )
 
 
 def choice(logits, action):

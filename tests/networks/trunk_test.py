@@ -339,27 +339,3 @@ def test_planes_are_unpacked_as_by_numpy(leading, compiled):
     assert expected.shape == (*leading, 4, 3, 16)
     assert 0 < expected.mean() < 1
     np.testing.assert_array_equal(frames, 255 * expected, strict=True)
-
-
-@pytest.mark.parametrize("torso", ["shallow", "deep", "mlp"])
-def test_planes_are_seen_as_the_frames_that_they_unpack_to(torso):
-    shape = (36, 37)
-    packed = EnvSpec(ArraySpec(shape, "uint16"), DiscreteSpec(A))
-    frames = EnvSpec(ArraySpec((*shape, 16), "uint8"), DiscreteSpec(A))
-    prev_action, env_output = random_steps(2, 3, of=packed)
-    bits = np.unpackbits(env_output.observation.numpy()[..., None].view(np.uint8), axis=-1, bitorder="little")
-    features = []
-    for spec, observation in ((packed, env_output.observation), (frames, tf.constant(255 * bits))):
-        trunk = make(of=spec, torso=torso, frame_stack=1)
-        output = env_output._replace(observation=observation)
-        features.append(trunk(prev_action, output, trunk.initial_state(3))[0].numpy())
-    assert np.std(features[0]) > 0.01
-    np.testing.assert_array_equal(*features)
-
-
-def test_mixed_bfloat16_keeps_float32_weights_and_core():
-    trunk = make(dtype="mixed_bfloat16")
-    features, state = trunk(*random_steps(2, 3), trunk.initial_state(3))
-    assert features.dtype == tf.bfloat16
-    assert {variable.dtype for variable in trunk.variables} == {"float32"}
-    assert all(x.dtype == tf.float32 for x in state.core)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from seed_rl.envs import registry
 from seed_rl.envs.base import EnvConfig, UniformVectorEnv
-from seed_rl.settings import check_at_least, check_types
+from seed_rl.settings import Count
 
 
 @registry.register
@@ -23,11 +23,7 @@ class Counting(EnvConfig):
 
     suite: ClassVar[str] = "counting"
 
-    shortest_episode: int = 5
-
-    def __post_init__(self):
-        check_types(self)
-        check_at_least(self, 1, "shortest_episode")
+    shortest_episode: Count = 5
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return CountingVectorEnv(num_envs, self.shortest_episode)

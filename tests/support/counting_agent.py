@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import ActOutput, Agent, LossOutput, VariableGroup
 from seed_rl.agents.config import AgentConfig
-from seed_rl.settings import check_at_least
+from seed_rl.settings import Count
 from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 from tests.support.counting import CountingVectorEnv
@@ -24,11 +24,7 @@ class CountingAgentConfig(AgentConfig):
     """Unrolls of `unroll_length` + `overlap` steps."""
 
     unroll_length: int = 4
-    overlap: int = 1
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_at_least(self, 1, "overlap")
+    overlap: Count = 1
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CountingAgent:
         return CountingAgent(self, env_spec)

@@ -1,0 +1,57 @@
+"""Settings check themselves on construction."""
+
+import dataclasses
+import math
+from typing import Annotated, Any
+
+import pytest
+
+from seed_rl.settings import Count, OneOf, Settings, Share, Within
+
+
+@dataclasses.dataclass(frozen=True)
+class Sound(Settings):
+    volume: Share = 0.5
+    speakers: Count = 2
+    delay: Annotated[float | None, Within(0)] = 0.0
+    codec: Annotated[str, OneOf("opus", "flac")] = "opus"
+    loud: bool = False
+    channels: tuple = ()
+    owner: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Stereo(Sound):
+    speakers: int = 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"volume": 1.5}, r"Sound.volume must be in \[0, 1\], got 1.5"),
+        ({"volume": math.nan}, "Sound.volume must be finite, got nan"),
+        ({"volume": "1"}, "Sound.volume must be float, got '1'"),
+        ({"volume": True}, "Sound.volume must be float, got True"),
+        ({"speakers": 0}, "Sound.speakers must be at least 1, got 0"),
+        ({"speakers": 2.5}, "Sound.speakers must be int, got 2.5"),
+        ({"delay": math.inf}, "Sound.delay must be finite, got inf"),
+        ({"delay": "1"}, "Sound.delay must be float or None, got '1'"),
+        ({"codec": "mp3"}, "Sound.codec must be one of opus, flac, got 'mp3'"),
+        ({"loud": 1}, "Sound.loud must be bool, got 1"),
+        ({"channels": 16}, "Sound.channels must be tuple, got 16"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(settings, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Sound(**settings)
+
+
+def test_values_of_the_declared_types_pass():
+    sound = Sound(volume=1, codec="flac", channels=(1, 2), owner=object())
+    assert sound.volume == 1
+
+
+def test_bounds_hold_in_subclasses_that_change_a_default():
+    assert Stereo().speakers == 4
+    with pytest.raises(ValueError, match=r"Stereo.speakers must be at least 1, got 0"):
+        Stereo(speakers=0)
