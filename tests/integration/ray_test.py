@@ -192,7 +192,7 @@ def test_too_few_actors_end_the_run(cluster, caplog, wait_for, tmp_path):
     caplog.set_level(logging.INFO)
     spec = ActorSpec(ClientSecurity(insecure=True), "seed_rl.envs.catch", logging.INFO)
     with connected(cluster.address):
-        actors = RayActors(2, 1, 64.0, spec, str(tmp_path), patience=2.0)
+        actors = RayActors(2, str(tmp_path), 1, 64.0, spec, patience=2.0)
         actors.start("127.0.0.1:1")
         wait_for(lambda: actors.failed)
         actors.stop()

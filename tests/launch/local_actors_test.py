@@ -49,7 +49,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def failed(address, log_directory, count=1):
     """Actors that were given up."""
     over = threading.Event()
-    actors = LocalActors([], count, str(log_directory), on_failure=over.set, max_failures=2)
+    actors = LocalActors(count, str(log_directory), on_failure=over.set, max_failures=2)
     try:
         actors.start(address)
         assert over.wait(60)
@@ -69,7 +69,7 @@ def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(t
 
 def test_an_actor_that_was_killed_is_reported_with_the_signal(tmp_path):
     over = threading.Event()
-    actors = LocalActors([], 1, str(tmp_path), on_failure=over.set, max_failures=1)
+    actors = LocalActors(1, str(tmp_path), on_failure=over.set, max_failures=1)
     try:
         actors.start("unix:/nowhere")
         while not actors.pids:

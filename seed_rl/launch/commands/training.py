@@ -26,7 +26,7 @@ from seed_rl.launch.flags import (
     repeated,
     string,
 )
-from seed_rl.launch.local_actors import ActorFailed
+from seed_rl.launch.fleet import ActorFailed
 from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.launch.signals import signals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import pathlib
@@ -59,25 +60,22 @@ class Piece(NamedTuple):
             os.replace(f"{path}{PARTIAL}", path)
 
 
+@dataclasses.dataclass(frozen=True)
 class UsersDirectory(Store):
     """The log directory on the node of the process that the user started, for the learner's node."""
 
-    def __init__(self, files: Mapping[str, Any], events: Events):
-        """
-        Args:
-          files: Ray objects with the content of each file at the start, by name.
-          events: stream to that process, for pieces.
-        """
-        self._files = files
-        self._events = events
+    content: Mapping[str, Any]
+    """Ray objects with the content of each file at the start, by name."""
+    events: Events
+    """Stream to that process, for pieces."""
 
     def files(self) -> list[str]:
         """Names of the files at the start."""
-        return list(self._files)
+        return list(self.content)
 
     def fetch(self, name: str, path: str) -> None:
         """Writes one of them to a path on this node."""
-        pathlib.Path(path).write_bytes(ray.get(self._files[name]))
+        pathlib.Path(path).write_bytes(ray.get(self.content[name]))
 
     def send(self, file: IO[bytes], name: str) -> None:
         """Sends the content of an open file, as large as it is now; one piece at a time is in memory."""
@@ -87,13 +85,13 @@ class UsersDirectory(Store):
         while not last:
             data = file.read(min(_PIECE_BYTES, size - offset))
             last = not data or offset + len(data) == size
-            self._events.put(Piece(name, offset, data, last))
-            self._events.join()
+            self.events.put(Piece(name, offset, data, last))
+            self.events.join()
             offset += len(data)
 
     def remove(self, name: str) -> None:
         """Sends that a file was removed."""
-        self._events.put(Piece(name))
+        self.events.put(Piece(name))
 
 
 class RayLearner:

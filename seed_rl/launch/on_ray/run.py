@@ -52,7 +52,7 @@ class RunSpec:
         return Run(
             experiment,
             logdir,
-            actors=lambda logs: RayActors(experiment.actors.num_actors, self.min_actors, self.actor_cpus, actor, logs),
+            actors=lambda logs: RayActors(experiment.actors.num_actors, logs, self.min_actors, self.actor_cpus, actor),
             address=self.address or str(Address(host=this_node()[0])),
             security=self.learner,
             native_log=True,
