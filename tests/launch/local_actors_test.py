@@ -1,11 +1,8 @@
 """Actors that die, as the person who started the run sees it."""
 
 import os
-import pathlib
 import re
 import signal
-import subprocess
-import sys
 import threading
 
 import psutil
@@ -41,9 +38,6 @@ def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
     path, before = tmp_path / "log", b"seed_rl actor: an earlier process\n"
     path.write_bytes(before + text.encode("latin-1"))
     assert how_it_ended(code, str(path), len(before)) == how
-
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def failed(address, log_directory, count=1):
@@ -86,24 +80,17 @@ def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tm
     assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(failed([], tmp_path).failed)
 
 
-def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(tmp_path):
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(runs, tmp_path):
     gin_file = tmp_path / "failing.gin"
     gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
-    run = subprocess.run(
-        [sys.executable, "-m", "seed_rl", "train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run"],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-    )
+    run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run")
     log = tmp_path / "run" / "actors" / "actor-0.log"
-    last = run.stderr.splitlines()[-1]
-    assert run.returncode == 1, run.stderr
+    last = run.text().splitlines()[-1]
+    assert run.returncode == 1, run.text()
     assert last.startswith("seed_rl train: actor 0 ended 3 times in a row: ")
     assert "an environment of suite 'failing' failed in step: OSError: the game crashed" in last
     assert last.endswith(f"(its log: {log})")
-    assert "Traceback" not in run.stderr
+    assert "Traceback" not in run.text()
     assert "Traceback" in log.read_text()
     assert "failing_env.py" in log.read_text(), "where it failed"
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
