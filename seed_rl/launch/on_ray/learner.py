@@ -125,6 +125,7 @@ class RayLearner:
         yield from streamed(work, spec.log_level)
 
 
+@dataclasses.dataclass(eq=False)
 class RemoteRun:
     """Like `Run`, with the learner where a resource is.
 
@@ -132,20 +133,17 @@ class RemoteRun:
     learner alone: this process neither reads nor writes it.
     """
 
-    def __init__(self, spec: RunSpec, logdir: str, resource: str):
-        """
-        Args:
-          spec: of the run.
-          logdir: directory of the run, on this machine or in an object store; made if need be.
-          resource: Ray's name of it.
-        """
-        self.experiment = spec.experiment
-        self.logdir = logdir
-        self._spec = spec
-        self._resource = resource
-        self._amount = _amount(resource, spec.experiment.devices)
+    spec: RunSpec
+    logdir: str
+    """Directory of the run, on this machine or in an object store; made if need be."""
+    resource: str
+    """Ray's name of it."""
+
+    def __post_init__(self) -> None:
+        self.experiment = self.spec.experiment
+        self._amount = _amount(self.resource, self.experiment.devices)
         self._cleanup = contextlib.ExitStack()
-        self._outage = Outage(f"files in {logdir}", "training goes on", _log)
+        self._outage = Outage(f"files in {self.logdir}", "training goes on", _log)
 
     def __enter__(self) -> RemoteRun:
         """Opens the log directory; one in an object store is opened by the learner, in `train`.
@@ -154,7 +152,7 @@ class RemoteRun:
           ConfigError, CannotUse: as `Run` does.
           NoCluster: the cluster has no such resource.
         """
-        name, amount = self._resource, self._amount
+        name, amount = self.resource, self._amount
         if not any(node["Resources"].get(name, 0) >= amount for node in ray.nodes() if node["Alive"]):
             wanted = f"{amount} of the resource" if amount > 1 else "the resource"
             raise NoCluster(f"no node of the cluster has {wanted} {name!r} that the learner is to have")
@@ -167,10 +165,10 @@ class RemoteRun:
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """As `Run.train`; with an object store it also raises the errors of opening and closing a `Run`."""
-        needs = {"num_gpus": self._amount} if self._resource == "GPU" else {"resources": {self._resource: self._amount}}
+        needs = {"num_gpus": self._amount} if self.resource == "GPU" else {"resources": {self.resource: self._amount}}
         learner: Any = ray.remote(RayLearner).options(max_concurrency=2, num_cpus=0, **needs).remote()
         try:
-            stream = learner.train.options(num_returns="streaming").remote(self._spec, *self._directory())
+            stream = learner.train.options(num_returns="streaming").remote(self.spec, *self._directory())
             if not self._placed(stream, stop):
                 return
             _log.info("the learner runs on %s", ray.get(next(stream)))
@@ -211,7 +209,7 @@ class RemoteRun:
             if stop is not None and stop.is_set():
                 return False
             if not logged and time.monotonic() - began > _WAITING_SECONDS:
-                _log.warning("the learner waits for a node with %g %s free", self._amount, self._resource)
+                _log.warning("the learner waits for a node with %g %s free", self._amount, self.resource)
                 logged = True
         return True
 
