@@ -40,12 +40,16 @@ def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
     assert how_it_ended(code, str(path), len(before)) == how
 
 
-def failed(address, log_directory, count=1):
-    """Actors that were given up."""
+def failed(address, log_directory, count=1, max_failures=2, kills=False):
+    """Actors that were given up; `kills`: the first was killed as soon as it ran."""
     over = threading.Event()
-    actors = LocalActors(count, str(log_directory), on_failure=over.set, max_failures=2)
+    actors = LocalActors(count, str(log_directory), on_failure=over.set, max_failures=max_failures)
     try:
         actors.start(address)
+        while kills and not actors.pids:
+            assert not over.wait(0.01)
+        if kills:
+            os.kill(actors.pids[0], signal.SIGKILL)
         assert over.wait(60)
     finally:
         actors.stop()
@@ -62,22 +66,14 @@ def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(t
 
 
 def test_an_actor_that_was_killed_is_reported_with_the_signal(tmp_path):
-    over = threading.Event()
-    actors = LocalActors(1, str(tmp_path), on_failure=over.set, max_failures=1)
-    try:
-        actors.start("unix:/nowhere")
-        while not actors.pids:
-            assert not over.wait(0.01)
-        os.kill(actors.pids[0], signal.SIGKILL)
-        assert over.wait(60)
-    finally:
-        actors.stop()
+    actors = failed("unix:/nowhere", tmp_path, max_failures=1, kills=True)
     assert "actor 0 ended 1 times in a row: killed by SIGKILL (its log: " in str(actors.failed)
 
 
 def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tmp_path):
     (tmp_path / "actor-0.log").mkdir()
-    assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(failed([], tmp_path).failed)
+    actors = failed("nowhere", tmp_path)
+    assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(actors.failed)
 
 
 def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(runs, tmp_path):

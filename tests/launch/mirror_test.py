@@ -124,14 +124,7 @@ def test_a_directory_of_this_machine_is_used_as_it_is(tmp_path):
     assert os.path.isdir(directory)
 
 
-@pytest.mark.parametrize(
-    ("place", "sentence"),
-    [
-        ("nowhere://a/run", "nowhere://a/run can't be used here: .*nowhere"),
-        ("file:///proc/nothing/run", "file:///proc/nothing/run can't be (read|written): "),
-    ],
-)
-def test_a_place_that_cannot_be_used_is_named(place, sentence, tmp_path, monkeypatch):
+def test_a_place_that_cannot_be_written_is_named_before_the_run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(CannotReach, match=sentence):
-        working_directory(place).__enter__()
+    with pytest.raises(CannotReach, match="file:///proc/nothing/run can't be (read|written): "):
+        working_directory("file:///proc/nothing/run").__enter__()
