@@ -47,9 +47,7 @@ class ActorSpec:
 class RayActor:
     """Runs an actor."""
 
-    def __init__(self):
-        self._spec: ActorSpec | None = None
-        self._actor = Actor(self._connect)
+    _actor: Actor
 
     def run(self, spec: ActorSpec) -> Iterator[Any]:
         """Acts until `stop`; yields as `streamed`.
@@ -58,7 +56,7 @@ class RayActor:
           CannotBuild, EnvironmentFailed, Rejected: as `Actor.run`.
           CannotBuild: the environment suite's module isn't installed on this node.
         """
-        self._spec = spec  # not an argument of the constructor, which the cluster's head would keep, token included
+        self._actor = Actor(lambda: LearnerClient(spec.address, spec.security))
         yield from streamed(lambda _: self._act(spec), spec.log_level)
 
     def _act(self, spec: ActorSpec) -> None:
@@ -70,12 +68,8 @@ class RayActor:
             raise CannotBuild(f"{spec.import_module} can't be imported on {where}: {error}") from error
         self._actor.run()
 
-    def _connect(self) -> LearnerClient:
-        assert self._spec is not None
-        return LearnerClient(self._spec.address, self._spec.security)
-
     def stop(self) -> None:
-        """Makes `run` return soon."""
+        """Makes `run`, which has yielded something, return soon."""
         self._actor.stop()
 
 
