@@ -33,7 +33,7 @@ from seed_rl.experiment import (  # noqa: E402
     Logs,
     Replay,
 )
-from seed_rl.launch.local_actors import ActorFailed  # noqa: E402
+from seed_rl.launch.fleet import ActorFailed  # noqa: E402
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
 from seed_rl.launch.run_directory import CannotUse  # noqa: E402
 from seed_rl.learner.checkpoints import CheckpointError  # noqa: E402

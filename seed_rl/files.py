@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import logging
 import os
@@ -47,6 +48,7 @@ def locked(path: str) -> Iterator[None]:
         yield
 
 
+@dataclasses.dataclass
 class Outage:
     """A time in which writing fails, as on a full disk: logged when it starts and when it is over.
 
@@ -55,17 +57,13 @@ class Outage:
         write()
     """
 
-    def __init__(self, what: str, meanwhile: str, log: logging.Logger):
-        """
-        Args:
-          what: plural noun for the files, such as "checkpoints".
-          meanwhile: the consequence until writing works again.
-          log: gets the messages.
-        """
-        self._what = what
-        self._meanwhile = meanwhile
-        self._log = log
-        self._lasts = False
+    what: str
+    """Plural noun for the files, such as "checkpoints"."""
+    meanwhile: str
+    """The consequence until writing works again."""
+    log: logging.Logger
+    """Gets the messages."""
+    _lasts: bool = dataclasses.field(default=False, init=False)
 
     @contextlib.contextmanager
     def tolerated(self) -> Iterator[None]:
@@ -74,11 +72,11 @@ class Outage:
             yield
         except OSError as error:
             if not self._lasts:
-                self._log.error("%s can't be written (%s): %s", self._what, reason(error), self._meanwhile)
+                self.log.error("%s can't be written (%s): %s", self.what, reason(error), self.meanwhile)
             self._lasts = True
         else:
             if self._lasts:
-                self._log.warning("%s can be written again", self._what)
+                self.log.warning("%s can be written again", self.what)
             self._lasts = False
 
 

@@ -30,25 +30,20 @@ def local_file(path: str) -> Iterator[str]:
       FileNotFoundError: there is no such file.
       CannotReach: the store can't be read.
     """
-    if not is_url(path):
-        _check_found(path, os.path.isfile(path))
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
-        copy = os.path.join(directory, os.path.basename(path))
-        with reaching(path, "read"):
-            system, key = open_store(path)
-            system.invalidate_cache()
-            found = system.isfile(key)
-            if found:
-                system.get_file(key, copy)
-        _check_found(path, found)
-        yield copy
-
-
-def _check_found(path: str, found: bool) -> None:
-    if not found:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    with contextlib.ExitStack() as cleanup:
+        local, found = path, os.path.isfile(path)
+        if is_url(path):
+            directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl-"))
+            local = os.path.join(directory, os.path.basename(path))
+            with reaching(path, "read"):
+                system, key = open_store(path)
+                system.invalidate_cache()
+                found = system.isfile(key)
+                if found:
+                    system.get_file(key, local)
+        if not found:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        yield local
 
 
 def files_in(place: str) -> list[str]:
@@ -84,8 +79,8 @@ class Store(Protocol):
         """Removes a file; one that isn't there is no error."""
 
 
-class ObjectStore:
-    """A `Store` in an object store."""
+class ObjectStore(Store):
+    """A directory in an object store."""
 
     def __init__(self, url: str):
         """
@@ -95,7 +90,6 @@ class ObjectStore:
         self._system, self._root = open_store(url)
 
     def files(self) -> list[str]:
-        """Sorted names of the complete files, at any depth."""
         self._system.invalidate_cache()  # others write there too
         if not self._system.exists(self._root):
             return []
@@ -105,11 +99,9 @@ class ObjectStore:
         return sorted(path.partition(root)[2] for path in paths if not path.endswith(PARTIAL))
 
     def fetch(self, name: str, path: str) -> None:
-        """Copies a file to a path on this machine."""
         self._system.get_file(f"{self._root}/{name}", path)
 
     def send(self, file: IO[bytes], name: str) -> None:
-        """Writes a copy of an open file, which may grow meanwhile."""
         target = f"{self._root}/{name}"
         self._system.makedirs(target.rpartition("/")[0], exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix="seed_rl-") as copy:
@@ -118,7 +110,6 @@ class ObjectStore:
             self._system.put_file(copy.name, target)
 
     def remove(self, name: str) -> None:
-        """Removes a file; one that isn't there is no error."""
         with contextlib.suppress(FileNotFoundError):
             self._system.rm_file(f"{self._root}/{name}")
 

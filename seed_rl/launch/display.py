@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import sys
 import time
@@ -87,6 +88,7 @@ class _Figures:
         self.bottleneck = "" if self.is_done else bottleneck(row)
 
 
+@dataclasses.dataclass(eq=False)
 class Progress:
     """Shows the newest row of metrics and the bottleneck of the run.
 
@@ -95,37 +97,28 @@ class Progress:
     pipe or a full disk behind the display does not end the run. Rich prints it as the panel, readable from 60 columns.
     """
 
-    def __init__(
-        self,
-        total_frames: int,
-        logdir: str,
-        quiet: bool = False,
-        stream: TextIO | None = None,
-        num_envs: int | None = None,
-    ):
-        """
-        Args:
-          total_frames: length of the run.
-          logdir: where it is stored.
-          quiet: show nothing.
-          stream: where to show it; None: standard error.
-          num_envs: environments that are expected to connect; None if unknown.
-        """
-        self._total_frames = total_frames
-        self._logdir = logdir
-        self._num_envs = num_envs
-        self._quiet = quiet
-        self._stream = stream or sys.stderr
+    total_frames: int
+    """Length of the run."""
+    logdir: str
+    """Where it is stored."""
+    quiet: bool = False
+    """Show nothing."""
+    stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr)
+    """Where to show it."""
+    num_envs: int | None = None
+    """Environments that are expected to connect; None if unknown."""
+
+    def __post_init__(self) -> None:
         self._row: Mapping[str, float] = {}
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         self._printed: dict[str, str] = {}
-        console = Console(file=self._stream, highlight=False)
+        console = Console(file=self.stream, highlight=False)
         # Rich takes a pipe for a terminal if FORCE_COLOR is set, but a panel in a file helps nobody.
-        can_renew = self._stream.isatty() and console.is_terminal and not console.is_dumb_terminal
+        can_renew = self.stream.isatty() and console.is_terminal and not console.is_dumb_terminal
         to_terminal = sys.stdout.isatty()  # output to a file goes there
         self._live = (
             Live(self, console=console, auto_refresh=False, redirect_stdout=to_terminal)
-            if can_renew and not quiet
+            if can_renew and not self.quiet
             else None
         )
 
@@ -150,13 +143,13 @@ class Progress:
         with contextlib.suppress(OSError):
             if self._live:
                 self._live.refresh()
-            elif not self._quiet:
+            elif not self.quiet:
                 now = time.strftime("%H:%M:%S")
-                print("\n".join(f"{now} {line}" for line in self._lines()), file=self._stream, flush=True)
+                print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
 
     def _lines(self) -> list[str]:
         """The row in under 70 columns, and news of the actors and the bottleneck."""
-        row, figures = self._row, _Figures(self._row, self._total_frames, self._num_envs)
+        row, figures = self._row, _Figures(self._row, self.total_frames, self.num_envs)
         parts = [f"{figures.share:>4} {figures.frames} frames", f"{figures.rate}/s"]
         if "loss/total" not in row and "replay/size" in row:
             parts.append(f"replay {short(row['replay/size'])}")
@@ -178,19 +171,19 @@ class Progress:
         grid.add_column(overflow="fold")
         content: list[RenderableType] = [grid]
         if self._row:
-            figures = _Figures(self._row, self._total_frames, self._num_envs)
+            figures = _Figures(self._row, self.total_frames, self.num_envs)
             bar = Table.grid(expand=True, padding=(0, 1))
             bar.add_column(ratio=1)
             bar.add_column(no_wrap=True)
             bar.add_row(
-                ProgressBar(total=self._total_frames, completed=min(self._row["env_frames"], self._total_frames)),
-                f"{figures.share}  {figures.frames} of {short(self._total_frames)} frames",
+                ProgressBar(total=self.total_frames, completed=min(self._row["env_frames"], self.total_frames)),
+                f"{figures.share}  {figures.frames} of {short(self.total_frames)} frames",
             )
             content.insert(0, bar)
             self._add_rows(grid, figures, options)
         else:
             grid.add_row("starting", "the first figures come after some seconds")
-        grid.add_row("stored in", Text(self._logdir))
+        grid.add_row("stored in", Text(self.logdir))
         yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
 
     def _add_rows(self, grid: Table, figures: _Figures, options: ConsoleOptions) -> None:

@@ -27,22 +27,16 @@ def native_stderr_to(path: str) -> Iterator[None]:
 
 
 def load_tensorflow() -> Any:
-    """Imports TensorFlow silently; its serious errors come as exceptions."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    return import_quietly("tensorflow")
+    """Imports TensorFlow silently; its serious errors come as exceptions.
 
-
-def import_quietly(module: str) -> Any:
-    """Imports a module while file descriptor 2 goes nowhere.
-
-    `sys.stderr` stays the same object, as handlers that are made meanwhile keep it. Without garbage collection: an
-    import makes next to no garbage, and looking for it would take a quarter of TensorFlow's time.
+    Without garbage collection: an import makes next to no garbage, and looking for it would take a quarter of the time.
     """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     collects = gc.isenabled()
     gc.disable()
     try:
-        with _descriptor_to(os.devnull):
-            return importlib.import_module(module)
+        with _descriptor_to(os.devnull):  # `sys.stderr` stays the same object, as handlers that are made now keep it
+            return importlib.import_module("tensorflow")
     finally:
         gc.freeze()
         if collects:

@@ -214,19 +214,17 @@ def _runs(place: str) -> list[Recorded]:
     if not found:
         raise UsageError(f"{place} is not the log directory of a run, and there is none in it")
     outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # further learner hosts are inside
-    return [_run(os.path.join(place, *run.parts)) for run in outermost]
+    return [_run(os.path.join(place, *run.parts), str(run / "config.json") in files) for run in outermost]
 
 
-def _run(directory: str) -> Recorded:
+def _run(directory: str, has_settings: bool) -> Recorded:
     with _readable(directory):
         rows = metrics.read(directory)
+    if not has_settings:
+        return Recorded(directory, rows, None)
     path = os.path.join(directory, "config.json")
-    with _readable(path):
-        try:
-            with local_file(path) as local, open(local, encoding="utf-8") as file:
-                settings: dict[str, Any] = json.load(file)
-        except FileNotFoundError:
-            return Recorded(directory, rows, None)
+    with _readable(path), local_file(path) as local, open(local, encoding="utf-8") as file:
+        settings: dict[str, Any] = json.load(file)
     return Recorded(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -113,29 +114,29 @@ def _is_open(text: str) -> bool:
     )
 
 
+@dataclasses.dataclass(eq=False)
 class Sweep:
     """Runs trials, `parallel` at a time."""
 
-    def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
-        """
-        Args:
-          wanted: the runs, in this order.
-          arguments: of `seed_rl train`, for all.
-          directory: holds the log directories; made if need be.
-          parallel: runs at a time.
+    wanted: Sequence[Trial]
+    """The runs, in this order."""
+    arguments: Sequence[str]
+    """Of `seed_rl train`, for all."""
+    directory: str
+    """Holds the log directories; made if need be."""
+    parallel: int
+    """Runs at a time."""
 
+    def __post_init__(self) -> None:
+        """
         Raises:
           UsageError: the directory can't be made.
         """
-        self._wanted = list(wanted)
-        self._arguments = list(arguments)
-        self._directory = directory
-        self._parallel = parallel
         self._failures: dict[str, str] = {}
         try:
-            os.makedirs(directory, exist_ok=True)
+            os.makedirs(self.directory, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"--logdir {directory} can't be used: {error.strerror}") from error
+            raise UsageError(f"--logdir {self.directory} can't be used: {error.strerror}") from error
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
         """Runs all that are not finished yet; the exit code is the first that is not 0.
@@ -144,9 +145,9 @@ class Sweep:
           stopped: polled by threads; once true, the runs in progress save a checkpoint and end.
           say: gets a line for each run that begins or ends.
         """
-        waiting = [trial for trial in self._wanted if not self._is_finished(trial)]
-        say(f"{len(waiting)} of {len(self._wanted)} runs to do, {self._parallel} at a time, in {self._directory}")
-        with ThreadPoolExecutor(self._parallel) as pool:
+        waiting = [trial for trial in self.wanted if not self._is_finished(trial)]
+        say(f"{len(waiting)} of {len(self.wanted)} runs to do, {self.parallel} at a time, in {self.directory}")
+        with ThreadPoolExecutor(self.parallel) as pool:
             codes = list(pool.map(lambda trial: self._train(trial, stopped, say), waiting))
         return next(filter(None, codes), 0)
 
@@ -154,12 +155,11 @@ class Sweep:
         """Runs a trial to its end; returns its exit code."""
         if stopped():
             return 0
-        title = f"{trial.name} ({self._wanted.index(trial) + 1} of {len(self._wanted)})"
+        title = f"{trial.name} ({self.wanted.index(trial) + 1} of {len(self.wanted)})"
         logdir = self._path(trial)
         command = [sys.executable, "-m", "seed_rl", "train", f"--logdir={logdir}", *self._arguments_of(trial)]
         started = time.monotonic()
         try:
-            os.makedirs(logdir, exist_ok=True)
             say(f"begins: {title}")
             code, ended = run_logged(command, self._path(trial, "output.log"), lambda process: _wait(process, stopped))
             if stopped():
@@ -179,10 +179,10 @@ class Sweep:
         return code
 
     def _path(self, trial: Trial, *names: str) -> str:
-        return os.path.join(self._directory, trial.name, *names)
+        return os.path.join(self.directory, trial.name, *names)
 
     def _arguments_of(self, trial: Trial) -> list[str]:
-        return [*self._arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
+        return [*self.arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
 
     def _is_finished(self, trial: Trial) -> bool:
         with contextlib.suppress(FileNotFoundError), open(self._path(trial, _FINISHED), encoding="utf-8") as file:
@@ -191,7 +191,7 @@ class Sweep:
 
     def results(self) -> list[dict[str, Any]]:
         """A row for each trial, the best last return first: its settings, state, frames and returns."""
-        return sorted(map(self._row, self._wanted), key=lambda row: -row.get("last_return", -math.inf))
+        return sorted(map(self._row, self.wanted), key=lambda row: -row.get("last_return", -math.inf))
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         row: dict[str, Any] = {"run": trial.name, **trial.settings, "state": "waiting"}
@@ -227,17 +227,17 @@ class Sweep:
           UsageError: they can't be written.
         """
         rows = self.results()
-        path = os.path.join(self._directory, "results.csv")
-        settings = dict.fromkeys(name for trial in self._wanted for name in trial.settings)
+        path = os.path.join(self.directory, "results.csv")
+        settings = dict.fromkeys(name for trial in self.wanted for name in trial.settings)
         try:
             with open(path, "w", encoding="utf-8", newline="") as file:
                 table = csv.DictWriter(file, ["run", *settings, "state", *_REACHED, "failure"], lineterminator="\n")
                 table.writeheader()
                 table.writerows(rows)
-            with open(os.path.join(self._directory, "results.json"), "w", encoding="utf-8") as file:
+            with open(os.path.join(self.directory, "results.json"), "w", encoding="utf-8") as file:
                 json.dump(rows, file, indent=2)
         except OSError as error:
-            raise UsageError(f"the results in {self._directory} can't be written: {error.strerror}") from error
+            raise UsageError(f"the results in {self.directory} can't be written: {error.strerror}") from error
         return path
 
 

@@ -16,16 +16,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import sync_playwright
 
+from scripts.pictures import BROWSER
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FLAGS = (
-    "--no-sandbox",  # tests may run as root
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 class Silent(http.server.SimpleHTTPRequestHandler):
@@ -74,6 +67,6 @@ def browser():
     assert chromium is not None, "no chromium on the PATH: scripts/install_chromium.sh installs it"
     with (
         sync_playwright() as playwright,
-        contextlib.closing(playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))) as running,
+        contextlib.closing(playwright.chromium.launch(executable_path=chromium, args=list(BROWSER))) as running,
     ):
         yield running

@@ -1,6 +1,5 @@
 """The script that makes the pictures: the recorded terminal, and the pictures in the repository."""
 
-import importlib.util
 import io
 import pathlib
 import sys
@@ -11,19 +10,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from scripts import pictures
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def pictures():
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("pictures", ROOT / "scripts" / "pictures.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_display_that_is_drawn_again_in_place_is_shown_once(pictures):
+def test_a_display_that_is_drawn_again_in_place_is_shown_once():
     output = io.StringIO()
     console = Console(file=output, force_terminal=True, width=20)
     with Live(Text("one\ntwo"), console=console, auto_refresh=False) as live:
@@ -35,14 +27,14 @@ def test_a_display_that_is_drawn_again_in_place_is_shown_once(pictures):
     assert [shown.plain[span.start : span.end] for span in shown.spans] == ["line"]
 
 
-def test_the_panel_is_taken_from_the_run_at_three_quarters(pictures):
+def test_the_panel_is_taken_from_the_run_at_three_quarters():
     written = "\r\x1b[2K".join(["starting", " 10% x", " 74% y", " 80% z", ""])
     assert pictures.screen(pictures.during(written)) == " 74% y"
     with pytest.raises(pictures.PictureError, match="no share of its frames in percent"):
         pictures.during("starting\r\x1b[2K")
 
 
-def test_a_command_is_recorded_on_a_terminal(pictures, tmp_path):
+def test_a_command_is_recorded_on_a_terminal(tmp_path):
     code = "import shutil, sys; print(sys.stdout.isatty(), *shutil.get_terminal_size()); sys.exit(int(sys.argv[1]))"
     command = [sys.executable, "-c", code]
     assert pictures.recording([*command, "0"], tmp_path, seconds=60) == "True 88 40\r\n"
@@ -50,14 +42,14 @@ def test_a_command_is_recorded_on_a_terminal(pictures, tmp_path):
         pictures.recording([*command, "3"], tmp_path, seconds=60)
 
 
-def test_a_picture_that_is_too_large_is_refused(pictures, tmp_path):
+def test_a_picture_that_is_too_large_is_refused(tmp_path):
     Image.effect_noise((800, 800), 50).convert("RGB").save(tmp_path / "noise.png")
     with pytest.raises(pictures.PictureError, match="more than 200,000"):
         pictures.compress(tmp_path / "noise.png")
 
 
 @pytest.mark.parametrize("name", ["terminal", "tensorboard", "frame"])
-def test_each_picture_is_there_and_of_a_sensible_size(pictures, name):
+def test_each_picture_is_there_and_of_a_sensible_size(name):
     path = ROOT / "docs" / "pictures" / f"{name}.png"
     assert path.stat().st_size <= pictures.LARGEST
     with Image.open(path) as image:

@@ -1,14 +1,12 @@
 """The page of results, and the script that fills in the recorded runs."""
 
-import importlib.util
 import json
-import pathlib
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "results_page.py"
+from scripts.results_page import main
+
 ABOUT = {
     "command": "seed_rl train --gin_file=catch/vtrace (on a train)",
     "commit": "0123456789abcdef",
@@ -19,16 +17,7 @@ ABOUT = {
 
 
 @pytest.fixture
-def main():
-    """The script's main function."""
-    spec = importlib.util.spec_from_file_location("results_page", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script.main
-
-
-@pytest.fixture
-def run(main, monkeypatch, tmp_path):
+def run(monkeypatch, tmp_path):
     """Runs the script on a page with the given text and one recorded run, `catch`; returns exit code and page."""
     folder = tmp_path / "catch"
     folder.mkdir()
@@ -47,7 +36,7 @@ def run(main, monkeypatch, tmp_path):
 EMPTY = "Before\n<!-- run: catch -->\n<!-- end -->\nafter\n"
 
 
-def test_the_page_is_up_to_date(main, monkeypatch, capsys):
+def test_the_page_is_up_to_date(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
     assert main() == 0, capsys.readouterr().err
 

@@ -59,7 +59,7 @@ class Pipeline:
         self.address = f"unix:{directory}/learner.sock"
         self.server = ActorServer(self.address, self.service, security=ServerSecurity())
         arguments = [f"--import_module={Counting.__module__}"]
-        self.actors = LocalActors(arguments, 2, str(directory / "actors"), on_failure=self.fail)
+        self.actors = LocalActors(2, str(directory / "actors"), arguments, on_failure=self.fail)
 
     def fail(self):
         for acting in self.acting:

@@ -18,7 +18,6 @@ from seed_rl.launch.on_ray.cluster import connected, not_started
 from seed_rl.launch.on_ray.fleet import ActorSpec, RayActors
 from seed_rl.transport.credentials import ClientSecurity
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
 ON_RAY = (
     "--gin_file=catch/vtrace",
@@ -40,7 +39,6 @@ def cache(tmp_path_factory):
 def cluster(cache):
     """A head without CPUs, and a node with two CPUs and the resources of learners."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{ROOT}:{os.environ.get('PYTHONPATH', '')}")  # of the nodes' processes
         patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setenv("RAY_TMPDIR", "/tmp")  # the paths of its sockets have to be short
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -192,7 +190,7 @@ def test_too_few_actors_end_the_run(cluster, caplog, wait_for, tmp_path):
     caplog.set_level(logging.INFO)
     spec = ActorSpec(ClientSecurity(insecure=True), "seed_rl.envs.catch", logging.INFO)
     with connected(cluster.address):
-        actors = RayActors(2, 1, 64.0, spec, str(tmp_path), patience=2.0)
+        actors = RayActors(2, str(tmp_path), 1, 64.0, spec, patience=2.0)
         actors.start("127.0.0.1:1")
         wait_for(lambda: actors.failed)
         actors.stop()

@@ -59,7 +59,10 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["eval", "--logdir=no://a/run"], "no://a/run/config.gin can't be used here: "),
         (["plot", "no://a/run"], "no://a/run can't be used here: "),
         (["plan"], "--gin_file is needed, one of "),
-        (["plan", "--gin_file=catch/vtrace"], r"runs/bench/env.json can't be read \(No such file or directory\): run "),
+        (
+            ["plan", "--gin_file=catch/vtrace"],
+            r"runs/bench/env.json can't be read \(No such file or directory\): run `scripts/bench.sh env`, name",
+        ),
         (["plan", "--gin_file=catch/vtrace", "--act_ms=0"], "flag --act_ms=0"),
     ],
 )

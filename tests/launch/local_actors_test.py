@@ -1,11 +1,8 @@
 """Actors that die, as the person who started the run sees it."""
 
 import os
-import pathlib
 import re
 import signal
-import subprocess
-import sys
 import threading
 
 import psutil
@@ -43,15 +40,16 @@ def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
     assert how_it_ended(code, str(path), len(before)) == how
 
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def failed(address, log_directory, count=1):
-    """Actors that were given up."""
+def failed(address, log_directory, count=1, max_failures=2, kills=False):
+    """Actors that were given up; `kills`: the first was killed as soon as it ran."""
     over = threading.Event()
-    actors = LocalActors([], count, str(log_directory), on_failure=over.set, max_failures=2)
+    actors = LocalActors(count, str(log_directory), on_failure=over.set, max_failures=max_failures)
     try:
         actors.start(address)
+        while kills and not actors.pids:
+            assert not over.wait(0.01)
+        if kills:
+            os.kill(actors.pids[0], signal.SIGKILL)
         assert over.wait(60)
     finally:
         actors.stop()
@@ -68,42 +66,27 @@ def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(t
 
 
 def test_an_actor_that_was_killed_is_reported_with_the_signal(tmp_path):
-    over = threading.Event()
-    actors = LocalActors([], 1, str(tmp_path), on_failure=over.set, max_failures=1)
-    try:
-        actors.start("unix:/nowhere")
-        while not actors.pids:
-            assert not over.wait(0.01)
-        os.kill(actors.pids[0], signal.SIGKILL)
-        assert over.wait(60)
-    finally:
-        actors.stop()
+    actors = failed("unix:/nowhere", tmp_path, max_failures=1, kills=True)
     assert "actor 0 ended 1 times in a row: killed by SIGKILL (its log: " in str(actors.failed)
 
 
 def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tmp_path):
     (tmp_path / "actor-0.log").mkdir()
-    assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(failed([], tmp_path).failed)
+    actors = failed("nowhere", tmp_path)
+    assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(actors.failed)
 
 
-def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(tmp_path):
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(runs, tmp_path):
     gin_file = tmp_path / "failing.gin"
     gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
-    run = subprocess.run(
-        [sys.executable, "-m", "seed_rl", "train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run"],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-    )
+    run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run")
     log = tmp_path / "run" / "actors" / "actor-0.log"
-    last = run.stderr.splitlines()[-1]
-    assert run.returncode == 1, run.stderr
+    last = run.text().splitlines()[-1]
+    assert run.returncode == 1, run.text()
     assert last.startswith("seed_rl train: actor 0 ended 3 times in a row: ")
     assert "an environment of suite 'failing' failed in step: OSError: the game crashed" in last
     assert last.endswith(f"(its log: {log})")
-    assert "Traceback" not in run.stderr
+    assert "Traceback" not in run.text()
     assert "Traceback" in log.read_text()
     assert "failing_env.py" in log.read_text(), "where it failed"
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]

@@ -1,7 +1,6 @@
 """Runs whose log directories are in object stores, of which fsspec has some that need no network."""
 
 import os
-import time
 
 import fsspec.core
 import pytest
@@ -14,13 +13,6 @@ from seed_rl.object_store import CannotReach, ObjectStore
 def url(request, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return f"{request.param}://{tmp_path}/bucket/run"
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class FailingStore(ObjectStore):
@@ -69,11 +61,11 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
     assert content(url) == {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
 
 
-def test_changes_are_sent_while_the_run_goes_on(url):
+def test_changes_are_sent_while_the_run_goes_on(url, wait_for):
     with working_directory(url, seconds=0.02) as directory:
         for data in (b"one\n", b"one\ntwo\n"):
             write(directory, "metrics.jsonl", data)
-            wait_until(lambda data=data: content(url).get("metrics.jsonl") == data)
+            wait_for(lambda data=data: content(url).get("metrics.jsonl") == data)
 
 
 def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path):
@@ -94,13 +86,13 @@ def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path
     assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}
 
 
-def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, caplog):
+def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, wait_for, caplog):
     store = FailingStore(url)
     with working_directory(url, 0.02, store) as directory:
         write(directory, "metrics.jsonl", b"one\n")
-        wait_until(lambda: f"files in {url} can't be written (division by zero): training goes on" in caplog.text)
+        wait_for(lambda: f"files in {url} can't be written (division by zero): training goes on" in caplog.text)
         store.fails = False
-        wait_until(lambda: "can be written again" in caplog.text)
+        wait_for(lambda: "can be written again" in caplog.text)
     assert content(url) == {"metrics.jsonl": b"one\n"}
 
 
@@ -132,14 +124,7 @@ def test_a_directory_of_this_machine_is_used_as_it_is(tmp_path):
     assert os.path.isdir(directory)
 
 
-@pytest.mark.parametrize(
-    ("place", "sentence"),
-    [
-        ("nowhere://a/run", "nowhere://a/run can't be used here: .*nowhere"),
-        ("file:///proc/nothing/run", "file:///proc/nothing/run can't be (read|written): "),
-    ],
-)
-def test_a_place_that_cannot_be_used_is_named(place, sentence, tmp_path, monkeypatch):
+def test_a_place_that_cannot_be_written_is_named_before_the_run(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(CannotReach, match=sentence):
-        working_directory(place).__enter__()
+    with pytest.raises(CannotReach, match="file:///proc/nothing/run can't be (read|written): "):
+        working_directory("file:///proc/nothing/run").__enter__()

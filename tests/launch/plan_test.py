@@ -226,11 +226,6 @@ def test_the_impossible_is_refused_in_a_sentence(capsys, flag, sentence):
     assert sentence in capsys.readouterr().err
 
 
-def test_without_measurements_the_benchmark_is_named(capsys, tmp_path):
-    assert main(["plan", "--gin_file=catch/vtrace", f"--measured={tmp_path}"]) == 2
-    assert "run `scripts/bench.sh env`, name another directory with --measured" in capsys.readouterr().err
-
-
 def test_the_command_prints_the_plan(capsys):
     assert main(["plan", "--gin_file=catch/vtrace", *FLAGS, "--rtt_ms=4", "--machine_cores=4"]) == 0
     out = capsys.readouterr().out

@@ -1,50 +1,25 @@
 """A whole run as a terminal shows it."""
 
-import contextlib
-import os
-import pty
 import re
-import subprocess
 import sys
-import termios
 
 import pytest
+from rich.text import Text
 
-sys.path.insert(0, os.path.dirname(__file__))
-from screen import screen
-
-COLUMNS = 80
+from scripts import pictures
 
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """The output of a run to a terminal."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (40, COLUMNS))
+    """Everything that a run writes to a terminal."""
     arguments = ["--gin_file=catch/vtrace", "--total_frames=40000", "--logdir=here"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seed_rl", "train", *arguments, "--gin_param=Logs.metrics_interval_s=0.3"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=tmp_path_factory.mktemp("terminal"),
-        env={**os.environ, "TERM": "xterm-256color"},
-        start_new_session=True,
-    )
-    os.close(theirs)
-    received = b""
-    with contextlib.suppress(OSError):  # the last process that has the terminal closes it
-        while piece := os.read(ours, 65536):
-            received += piece
-    os.close(ours)
-    text = received.decode().replace("\r\r\n", "\r\n")
-    assert process.wait(60) == 0, text
-    return text
+    command = [sys.executable, "-m", "seed_rl", "train", *arguments, "--gin_param=Logs.metrics_interval_s=0.3"]
+    return pictures.recording(command, tmp_path_factory.mktemp("terminal"), seconds=240)
 
 
 def test_the_panel_is_there_once_in_its_last_state_below_the_log(output):
-    lines = screen(output, COLUMNS)
-    text = "\n".join(lines)
+    text = Text.from_ansi(pictures.screen(output)).plain
+    lines = [line.rstrip() for line in text.splitlines()]
     assert text.count("─ seed_rl ─") == text.count("╰──") == 1, text
     assert output.count("of 40k frames") > 2, "it was renewed"
     top = next(n for n, line in enumerate(lines) if "╭" in line)
@@ -69,5 +44,5 @@ def test_the_display_is_never_wider_than_the_terminal_nor_mixed_with_native_outp
     live = output.split(hidden)[1].split(shown)[0]
     lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", live))
     assert len(lines) > 20
-    assert [line for line in lines if len(line) > COLUMNS] == []
+    assert [line for line in lines if len(line) > pictures.COLUMNS] == []
     assert not re.search(r"oneDNN|cudart|absl::|WARNING", output)

@@ -26,7 +26,7 @@ from seed_rl.launch.flags import (
     repeated,
     string,
 )
-from seed_rl.launch.local_actors import ActorFailed
+from seed_rl.launch.fleet import ActorFailed
 from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.launch.signals import signals
@@ -77,7 +77,7 @@ _LEARNER = (
 _RAY = (
     string(
         "ray_address",
-        None,
+        "",
         "host:port of the Ray cluster; default: RAY_ADDRESS, else one on this machine, else a new one for this run.",
     ),
     alias("address", "ray_address"),
@@ -89,11 +89,11 @@ _RAY = (
     ),
     integer(
         "min_actors",
-        None,
-        "On Ray, a run with fewer actors for five minutes ends; default 1. Actors.num_actors is the maximum.",
+        1,
+        "On Ray, a run with fewer actors for five minutes ends. Actors.num_actors is the maximum.",
         lower_bound=1,
     ),
-    number("actor_cpus", None, "CPUs that Ray sets aside for an actor; default 1.", lower_bound=0.0),
+    number("actor_cpus", 1.0, "CPUs that Ray sets aside for an actor.", lower_bound=0.0),
 )
 
 
@@ -113,7 +113,7 @@ def train(values: flags.FlagValues) -> int:
             raise UsageError("--learner_hosts does not go with --launcher=ray")
         return _train_on_ray(values, experiment)
     for flag in ("ray_address", "ray_learner", "min_actors", "actor_cpus"):
-        if values[flag].value is not None:
+        if values[flag].present:
             raise UsageError(f"--{flag} needs --launcher=ray")
     return _train(values, _new_run(values, experiment, PROCESSES))
 

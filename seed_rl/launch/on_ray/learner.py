@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import pathlib
@@ -59,25 +60,22 @@ class Piece(NamedTuple):
             os.replace(f"{path}{PARTIAL}", path)
 
 
+@dataclasses.dataclass(frozen=True)
 class UsersDirectory(Store):
     """The log directory on the node of the process that the user started, for the learner's node."""
 
-    def __init__(self, files: Mapping[str, Any], events: Events):
-        """
-        Args:
-          files: Ray objects with the content of each file at the start, by name.
-          events: stream to that process, for pieces.
-        """
-        self._files = files
-        self._events = events
+    content: Mapping[str, Any]
+    """Ray objects with the content of each file at the start, by name."""
+    events: Events
+    """Stream to that process, for pieces."""
 
     def files(self) -> list[str]:
         """Names of the files at the start."""
-        return list(self._files)
+        return list(self.content)
 
     def fetch(self, name: str, path: str) -> None:
         """Writes one of them to a path on this node."""
-        pathlib.Path(path).write_bytes(ray.get(self._files[name]))
+        pathlib.Path(path).write_bytes(ray.get(self.content[name]))
 
     def send(self, file: IO[bytes], name: str) -> None:
         """Sends the content of an open file, as large as it is now; one piece at a time is in memory."""
@@ -87,13 +85,13 @@ class UsersDirectory(Store):
         while not last:
             data = file.read(min(_PIECE_BYTES, size - offset))
             last = not data or offset + len(data) == size
-            self._events.put(Piece(name, offset, data, last))
-            self._events.join()
+            self.events.put(Piece(name, offset, data, last))
+            self.events.join()
             offset += len(data)
 
     def remove(self, name: str) -> None:
         """Sends that a file was removed."""
-        self._events.put(Piece(name))
+        self.events.put(Piece(name))
 
 
 class RayLearner:
@@ -127,6 +125,7 @@ class RayLearner:
         yield from streamed(work, spec.log_level)
 
 
+@dataclasses.dataclass(eq=False)
 class RemoteRun:
     """Like `Run`, with the learner where a resource is.
 
@@ -134,20 +133,17 @@ class RemoteRun:
     learner alone: this process neither reads nor writes it.
     """
 
-    def __init__(self, spec: RunSpec, logdir: str, resource: str):
-        """
-        Args:
-          spec: of the run.
-          logdir: directory of the run, on this machine or in an object store; made if need be.
-          resource: Ray's name of it.
-        """
-        self.experiment = spec.experiment
-        self.logdir = logdir
-        self._spec = spec
-        self._resource = resource
-        self._amount = _amount(resource, spec.experiment.devices)
+    spec: RunSpec
+    logdir: str
+    """Directory of the run, on this machine or in an object store; made if need be."""
+    resource: str
+    """Ray's name of it."""
+
+    def __post_init__(self) -> None:
+        self.experiment = self.spec.experiment
+        self._amount = _amount(self.resource, self.experiment.devices)
         self._cleanup = contextlib.ExitStack()
-        self._outage = Outage(f"files in {logdir}", "training goes on", _log)
+        self._outage = Outage(f"files in {self.logdir}", "training goes on", _log)
 
     def __enter__(self) -> RemoteRun:
         """Opens the log directory; one in an object store is opened by the learner, in `train`.
@@ -156,7 +152,7 @@ class RemoteRun:
           ConfigError, CannotUse: as `Run` does.
           NoCluster: the cluster has no such resource.
         """
-        name, amount = self._resource, self._amount
+        name, amount = self.resource, self._amount
         if not any(node["Resources"].get(name, 0) >= amount for node in ray.nodes() if node["Alive"]):
             wanted = f"{amount} of the resource" if amount > 1 else "the resource"
             raise NoCluster(f"no node of the cluster has {wanted} {name!r} that the learner is to have")
@@ -169,10 +165,10 @@ class RemoteRun:
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """As `Run.train`; with an object store it also raises the errors of opening and closing a `Run`."""
-        needs = {"num_gpus": self._amount} if self._resource == "GPU" else {"resources": {self._resource: self._amount}}
+        needs = {"num_gpus": self._amount} if self.resource == "GPU" else {"resources": {self.resource: self._amount}}
         learner: Any = ray.remote(RayLearner).options(max_concurrency=2, num_cpus=0, **needs).remote()
         try:
-            stream = learner.train.options(num_returns="streaming").remote(self._spec, *self._directory())
+            stream = learner.train.options(num_returns="streaming").remote(self.spec, *self._directory())
             if not self._placed(stream, stop):
                 return
             _log.info("the learner runs on %s", ray.get(next(stream)))
@@ -213,7 +209,7 @@ class RemoteRun:
             if stop is not None and stop.is_set():
                 return False
             if not logged and time.monotonic() - began > _WAITING_SECONDS:
-                _log.warning("the learner waits for a node with %g %s free", self._amount, self._resource)
+                _log.warning("the learner waits for a node with %g %s free", self._amount, self.resource)
                 logged = True
         return True
 

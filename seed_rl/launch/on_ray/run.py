@@ -52,7 +52,7 @@ class RunSpec:
         return Run(
             experiment,
             logdir,
-            actors=lambda logs: RayActors(experiment.actors.num_actors, self.min_actors, self.actor_cpus, actor, logs),
+            actors=lambda logs: RayActors(experiment.actors.num_actors, logs, self.min_actors, self.actor_cpus, actor),
             address=self.address or str(Address(host=this_node()[0])),
             security=self.learner,
             native_log=True,
@@ -71,7 +71,7 @@ def ray_run(
       AddressError, SecurityError: `--server_address`, or the credentials for it.
       NoCluster: the cluster can't be reached.
     """
-    least, most = values.min_actors or 1, experiment.actors.num_actors
+    least, most = values.min_actors, experiment.actors.num_actors
     if least > most:
         raise UsageError(f"--min_actors={least} is more than there is room for: Actors.num_actors is {most}")
     learner, actors = credentials_of_run(given, values.tls_server_name)
@@ -80,9 +80,9 @@ def ray_run(
         if address.path:
             raise UsageError(f"actors on other nodes can't reach --server_address={address}: give HOST:PORT")
         learner.check(address)
-    cpus = 1.0 if values.actor_cpus is None else values.actor_cpus
-    spec = RunSpec(experiment, learner, actors, values.server_address, least, cpus, logging.getLogger().level)
-    with connected(values.ray_address or ""):
+    level = logging.getLogger().level
+    spec = RunSpec(experiment, learner, actors, values.server_address, least, values.actor_cpus, level)
+    with connected(values.ray_address):
         resource = values.ray_learner or ("GPU" if ray.cluster_resources().get("GPU") else _HERE)
         yield spec.run(logdir) if resource == _HERE else RemoteRun(spec, logdir, resource)
 

@@ -1,0 +1,52 @@
+"""A run whose disk is full for a while, and at its end."""
+
+import os
+import re
+import resource
+import signal
+
+from seed_rl.learner.checkpoints import load, paths
+
+SMALL = 250_000  # bytes: less than a checkpoint of this run, more than its metrics and logs
+FAILS = "checkpoints can't be written (File too large): training goes on and tries again"
+WORKS = "checkpoints can be written again"
+
+
+def test_a_full_disk_does_not_end_a_run_but_a_lost_last_checkpoint_is_an_error(runs, rows, wait_for, tmp_path):
+    logdir, checkpoints = f"{tmp_path}/run", f"{tmp_path}/run/checkpoints"
+    run = runs.start(
+        *("train", "--gin_file=catch/vtrace", f"--logdir={logdir}", "--total_frames=1000000000"),
+        *("--gin_param=Logs.checkpoint_interval_s=0.3", "--gin_param=Logs.metrics_interval_s=1.0"),
+        "--gin_param=VTrace.hidden=512",
+    )
+
+    def fill_disk(is_full):
+        unlimited = resource.RLIM_INFINITY
+        resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (SMALL if is_full else unlimited, unlimited))
+
+    wait_for(lambda: paths(checkpoints), run)
+    fill_disk(True)
+    wait_for(lambda: FAILS in run.text(), run)
+    kept, before = paths(checkpoints), len(rows(logdir))
+    wait_for(lambda: len(rows(logdir)) >= before + 3, run)  # each is several times the interval between checkpoints
+    assert paths(checkpoints) == kept
+    fill_disk(False)
+    wait_for(lambda: WORKS in run.text(), run)
+    wait_for(lambda: paths(checkpoints)[-1] != kept[-1], run)
+    fill_disk(True)
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(60) == 1
+
+    newest = paths(checkpoints)[-1]
+    assert (
+        run.text()
+        .splitlines()[-1]
+        .endswith(f"the last checkpoint can't be written (File too large); {newest} is the newest there is")
+    )
+    reported = re.findall(r"checkpoints can.*", run.text())
+    assert reported[:2] == [FAILS, WORKS]
+    assert reported[2:] in ([], [FAILS])  # it may have tried once more before it was stopped
+    assert "Logging error" not in run.text()
+    assert load(newest)[1]["counters"]["learner_updates"] > 0
+    assert os.path.getsize(newest) > SMALL
+    assert all(name.endswith(".npz") for name in os.listdir(checkpoints)), "nothing half written is left"
