@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from seed_rl.actor.loop import Actor, Backoff
+from seed_rl.actor.loop import Actor, growing_delays
 from seed_rl.files import reason
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
@@ -41,15 +41,15 @@ class Retries:
         self.failures = 0
         """In a row."""
         self._max_failures = max_failures
-        self._backoff = Backoff()
+        self._delays = growing_delays()
 
     def next_delay(self, lasted: float) -> float | None:
         """Seconds to wait after a start that lasted this many seconds; None to give up."""
         if lasted > _STABLE_SECONDS:
-            self._backoff.reset()
+            self._delays = growing_delays()
             self.failures = 0
         self.failures += 1
-        return None if self.failures >= self._max_failures else self._backoff.next()
+        return None if self.failures >= self._max_failures else next(self._delays)
 
 
 class LocalActors:
