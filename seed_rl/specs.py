@@ -42,7 +42,7 @@ class ArraySpec:
 
 
 ObservationSpec = ArraySpec | Mapping[str, ArraySpec]
-"""One tensor, or several by name (their order on the wire is that of the sorted names)."""
+"""One tensor, or several by name (sorted by name on the wire)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,11 +96,10 @@ class ContinuousSpec:
         for low, high in zip(self.low, self.high, strict=True):
             if not -math.inf < low < high < math.inf:
                 raise ValueError(f"continuous actions need finite bounds, the lower one smaller, got {low} and {high}")
-        for bound in (*self.low, *self.high):  # on the wire it would become another one, and the spaces differ
-            if abs(bound) > _LARGEST or float(np.float32(bound)) != bound:
-                raise ValueError(f"bounds of continuous actions must be float32 numbers, got {bound}")
-        for low, high in zip(self.low, self.high, strict=True):
-            if not _SMALLEST <= high - low <= _LARGEST:  # scaled to it, actions would be NaN
+            for bound in (low, high):  # the wire rounds to float32, and rounded spaces would differ from the learner's
+                if abs(bound) > _LARGEST or float(np.float32(bound)) != bound:
+                    raise ValueError(f"bounds of continuous actions must be float32 numbers, got {bound}")
+            if not _SMALLEST <= high - low <= _LARGEST:  # scaled to these bounds, actions would be NaN
                 raise ValueError(f"bounds of continuous actions are too far apart or too close, got {low} and {high}")
 
     @property
@@ -134,7 +133,7 @@ class EnvSpec:
 
 
 class CannotAct(ValueError):
-    """An agent or a network does not support environments of some spec; the message names both."""
+    """An agent or a network that doesn't support an environment's spec; the message names both."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +150,7 @@ class ActorSettings:
 
     env: EnvDescription
     num_groups: int
-    """Environment groups: one steps while another waits for its actions."""
+    """Groups of environments: one steps while another waits for its actions."""
     envs_per_group: int
 
     def __post_init__(self):

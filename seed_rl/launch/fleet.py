@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from seed_rl.actor.loop import Backoff
+from seed_rl.actor.loop import growing_delays
 from seed_rl.files import reason
 
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Fleet(abc.ABC):
             self._end(number, handle, kill)
 
     def _keep(self, number: int) -> None:
-        backoff, failures = Backoff(), 0
+        delays, failures = growing_delays(), 0
         log = os.path.join(self.log_directory, f"actor-{number}.log")
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -122,8 +122,8 @@ class Fleet(abc.ABC):
                 return
             was_stable = time.monotonic() - started > _STABLE_SECONDS
             if was_stable:
-                backoff.reset()
-            failures = 1 if was_stable else failures + 1
+                delays, failures = growing_delays(), 0
+            failures += 1
             if failures >= self.max_failures:
                 self._give_up(ActorFailed(f"actor {number} ended {failures} times in a row: {ended} (its log: {log})"))
                 return
@@ -134,7 +134,7 @@ class Fleet(abc.ABC):
                 # One warning stands for many actors that end at their start for the same reason, and end again.
                 repeated = ended in self._reported and not was_stable
                 self._reported.add(ended)
-            delay, level = backoff.next(), logging.DEBUG if repeated else logging.WARNING
+            delay, level = next(delays), logging.DEBUG if repeated else logging.WARNING
             _log.log(level, "actor %d ended: %s; it starts again in %.1f s (its log: %s)", number, ended, delay, log)
             self._stopping.wait(delay)
 

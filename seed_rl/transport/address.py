@@ -1,4 +1,4 @@
-"""Where a learner listens: `host:port` or `unix:/path`."""
+"""The addresses at which a learner can listen: `host:port` or `unix:/path`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether the other end is on this machine."""
+        """Whether it can only be reached from this machine."""
         if self.path or self.host == "localhost":
             return True
         try:
@@ -59,26 +59,25 @@ def clear_stale_socket(path: str) -> None:
     Raises:
       AddressError: a server answers there, or the file isn't a socket.
     """
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:  # nothing there, or binding will fail with the reason
-        return
-    if not stat.S_ISSOCK(mode):
-        raise AddressError(f"cannot listen on unix:{path}: a file that isn't a socket is there")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
+            reason = "another process serves there"
+        except (FileNotFoundError, NotADirectoryError):  # if binding fails as well, it has the reason
             return
+        except ConnectionRefusedError:
+            if stat.S_ISSOCK(os.stat(path).st_mode):
+                os.unlink(path)
+                return
+            reason = "a file that isn't a socket is there"
         except OSError as error:
-            raise AddressError(f"cannot listen on unix:{path}: {error.strerror or error}") from error
-    raise AddressError(f"cannot listen on unix:{path}: another process serves there")
+            reason = error.strerror or str(error)
+    raise AddressError(f"cannot listen on unix:{path}: {reason}")
 
 
 def explain_bind_failure(address: Address) -> AddressError:
-    """Finds the reason why gRPC, which gives none, couldn't bind an address."""
+    """The reason why gRPC, which reports none, couldn't bind an address."""
     family = socket.AF_UNIX if address.path else socket.AF_INET6 if ":" in address.host else socket.AF_INET
     reason = "gRPC could not bind it"
     try:

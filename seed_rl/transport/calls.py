@@ -1,8 +1,8 @@
-"""Calls that arrive at a server, each a few operations on one completion queue that one thread polls.
+"""A server whose calls are operations on one completion queue, which a single thread polls.
 
-gRPC's Python servers use a thread for each call, or coroutines. Both spend more on waking each other than on carrying a
-message, and both poll a queue of completed operations. Here one thread polls that queue directly, and an answer is sent
-by the thread that has it. No other module uses that layer of grpcio.
+gRPC's Python servers use a thread for each call, or coroutines. Both spend more time on waking each other than on
+carrying a message, and both poll a queue of completed operations. Here one thread polls that queue directly, and each
+answer is sent by the thread that computed it. No other module uses that layer of grpcio.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from seed_rl.transport.protocol import Metadata, Refusal, Refused
 _log = logging.getLogger(__name__)
 
 _MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
-_POLL_SECONDS = 0.1  # the longest that a posted function waits
+_POLL_SECONDS = 0.1  # longest wait of a posted function
 _IDLE_SECONDS = 0.001
 _NO_FLAGS = 0
 
 
 class IncomingCall:
-    """A peer's call. It must be listened to, finished or refused; `send`, `finish` and `refuse` work on any thread."""
+    """A peer's call. It must be listened to, finished or refused; any thread may `send`, `finish` and `refuse`."""
 
     def __init__(self, event: Any, post: Callable[[Callable[[], None]], None]):
         self.post = post
@@ -38,14 +38,14 @@ class IncomingCall:
         self._call = event.call
         self._lock = threading.Lock()
         self.is_over = False
-        """Whether it was finished or refused, or has vanished."""
+        """Whether it was finished or refused, or the peer vanished."""
         self._listening = False
         self._received: Callable[[bytes | None], None]
         self._vanished: Callable[[], None]
 
     @property
     def peer(self) -> str:
-        """Its origin, as gRPC writes addresses."""
+        """The peer's address in gRPC's notation."""
         peer = self._call.peer()
         return peer.decode(errors="replace") if isinstance(peer, bytes) else peer
 
@@ -55,12 +55,12 @@ class IncomingCall:
         vanished: Callable[[], None] = lambda: None,
         metadata: Metadata = (),
     ) -> None:
-        """Accepts the call, and asks for its first message. The functions are called on the server's thread.
+        """Accepts the call, and asks for its first message. Both functions are called on the server's thread.
 
         Args:
           received: takes each message, and None when the peer will send no more; must return at once.
-          vanished: the peer or the network ended the call. Not called after `finish` or `refuse`.
-          metadata: sent to the peer at once.
+          vanished: called if the peer or the network ends the call; never after `finish` or `refuse`.
+          metadata: sent to the peer immediately.
         """
         self._received, self._vanished = received, vanished
         self._listening = True
@@ -76,7 +76,7 @@ class IncomingCall:
                 self._call.start_server_batch(operations, self._on_message)
 
     def finish(self, message: bytes | None = None) -> None:
-        """Ends the call well, perhaps with a last message; does nothing if it is over."""
+        """Ends the call with success and perhaps a last message; does nothing if it is over."""
         self._end(grpc.StatusCode.OK, "", message)
 
     def refuse(self, error: Exception) -> None:
@@ -119,7 +119,7 @@ class IncomingCall:
 
 
 def _ignore(_: object) -> None:
-    """Takes the event of an operation after which nothing is left to do."""
+    """Handles the last event of a call."""
 
 
 class CallServer:
@@ -129,7 +129,7 @@ class CallServer:
         """
         Args:
           on_call: called on the server's thread with each new call; must return at once.
-          options: gRPC's, by name.
+          options: gRPC's options by name.
         """
         self._on_call = on_call
         self._queue = cygrpc.CompletionQueue()
@@ -152,7 +152,7 @@ class CallServer:
           credentials: for TLS; None: plain text.
 
         Returns:
-          The port, or some positive number for a path; 0 if the address can't be bound.
+          The port, or an arbitrary positive number for a path; 0 if the address can't be bound.
         """
         secure = () if credentials is None else (credentials._credentials,)  # type: ignore[attr-defined]
         port = self._server.add_http2_port(address.encode(), *secure)
@@ -163,11 +163,11 @@ class CallServer:
         return port
 
     def post(self, function: Callable[[], None]) -> None:
-        """Calls a function on the server's thread: as soon as that is idle, or after a tenth of a second."""
+        """Calls a function on the server's thread: once that is idle, or after a tenth of a second."""
         self._posted.append(function)
 
     def stop(self, grace: float) -> None:
-        """Takes no more calls, gives the others `grace` seconds to end, then ends them and the thread."""
+        """Refuses new calls, gives the others `grace` seconds to end, then cancels them and ends the thread."""
         self._server.shutdown(self._queue, lambda _: self._calls_ended.set())
         if not self._calls_ended.wait(grace):
             self._server.cancel_all_calls()
@@ -202,5 +202,5 @@ class CallServer:
 def _run(function: Callable[..., None], *arguments: object) -> None:
     try:
         function(*arguments)
-    except Exception:  # one call's fault must not end the others
+    except Exception:  # a fault in one call must not end the others
         _log.exception("the server failed in %s", function)

@@ -1,4 +1,4 @@
-"""The actors' side: a synchronous client. Each group of environments is a thread with a stream of its own."""
+"""The actors' side: a synchronous client. Each group of environments has a thread and a stream of its own."""
 
 from __future__ import annotations
 
@@ -28,26 +28,25 @@ _log = logging.getLogger(__name__)
 _Reply = TypeVar("_Reply")
 
 _FINAL = {grpc.StatusCode[refusal.name] for refusal in Refusal if refusal.is_final}
-_FINAL.add(grpc.StatusCode.PERMISSION_DENIED)  # from a proxy
 _RETRY_SECONDS = 0.1  # while a learner is starting
-_CONNECT_MILLISECONDS = 5000  # a peer that doesn't answer as a gRPC server by then doesn't count as connected
+_CONNECT_MILLISECONDS = 5000  # for the peer to answer as a gRPC server does
 _CLOSE_SECONDS = 1.0
 
 
 class Disconnected(Exception):
-    """No learner at the moment, or none that knows this session; worth another try after a back-off."""
+    """No learner at the moment, or none that knows this session; the actor may try again after a back-off."""
 
 
 class Rejected(Exception):
-    """The learner refuses this actor for good (version, spaces, credentials, a bad message); one sentence."""
+    """The learner refuses this actor permanently (version, spaces, credentials, a bad message); one sentence."""
 
 
 class LearnerClient:
-    """Talks to one learner. Its methods may be called from any thread.
+    """A connection to one learner. Its methods may be called from any thread.
 
-    They raise `Rejected` if the learner refuses this actor or isn't a learner, and `Disconnected` if there is no answer
-    in time, the learner is full, or this client is closed. After `Disconnected`, close it, wait, and make another: one
-    that stays open tries to connect twice a second.
+    They raise `Rejected` if the peer refuses this actor or isn't a learner, and `Disconnected` if there is no answer in
+    time, the learner is full, or this client is closed. After `Disconnected`, close the client, wait, and create
+    another: one that stays open tries to connect twice a second.
     """
 
     def __init__(
@@ -63,14 +62,14 @@ class LearnerClient:
         Args:
           address: `host:port` or `unix:/path`.
           security: credentials.
-          name: of this actor in the learner's log, by default the name of the host.
-          keepalive_seconds: a learner whose machine has been silent for this long is asked for a sign of life, and is
-            given up after as long again without one.
+          name: of this actor in the learner's log; by default, the name of the host.
+          keepalive_seconds: a learner that has been silent for this long is pinged, and counts as lost after the same
+            time without an answer.
           share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
 
         Raises:
           AddressError: malformed.
-          SecurityError: the token would cross a network in plain text, or a file is unusable.
+          SecurityError: the token would cross a network in plain text.
         """
         self._learner = address
         target = parse_address(address)
@@ -78,26 +77,19 @@ class LearnerClient:
         security.check(target)
         self._name = name or socket.gethostname()
         self._metadata = security.metadata()
-        options: list[tuple[str, int | str]] = [
+        options = [
             *protocol.keepalive_options(keepalive_seconds),
             ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),  # in spite of its name: the time to connect
+            ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),  # despite its name, the time to connect
             ("grpc.max_reconnect_backoff_ms", 400),
             ("grpc.enable_http_proxy", 0),  # a proxy would see the token of a plain loopback connection
             ("grpc.use_local_subchannel_pool", 1),  # a new client gets a new connection
             ("grpc.enable_retries", 0),  # a step must not be sent twice
         ]
-        if security.server_name:
-            options.append(("grpc.ssl_target_name_override", security.server_name))
-        credentials = security.credentials()
-        if credentials is None:
-            self._channel = grpc.insecure_channel(str(target), options)
-        else:
-            self._channel = grpc.secure_channel(str(target), credentials, options)
-        self._closed = threading.Event()
+        self._channel = security.channel(str(target), options)
 
     def describe(self, timeout: float) -> ActorSettings:
-        """The environments that the learner wants. Waits up to `timeout` seconds for a learner that is starting."""
+        """The environments that the learner asks for. Waits up to `timeout` seconds for a learner that is starting."""
         request = messages.describe_request(self._name)
         return self._call(protocol.DESCRIBE, request, messages.read_describe_reply, timeout)
 
@@ -111,11 +103,11 @@ class LearnerClient:
           timeout: seconds.
         """
         request = messages.join_request(run_id, env_spec, group_sizes)
-        read = functools.partial(messages.read_join_reply, env_spec=env_spec, group_sizes=group_sizes)
+        read = functools.partial(messages.read_join_reply, group_sizes=group_sizes)
         return self._call(protocol.JOIN, request, read, timeout)
 
     def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
-        """Opens a group's stream. If the learner refuses it, the first step says so.
+        """Opens a group's stream. If the learner refuses it, the first step raises the error.
 
         Args:
           lease: from `join`.
@@ -123,41 +115,43 @@ class LearnerClient:
           env_spec: the one given to `join`.
         """
         codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
-        memory = self._offer_memory(codec.payload_bytes)
+        memory = self._allocate(codec.payload_bytes)
         opening = protocol.Opening(lease.session, group, memory.offer if memory else "")
         requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         act: Any = self._channel.stream_stream(protocol.ACT)
         try:
             call = act(iter(requests.get, None), metadata=(*self._metadata, *opening.metadata()))
-            # The initial metadata are the learner's first message: waits for them.
+            # Waits for the initial metadata, which precede any message of the learner.
             accepted = memory and protocol.MEMORY_ACCEPTED in (call.initial_metadata() or ())
         except ValueError as error:
             raise Disconnected("the client is closed") from error
         finally:
             if memory:
                 memory.close()
-        return ActStream(call, requests, codec, memory.step if memory and accepted else None, self._learner)
+        shared = codec.views(memory.step) if memory and accepted else None
+        return ActStream(call, requests, codec, shared, self._learner)
 
     def close(self) -> None:
-        """Ends all streams and calls; those that wait raise Disconnected. May be called twice."""
-        self._closed.set()
+        """Ends all streams and calls; waiting ones raise Disconnected. May be called twice."""
         self._channel.close()
 
-    def _offer_memory(self, num_bytes: int) -> OfferedMemory | None:
+    def _allocate(self, num_bytes: int) -> OfferedMemory | None:
+        """Memory for the steps of a stream, if it can be shared with the learner."""
         try:
             return OfferedMemory(num_bytes) if self._share_memory else None
         except OSError as error:
-            _log.debug("steps go over the wire: %s", error)
+            _log.debug("steps are sent as messages: %s", error)
             return None
 
     def _call(self, method: str, request: bytes, read: Callable[[bytes], _Reply], timeout: float) -> _Reply:
-        """Calls until the learner can be reached; gRPC's own waiting would not say why it can't."""
+        """Calls until the learner can be reached; gRPC's own waiting would not report why it can't."""
         call: Any = self._channel.unary_unary(method)
         deadline = time.monotonic() + timeout
         unreachable: Exception | None = None
-        while not self._closed.is_set():
+        while True:
             try:
                 reply = call(request, timeout=max(0.0, deadline - time.monotonic()), metadata=self._metadata)
+                break
             except grpc.RpcError as error:
                 failure = _failure(error, self._learner)
                 if isinstance(failure, Rejected):
@@ -165,32 +159,30 @@ class LearnerClient:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() + _RETRY_SECONDS > deadline:
                     raise unreachable or failure from error
                 unreachable = failure
-                self._closed.wait(_RETRY_SECONDS)
-            except ValueError:  # closed meanwhile
-                break
-            else:
-                try:
-                    return read(reply)
-                except ValueError as error:
-                    raise Rejected(str(error)) from error
-        raise Disconnected("the client is closed")
+                time.sleep(_RETRY_SECONDS)
+            except ValueError as error:
+                raise Disconnected("the client is closed") from error
+        try:
+            return read(reply)
+        except ValueError as error:
+            raise Rejected(str(error)) from error
 
 
 class ActStream:
-    """A group's stream, from `LearnerClient.open`. For one thread; `LearnerClient.close` ends a step that waits."""
+    """A group's stream, from `LearnerClient.open`. For one thread; `LearnerClient.close` ends a waiting step."""
 
     def __init__(
         self,
         call: Any,  # a grpc.Call, grpc.Future and iterator of replies
-        requests: queue.SimpleQueue[bytes | None],  # gRPC sends them; None ends its thread that waits here
+        requests: queue.SimpleQueue[bytes | None],  # sent by a thread of gRPC's; None ends it
         codec: StepCodec,
-        memory: memoryview | None,  # in which the learner reads steps
+        shared: list[np.ndarray] | None,  # views of the memory in which the learner reads steps
         learner: str,
     ):
         self._call = call
         self._requests = requests
         self._codec = codec
-        self._shared = None if memory is None else codec.views(memory)
+        self._shared = shared
         self._learner = learner
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
@@ -199,14 +191,14 @@ class ActStream:
         """Sends a step of the group's E environments and waits for the answer.
 
         Args:
-          output: reward float32 [E], done bool [E], observation [E, ...] as the spec says.
+          output: reward float32 [E], done bool [E], observation [E, ...] of the spec.
 
         Returns:
-          Actions [E, ...] as the spec says.
+          Actions [E, ...] of the spec.
 
         Raises:
-          Disconnected: the learner has gone, or the client is closed.
-          Rejected: `output` isn't as the spec says, or the learner refuses this stream.
+          Disconnected: the connection to the learner is lost, or the client is closed.
+          Rejected: `output` doesn't match the spec, or the learner refuses this stream.
         """
         try:
             message = b""
@@ -224,7 +216,7 @@ class ActStream:
             raise Rejected(str(error)) from error
 
     def close(self) -> None:
-        """Closes cleanly, if the learner is still there. May be called twice."""
+        """Closes cleanly, if the connection still exists. May be called twice."""
         self._requests.put(None)
         if not self._ended.wait(_CLOSE_SECONDS):
             self._call.cancel()
@@ -235,7 +227,7 @@ class ActStream:
 
 
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
-    """What a failed call means for an actor."""
+    """The error that an actor gets for a failed call."""
     code, details = error.code(), error.details() or "no reason given"
     if code in _FINAL:
         return Rejected(details)

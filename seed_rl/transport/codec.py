@@ -1,6 +1,6 @@
-"""A step's tensors as bytes: raw arrays against a spec agreed when the stream opened.
+"""A step's tensors as bytes: raw arrays whose spec is agreed on before a stream opens.
 
-On the wire a step is a protobuf message with the one field `bytes payload = 1`. Its header is written and compared by
+On the wire a step is a protobuf message with a single field, `bytes payload = 1`. Its header is written and compared by
 hand: the generated classes would copy the observations twice.
 
 E is the number of environments in the group.
@@ -9,7 +9,7 @@ E is the number of environments in the group.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,16 +19,22 @@ from seed_rl.transport.protocol import WireError
 from seed_rl.types import EnvOutput
 
 if sys.byteorder != "little":
-    raise ImportError("seed_rl.transport needs a little-endian machine: tensors cross the wire as they are in memory")
+    raise ImportError("seed_rl.transport needs a little-endian machine: tensors are sent as they are in memory")
 
 
 class _Field(NamedTuple):
-    """A tensor of all environments, and its place in a payload."""
+    """A tensor of all environments, and its position in a payload."""
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]  # [E, ...]
     begin: int  # bytes from the payload's start
+
+    def check(self, tensor: object) -> None:
+        """Raises a WireError unless this is an array of the field's dtype and shape."""
+        if not isinstance(tensor, np.ndarray) or tensor.dtype != self.dtype or tensor.shape != self.shape:
+            got = _describe(tensor.dtype, tensor.shape) if isinstance(tensor, np.ndarray) else type(tensor).__name__
+            raise WireError(f"expected {self.name} {_describe(self.dtype, self.shape)}, got {got}")
 
 
 class StepCodec:
@@ -37,9 +43,9 @@ class StepCodec:
     A step's tensors are reward float32 [E], done bool [E] and the observation [E, ...shape] as the spec says: one
     array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
 
-    Encoding raises a WireError if a tensor is missing, unexpected, or of another dtype or shape. Decoding raises one if
-    the message has another size or header than the spec's, or holds a bool that isn't 0 or 1, a floating-point number
-    that isn't finite, or an action outside the action space.
+    Encoding raises a WireError if a tensor is missing, unexpected, or of the wrong dtype or shape. Decoding raises one
+    if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number that isn't
+    finite, or an action outside the action space.
     """
 
     payload_bytes: int
@@ -60,13 +66,14 @@ class StepCodec:
         observation = env_spec.observation_tensors()
         # None: the observation is one array.
         self._names = None if isinstance(env_spec.observation, ArraySpec) else [name for name, _ in observation]
-        self._checked_names = [name for name, spec in observation if np.dtype(spec.dtype).kind in "fb"]
         self._fields: list[_Field] = []
         self.payload_bytes = 0
         for name, spec in (("reward", ArraySpec((), "float32")), ("done", ArraySpec((), "bool")), *observation):
             shape = (num_envs, *spec.shape)
             self._fields.append(_Field(name or "observation", np.dtype(spec.dtype), shape, self.payload_bytes))
             self.payload_bytes += num_envs * spec.nbytes
+        # Tensors with values to check; `done` is checked separately.
+        self._checked = [index for index, field in enumerate(self._fields) if index != 1 and field.dtype.kind in "fb"]
         self._header = _header(self.payload_bytes)
         self.step_bytes = len(self._header) + self.payload_bytes
 
@@ -78,74 +85,69 @@ class StepCodec:
         self._action_low, self._action_high = np.array(low), np.array(high)
 
     def encode_step(self, output: EnvOutput) -> bytes:
-        """A step's message."""
-        return b"".join(
-            (self._header, *(np.ascontiguousarray(tensor).data for tensor in self._checked_tensors(output)))
-        )
+        """The message of a step."""
+        return b"".join((self._header, *(np.ascontiguousarray(tensor).data for tensor in self._tensors(output))))
 
-    def write_step(self, output: EnvOutput, memory: EnvOutput) -> None:
-        """Writes a step into `views` of memory that the learner reads; nothing if there is an error."""
-        for view, tensor in zip(self._tensors(memory), self._checked_tensors(output), strict=True):
+    def write_step(self, output: EnvOutput, views: Sequence[np.ndarray]) -> None:
+        """Writes a step into memory that the learner reads, through its `views`; writes nothing on an error."""
+        for view, tensor in zip(views, self._tensors(output), strict=True):
             view[...] = tensor
 
     def decode_step(self, message: bytes) -> EnvOutput:
         """A step from its message: read-only views, in general not aligned."""
         _check_framing(message, self._header, self.step_bytes)
-        output = self.views(message, len(self._header))
-        self.check(output)
-        return output
+        return self.checked_step(self.views(message, len(self._header)))
 
-    def views(self, buffer: bytes | memoryview, offset: int = 0) -> EnvOutput:
-        """The tensors of a payload that begins `offset` bytes into a buffer: views, unchecked."""
-        reward, done, *rest = [
-            np.ndarray(shape, dtype, buffer, offset + begin) for _, dtype, shape, begin in self._fields
-        ]
-        return EnvOutput(reward, done, rest[0] if self._names is None else dict(zip(self._names, rest, strict=True)))
+    def views(self, buffer: bytes | memoryview, offset: int = 0) -> list[np.ndarray]:
+        """Views of the tensors of a payload that begins `offset` bytes into a buffer."""
+        return [np.ndarray(shape, dtype, buffer, offset + begin) for _, dtype, shape, begin in self._fields]
 
-    def check(self, output: EnvOutput) -> None:
-        """Raises a WireError if a bool isn't 0 or 1, or a floating-point number isn't finite."""
+    def checked_step(self, tensors: Sequence[np.ndarray]) -> EnvOutput:
+        """The step whose tensors are these, in the order of the payload.
+
+        Raises:
+          WireError: a bool isn't 0 or 1, or a floating-point number isn't finite.
+        """
+        reward, done, *observation = tensors
         # Strips every 0 and 1 from both ends: faster than numpy for the few bytes of `done`.
-        if output.done.tobytes().strip(b"\x00\x01"):
+        if done.tobytes().strip(b"\x00\x01"):
             raise WireError("done must hold only 0 and 1, got another value")
-        _check_values("reward", output.reward)
-        for name in self._checked_names:
-            _check_values(
-                name or "observation", output.observation if self._names is None else output.observation[name]
-            )
+        for index in self._checked:
+            _check_values(self._fields[index].name, tensors[index])
+        if self._names is None:
+            return EnvOutput(reward, done, observation[0])
+        return EnvOutput(reward, done, dict(zip(self._names, observation, strict=True)))
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
-        """A reply's message."""
-        _check_kind(actions, self._actions)
+        """The message of a reply."""
+        self._actions.check(actions)
         return self._actions_header + actions.tobytes()
 
     def decode_actions(self, message: bytes) -> np.ndarray:
-        """Actions from a reply's message, in a new array."""
+        """The actions of a reply, in a new array."""
         _check_framing(message, self._actions_header, self.actions_bytes)
         actions = np.frombuffer(message, self._actions.dtype, offset=len(self._actions_header)).copy()
         actions = actions.reshape(self._actions.shape)
-        if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # nor is a NaN
+        if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # a NaN isn't, either
             raise WireError(f"actions must be in {self._action_spec}, got {actions.min()} to {actions.max()}")
         return actions
 
-    def _tensors(self, output: EnvOutput) -> tuple[Any, ...]:
-        """A step's tensors in the order of the payload."""
-        observation = output.observation
-        if self._names is None:
-            return output.reward, output.done, observation
-        if not isinstance(observation, Mapping) or set(observation) != set(self._names):
-            names = sorted(map(str, observation)) if isinstance(observation, Mapping) else ["one array"]
-            raise WireError(f"expected observations {', '.join(self._names)}, got {', '.join(names) or 'none'}")
-        return output.reward, output.done, *[observation[name] for name in self._names]
-
-    def _checked_tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
-        tensors = self._tensors(output)
+    def _tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
+        """A step's tensors in the order of the payload, each of its field's dtype and shape."""
+        observation: Any = output.observation
+        tensors: tuple[Any, ...] = (output.reward, output.done, observation)
+        if self._names is not None:
+            if not isinstance(observation, Mapping) or set(observation) != set(self._names):
+                names = sorted(map(str, observation)) if isinstance(observation, Mapping) else ["one array"]
+                raise WireError(f"expected observations {', '.join(self._names)}, got {', '.join(names) or 'none'}")
+            tensors = (output.reward, output.done, *(observation[name] for name in self._names))
         for tensor, field in zip(tensors, self._fields, strict=True):
-            _check_kind(tensor, field)
+            field.check(tensor)
         return tensors
 
 
 def _header(payload_bytes: int) -> bytes:
-    """Of a protobuf message with these bytes in field 1: the field's tag, then the length as a varint."""
+    """The header of a protobuf message with this many bytes in field 1: the field's tag and the length as a varint."""
     header = bytearray(b"\x0a")
     while payload_bytes >= 0x80:
         header.append(payload_bytes & 0x7F | 0x80)
@@ -160,14 +162,6 @@ def _check_framing(message: bytes, header: bytes, size: int) -> None:
     if not message.startswith(header):
         begin = message[: len(header)].hex()
         raise WireError(f"expected a message that begins with bytes {header.hex()}, got {begin}")
-
-
-def _check_kind(value: object, field: _Field) -> None:
-    """Raises a WireError if the value isn't an array of the field's dtype and shape."""
-    name, dtype, shape, _ = field
-    if not isinstance(value, np.ndarray) or value.dtype != dtype or value.shape != shape:
-        got = _describe(value.dtype, value.shape) if isinstance(value, np.ndarray) else type(value).__name__
-        raise WireError(f"expected {name} {_describe(dtype, shape)}, got {got}")
 
 
 def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:

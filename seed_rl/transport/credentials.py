@@ -1,9 +1,9 @@
-"""Who may talk to a learner: TLS, a shared secret (the token), and the rules for when they are needed.
+"""Authentication of learner and actors: TLS, a shared secret (the token), and the rules for when they are needed.
 
-Without them, anyone who can reach a learner can feed it any experience. A unix socket and the loopback interface need
-neither; any other address needs both, unless the user declares the network trusted (`insecure`). A token is read from a
-file or from the environment variable SEED_RL_TOKEN, never from a command line, which other users of the machine can
-see.
+Without them, anyone who can reach a learner can feed it arbitrary experience. A unix socket and the loopback interface
+need neither; any other address needs both, unless the user declares the network trusted (`insecure`). A token is read
+from a file or from the environment variable SEED_RL_TOKEN, never from the command line, which other users of the
+machine can see.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def read_token(token_file: str | None = None) -> str | None:
 
 
 def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes | None, bytes | None]:
-    """The contents of the PEM files of a learner: its certificate chain and its private key, not encrypted.
+    """The contents of a learner's PEM files: its certificate chain and its unencrypted private key.
 
     Raises:
-      SecurityError: a file can't be read, one of two is missing, or they aren't a certificate and its key.
+      SecurityError: a file can't be read, one of the two is missing, or they aren't a certificate and its key.
     """
     if not cert_file and not key_file:
         return None, None
@@ -57,7 +57,7 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
         missing = "--tls_key" if cert_file else "--tls_cert"
         raise SecurityError(f"TLS needs both --tls_cert and --tls_key: {missing} is missing")
     certificate, key = _read(cert_file, "--tls_cert"), _read(key_file, "--tls_key")
-    try:  # gRPC would only say that it can't listen
+    try:  # gRPC would only report that it can't listen
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=lambda: "")
     except (OSError, ValueError) as error:
         raise SecurityError(
@@ -68,7 +68,7 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
 
 
 def read_authorities(file: str | None) -> bytes | None:
-    """The content of a PEM file with the authorities that an actor trusts; None without a file.
+    """The contents of a PEM file of the authorities that an actor trusts; None without a file.
 
     Raises:
       SecurityError: the file can't be read or holds no certificate.
@@ -85,14 +85,14 @@ def read_authorities(file: str | None) -> bytes | None:
 
 @dataclasses.dataclass(frozen=True)
 class ServerSecurity:
-    """The credentials that a learner demands of its callers."""
+    """A learner's own credentials, and the token that it demands of its callers."""
 
     certificate: bytes | None = dataclasses.field(default=None, repr=False)
-    """PEM: the learner's, followed by those of intermediate authorities; None: plain text."""
+    """PEM: the learner's certificate, followed by those of intermediate authorities; None: plain text."""
     private_key: bytes | None = dataclasses.field(default=None, repr=False)
-    """PEM: of the certificate, not encrypted."""
+    """PEM: the certificate's key, unencrypted."""
     token: str | None = dataclasses.field(default=None, repr=False)
-    """Shared secret that every call must carry; see `read_token`."""
+    """Shared secret that every call must carry, from `read_token`."""
     insecure: bool = False
     """Allow any address without TLS or without a token."""
 
@@ -101,12 +101,12 @@ class ServerSecurity:
         Raises:
           SecurityError: insufficient for listening on this address.
         """
-        lacking = [] if self.certificate else ["--tls_cert", "--tls_key"]
+        missing = [] if self.certificate else ["--tls_cert", "--tls_key"]
         if not self.token:
-            lacking.append("--token_file")
-        if lacking and not address.is_local and not self.insecure:
+            missing.append("--token_file")
+        if missing and not address.is_local and not self.insecure:
             raise SecurityError(
-                f"listening on {address} lets other machines in: add {', '.join(lacking)}, "
+                f"listening on {address} lets other machines in: add {', '.join(missing)}, "
                 f"or --insecure if the network is trusted"
             )
 
@@ -118,15 +118,12 @@ class ServerSecurity:
 
     def check_token(self, metadata: Metadata) -> None:
         """
-        Args:
-          metadata: of a call.
-
         Raises:
-          Refused: it doesn't carry the token.
+          Refused: the metadata of a call doesn't carry the token.
         """
         if not self.token:
             return
-        given = next((value for key, value in metadata if key == _METADATA_KEY), None)
+        given = dict(metadata).get(_METADATA_KEY)
         if given is None:
             sentence = f"the learner asks for a token: give the actor --token_file or {TOKEN_VARIABLE}"
             raise Refused(Refusal.UNAUTHENTICATED, sentence)
@@ -139,13 +136,13 @@ class ClientSecurity:
     """How an actor authenticates itself to a learner, and the learner to it."""
 
     authorities: bytes | None = dataclasses.field(default=None, repr=False)
-    """PEM: those that may sign the learner's certificate (or that certificate itself); None: plain text."""
+    """PEM: the authorities that may sign the learner's certificate (or that certificate itself); None: plain text."""
     token: str | None = dataclasses.field(default=None, repr=False)
-    """Shared secret sent with every call; see `read_token`."""
+    """Shared secret sent with every call, from `read_token`."""
     insecure: bool = False
     """Allow the token to cross a network in plain text."""
     server_name: str | None = None
-    """The name in the learner's certificate, where it isn't the host of its address."""
+    """The name in the learner's certificate, if it isn't the host of its address."""
 
     def check(self, address: Address) -> None:
         """
@@ -157,12 +154,15 @@ class ClientSecurity:
                 f"the token would go to {address} in plain text: add --tls_ca, or --insecure if the network is trusted"
             )
 
-    def credentials(self) -> grpc.ChannelCredentials | None:
-        """gRPC's credentials for TLS, None for plain text."""
-        return grpc.ssl_channel_credentials(self.authorities) if self.authorities else None
+    def channel(self, target: str, options: list[tuple[str, int]]) -> grpc.Channel:
+        """A channel to a learner, with TLS if there are authorities."""
+        if not self.authorities:
+            return grpc.insecure_channel(target, options)
+        name = [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
+        return grpc.secure_channel(target, grpc.ssl_channel_credentials(self.authorities), [*options, *name])
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Sent with every call."""
+        """The metadata of every call."""
         return ((_METADATA_KEY, _bearer(self.token)),) if self.token else ()
 
 

@@ -1,13 +1,12 @@
-"""The handshake's messages: dataclasses to bytes and back. Only here are protobuf's generated classes used.
+"""The handshake's messages: dataclasses to bytes and back. No other module uses protobuf's generated classes.
 
-The other end may be anyone, so every `read_...` function raises a ValueError for bytes that aren't its message, for
-another protocol version, and for invalid values: dataclasses check their own, only the other checks stand here.
+The peer isn't trusted: every `read_...` function raises a ValueError for malformed bytes, another protocol version and
+invalid values. The dataclasses check their own values; only the remaining checks are here.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -17,7 +16,7 @@ from seed_rl import specs
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.protocol import VersionMismatch, WireError
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Goes up with every change of the messages or of their meaning."""
 
 MAX_BYTES = 1 << 20
@@ -63,7 +62,7 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
 
 
 def read_describe_reply(data: bytes) -> specs.ActorSettings:
-    """The settings that the learner sent."""
+    """The learner's settings."""
     reply = _parse(pb.DescribeReply, data)
     options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
     env = specs.EnvDescription(_text("the name of the suite", reply.env.suite), options)
@@ -72,9 +71,16 @@ def read_describe_reply(data: bytes) -> specs.ActorSettings:
 
 def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int]) -> bytes:
     """The request for room for groups of these sizes."""
-    spec = _env_spec_message(env_spec)
+    observation = {
+        name: pb.TensorSpec(dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
+    }
+    kind = next(kind for kind, spec in _ACTIONS.items() if isinstance(env_spec.action, spec))
+    action: dict[str, Any] = {kind: dataclasses.asdict(env_spec.action)}
     return pb.JoinRequest(
-        protocol_version=PROTOCOL_VERSION, run_id=run_id, env_spec=spec, group_sizes=group_sizes
+        protocol_version=PROTOCOL_VERSION,
+        run_id=run_id,
+        env_spec=pb.EnvSpec(observation=observation, **action),
+        group_sizes=group_sizes,
     ).SerializeToString()
 
 
@@ -87,25 +93,19 @@ def read_join_request(data: bytes) -> tuple[str, specs.EnvSpec, tuple[int, ...]]
     return _text("the run id", request.run_id), _env_spec(request.env_spec), sizes
 
 
-def join_reply(lease: specs.Lease, env_spec: specs.EnvSpec) -> bytes:
+def join_reply(lease: specs.Lease) -> bytes:
     """The answer to a successful join."""
     groups = [pb.GroupLease(env_ids=group.env_ids, seed=group.seed) for group in lease.groups]
-    reply = pb.JoinReply(session=lease.session, groups=groups, env_spec=_env_spec_message(env_spec))
-    return reply.SerializeToString()
+    return pb.JoinReply(session=lease.session, groups=groups).SerializeToString()
 
 
-def read_join_reply(data: bytes, env_spec: specs.EnvSpec, group_sizes: Sequence[int]) -> specs.Lease:
-    """The lease, for the spec and sizes of the request; a ValueError if it is for others."""
+def read_join_reply(data: bytes, group_sizes: Sequence[int]) -> specs.Lease:
+    """The lease for groups of the requested sizes."""
     reply = _parse(pb.JoinReply, data)
-    agreed = _env_spec(reply.env_spec)
-    if agreed != env_spec:
-        raise WireError(f"expected streams of {env_spec}, the learner's are of {agreed}")
     groups = tuple(specs.GroupLease(tuple(group.env_ids), group.seed) for group in reply.groups)
     sizes = [len(group.env_ids) for group in groups]
     if sizes != list(group_sizes):
         raise WireError(f"expected groups of {list(group_sizes)} environments, got {sizes}")
-    if len({env_id for group in groups for env_id in group.env_ids}) < sum(sizes):
-        raise WireError("expected every environment id once, got one twice")
     return specs.Lease(_text("the session", reply.session), groups)
 
 
@@ -124,15 +124,6 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
     return message
 
 
-def _env_spec_message(env_spec: specs.EnvSpec) -> pb.EnvSpec:
-    tensors = [
-        pb.TensorSpec(name=name, dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
-    ]
-    kind = next(kind for kind, spec in _ACTIONS.items() if isinstance(env_spec.action, spec))
-    action: dict[str, Any] = {kind: dataclasses.asdict(env_spec.action)}
-    return pb.EnvSpec(observation=tensors, **action)
-
-
 def _env_spec(message: pb.EnvSpec) -> specs.EnvSpec:
     kind = message.WhichOneof("action")
     if kind is None:
@@ -141,13 +132,12 @@ def _env_spec(message: pb.EnvSpec) -> specs.EnvSpec:
     values = [getattr(sent, field.name) for field in dataclasses.fields(spec)]
     action = spec(*(value if isinstance(value, int) else tuple(value) for value in values))
 
-    tensors = [(tensor.name, _array_spec(tensor)) for tensor in message.observation]
-    names = [name for name, _ in tensors]
-    if names == [""]:
-        return specs.EnvSpec(tensors[0][1], action)
-    if not names or any(name >= following for name, following in itertools.pairwise(names)):
-        raise WireError(f"expected the names of observation tensors in order, each once, got {names}")
-    return specs.EnvSpec({_text("a tensor's name", name): spec for name, spec in tensors}, action)
+    tensors = {name: _array_spec(tensor) for name, tensor in sorted(message.observation.items())}
+    if not tensors:
+        raise WireError("expected observation tensors, got none")
+    if list(tensors) == [""]:
+        return specs.EnvSpec(tensors[""], action)
+    return specs.EnvSpec({_text("a tensor's name", name): spec for name, spec in tensors.items()}, action)
 
 
 def _array_spec(message: pb.TensorSpec) -> specs.ArraySpec:
@@ -181,7 +171,7 @@ def _option(name: str, message: pb.OptionValue) -> specs.Option:
 
 
 def _text(what: str, value: str) -> str:
-    """A name that may stand in logs and metadata."""
+    """A name that may appear in logs and metadata."""
     if not value or len(value) > _MAX_TEXT or not value.isascii() or not value.isprintable():
         raise WireError(f"{what} must be 1 to {_MAX_TEXT} printable ASCII characters, got {value[:_MAX_TEXT]!r}")
     return value

@@ -1,4 +1,4 @@
-"""The agreements of client and server around their messages: methods, metadata, refusals, and signs of life."""
+"""The conventions of client and server around their messages: methods, metadata, refusals and keepalive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GROUP_KEY = "seed-rl-group"
 _MEMORY_KEY = "seed-rl-memory"
 
 MEMORY_ACCEPTED = (_MEMORY_KEY, "shared")
-"""The learner's metadata of a stream whose steps it reads from the offered memory."""
+"""The learner's metadata for a stream whose steps it reads from the offered memory."""
 
 
 class Opening(NamedTuple):
@@ -50,11 +50,12 @@ class Opening(NamedTuple):
 class Refusal(enum.Enum):
     """Why the learner refuses a call. On the wire each is gRPC's status code of the same name."""
 
-    # Another try would fare no better: the actor gives up.
+    # Another attempt would fail as well: the actor gives up.
     INVALID_ARGUMENT = "a malformed message"
     FAILED_PRECONDITION = "another protocol version, or other spaces"
     UNAUTHENTICATED = "no token, or a wrong one"
     UNIMPLEMENTED = "an unknown method"
+    PERMISSION_DENIED = "a proxy in between"
     # The actor tries again after a back-off.
     NOT_FOUND = "an unknown session"
     RESOURCE_EXHAUSTED = "no room for more environments"
@@ -64,7 +65,7 @@ class Refusal(enum.Enum):
     @property
     def is_final(self) -> bool:
         """Whether the actor gives up."""
-        return self in (self.INVALID_ARGUMENT, self.FAILED_PRECONDITION, self.UNAUTHENTICATED, self.UNIMPLEMENTED)
+        return self not in (self.NOT_FOUND, self.RESOURCE_EXHAUSTED, self.UNAVAILABLE, self.INTERNAL)
 
 
 class Refused(Exception):
@@ -76,7 +77,7 @@ class Refused(Exception):
 
 
 class WireError(ValueError):
-    """A message that isn't as agreed; one sentence that says what was expected and what came."""
+    """A malformed message; one sentence with what was expected and what arrived."""
 
 
 class VersionMismatch(WireError):
@@ -85,7 +86,7 @@ class VersionMismatch(WireError):
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Blames the peer for a ValueError, which elsewhere is the learner's own fault."""
+    """Blames a ValueError on the peer; outside of this context it is the learner's own fault."""
     try:
         yield
     except ValueError as error:
@@ -95,9 +96,9 @@ def reading() -> Iterator[None]:
 
 
 def keepalive_options(seconds: float) -> list[tuple[str, int]]:
-    """Channel options that detect a peer that vanished, within twice this many seconds.
+    """Channel options that detect a vanished peer within twice this many seconds.
 
-    Both sides send pings. By default a server counts frequent ones as an attack (too_many_pings), so these limits are
+    Both sides send pings. By default a server treats frequent ones as an attack (too_many_pings); these limits are
     lifted.
     """
     milliseconds = int(1000 * seconds)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fseed_rl/transport/seed_rl.proto\x12\x07seed_rl\";\n\x0f\x44\x65scribeRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\"{\n\rDescribeReply\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12$\n\x03\x65nv\x18\x02 \x01(\x0b\x32\x17.seed_rl.EnvDescription\x12\x12\n\nnum_groups\x18\x03 \x01(\r\x12\x16\n\x0e\x65nvs_per_group\x18\x04 \x01(\r\"\x9c\x01\n\x0e\x45nvDescription\x12\r\n\x05suite\x18\x01 \x01(\t\x12\x35\n\x07options\x18\x02 \x03(\x0b\x32$.seed_rl.EnvDescription.OptionsEntry\x1a\x44\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.seed_rl.OptionValue:\x02\x38\x01\"\x9a\x01\n\x0bOptionValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x15\n\x0b\x66loat_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x12)\n\nlist_value\x18\x05 \x01(\x0b\x32\x13.seed_rl.OptionListH\x00\x42\x06\n\x04kind\"2\n\nOptionList\x12$\n\x06values\x18\x01 \x03(\x0b\x32\x14.seed_rl.OptionValue\"p\n\x0bJoinRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\"\n\x08\x65nv_spec\x18\x03 \x01(\x0b\x32\x10.seed_rl.EnvSpec\x12\x13\n\x0bgroup_sizes\x18\x04 \x03(\r\"\xd3\x01\n\x07\x45nvSpec\x12(\n\x0bobservation\x18\x01 \x03(\x0b\x32\x13.seed_rl.TensorSpec\x12+\n\x08\x64iscrete\x18\x02 \x01(\x0b\x32\x17.seed_rl.DiscreteActionH\x00\x12\x36\n\x0emulti_discrete\x18\x03 \x01(\x0b\x32\x1c.seed_rl.MultiDiscreteActionH\x00\x12/\n\ncontinuous\x18\x04 \x01(\x0b\x32\x19.seed_rl.ContinuousActionH\x00\x42\x08\n\x06\x61\x63tion\"8\n\nTensorSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x04\"\x1b\n\x0e\x44iscreteAction\x12\t\n\x01n\x18\x01 \x01(\x04\" \n\x13MultiDiscreteAction\x12\t\n\x01n\x18\x01 \x03(\x04\"-\n\x10\x43ontinuousAction\x12\x0b\n\x03low\x18\x01 \x03(\x02\x12\x0c\n\x04high\x18\x02 \x03(\x02\"e\n\tJoinReply\x12\x0f\n\x07session\x18\x01 \x01(\t\x12#\n\x06groups\x18\x02 \x03(\x0b\x32\x13.seed_rl.GroupLease\x12\"\n\x08\x65nv_spec\x18\x03 \x01(\x0b\x32\x10.seed_rl.EnvSpec\"+\n\nGroupLease\x12\x0f\n\x07\x65nv_ids\x18\x01 \x03(\r\x12\x0c\n\x04seed\x18\x02 \x01(\x03\"\x1e\n\x0bStepRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\"\x1c\n\tStepReply\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x32\xae\x01\n\x07Learner\x12<\n\x08\x44\x65scribe\x12\x18.seed_rl.DescribeRequest\x1a\x16.seed_rl.DescribeReply\x12\x30\n\x04Join\x12\x14.seed_rl.JoinRequest\x1a\x12.seed_rl.JoinReply\x12\x33\n\x03\x41\x63t\x12\x14.seed_rl.StepRequest\x1a\x12.seed_rl.StepReply(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fseed_rl/transport/seed_rl.proto\x12\x07seed_rl\";\n\x0f\x44\x65scribeRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\"{\n\rDescribeReply\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12$\n\x03\x65nv\x18\x02 \x01(\x0b\x32\x17.seed_rl.EnvDescription\x12\x12\n\nnum_groups\x18\x03 \x01(\r\x12\x16\n\x0e\x65nvs_per_group\x18\x04 \x01(\r\"\x9c\x01\n\x0e\x45nvDescription\x12\r\n\x05suite\x18\x01 \x01(\t\x12\x35\n\x07options\x18\x02 \x03(\x0b\x32$.seed_rl.EnvDescription.OptionsEntry\x1a\x44\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12#\n\x05value\x18\x02 \x01(\x0b\x32\x14.seed_rl.OptionValue:\x02\x38\x01\"\x9a\x01\n\x0bOptionValue\x12\x14\n\nbool_value\x18\x01 \x01(\x08H\x00\x12\x13\n\tint_value\x18\x02 \x01(\x03H\x00\x12\x15\n\x0b\x66loat_value\x18\x03 \x01(\x01H\x00\x12\x16\n\x0cstring_value\x18\x04 \x01(\tH\x00\x12)\n\nlist_value\x18\x05 \x01(\x0b\x32\x13.seed_rl.OptionListH\x00\x42\x06\n\x04kind\"2\n\nOptionList\x12$\n\x06values\x18\x01 \x03(\x0b\x32\x14.seed_rl.OptionValue\"p\n\x0bJoinRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\"\n\x08\x65nv_spec\x18\x03 \x01(\x0b\x32\x10.seed_rl.EnvSpec\x12\x13\n\x0bgroup_sizes\x18\x04 \x03(\r\"\xaa\x02\n\x07\x45nvSpec\x12\x36\n\x0bobservation\x18\x01 \x03(\x0b\x32!.seed_rl.EnvSpec.ObservationEntry\x12+\n\x08\x64iscrete\x18\x02 \x01(\x0b\x32\x17.seed_rl.DiscreteActionH\x00\x12\x36\n\x0emulti_discrete\x18\x03 \x01(\x0b\x32\x1c.seed_rl.MultiDiscreteActionH\x00\x12/\n\ncontinuous\x18\x04 \x01(\x0b\x32\x19.seed_rl.ContinuousActionH\x00\x1aG\n\x10ObservationEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.seed_rl.TensorSpec:\x02\x38\x01\x42\x08\n\x06\x61\x63tion\"*\n\nTensorSpec\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\"\x1b\n\x0e\x44iscreteAction\x12\t\n\x01n\x18\x01 \x01(\x04\" \n\x13MultiDiscreteAction\x12\t\n\x01n\x18\x01 \x03(\x04\"-\n\x10\x43ontinuousAction\x12\x0b\n\x03low\x18\x01 \x03(\x02\x12\x0c\n\x04high\x18\x02 \x03(\x02\"A\n\tJoinReply\x12\x0f\n\x07session\x18\x01 \x01(\t\x12#\n\x06groups\x18\x02 \x03(\x0b\x32\x13.seed_rl.GroupLease\"+\n\nGroupLease\x12\x0f\n\x07\x65nv_ids\x18\x01 \x03(\r\x12\x0c\n\x04seed\x18\x02 \x01(\x03\"\x1e\n\x0bStepRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\"\x1c\n\tStepReply\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x32\xae\x01\n\x07Learner\x12<\n\x08\x44\x65scribe\x12\x18.seed_rl.DescribeRequest\x1a\x16.seed_rl.DescribeReply\x12\x30\n\x04Join\x12\x14.seed_rl.JoinRequest\x1a\x12.seed_rl.JoinReply\x12\x33\n\x03\x41\x63t\x12\x14.seed_rl.StepRequest\x1a\x12.seed_rl.StepReply(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ENVDESCRIPTION_OPTIONSENTRY']._loaded_options = None
   _globals['_ENVDESCRIPTION_OPTIONSENTRY']._serialized_options = b'8\001'
+  _globals['_ENVSPEC_OBSERVATIONENTRY']._loaded_options = None
+  _globals['_ENVSPEC_OBSERVATIONENTRY']._serialized_options = b'8\001'
   _globals['_DESCRIBEREQUEST']._serialized_start=44
   _globals['_DESCRIBEREQUEST']._serialized_end=103
   _globals['_DESCRIBEREPLY']._serialized_start=105
@@ -48,23 +50,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOINREQUEST']._serialized_start=598
   _globals['_JOINREQUEST']._serialized_end=710
   _globals['_ENVSPEC']._serialized_start=713
-  _globals['_ENVSPEC']._serialized_end=924
-  _globals['_TENSORSPEC']._serialized_start=926
-  _globals['_TENSORSPEC']._serialized_end=982
-  _globals['_DISCRETEACTION']._serialized_start=984
-  _globals['_DISCRETEACTION']._serialized_end=1011
-  _globals['_MULTIDISCRETEACTION']._serialized_start=1013
-  _globals['_MULTIDISCRETEACTION']._serialized_end=1045
-  _globals['_CONTINUOUSACTION']._serialized_start=1047
-  _globals['_CONTINUOUSACTION']._serialized_end=1092
-  _globals['_JOINREPLY']._serialized_start=1094
-  _globals['_JOINREPLY']._serialized_end=1195
-  _globals['_GROUPLEASE']._serialized_start=1197
-  _globals['_GROUPLEASE']._serialized_end=1240
-  _globals['_STEPREQUEST']._serialized_start=1242
-  _globals['_STEPREQUEST']._serialized_end=1272
-  _globals['_STEPREPLY']._serialized_start=1274
-  _globals['_STEPREPLY']._serialized_end=1302
-  _globals['_LEARNER']._serialized_start=1305
-  _globals['_LEARNER']._serialized_end=1479
+  _globals['_ENVSPEC']._serialized_end=1011
+  _globals['_ENVSPEC_OBSERVATIONENTRY']._serialized_start=930
+  _globals['_ENVSPEC_OBSERVATIONENTRY']._serialized_end=1001
+  _globals['_TENSORSPEC']._serialized_start=1013
+  _globals['_TENSORSPEC']._serialized_end=1055
+  _globals['_DISCRETEACTION']._serialized_start=1057
+  _globals['_DISCRETEACTION']._serialized_end=1084
+  _globals['_MULTIDISCRETEACTION']._serialized_start=1086
+  _globals['_MULTIDISCRETEACTION']._serialized_end=1118
+  _globals['_CONTINUOUSACTION']._serialized_start=1120
+  _globals['_CONTINUOUSACTION']._serialized_end=1165
+  _globals['_JOINREPLY']._serialized_start=1167
+  _globals['_JOINREPLY']._serialized_end=1232
+  _globals['_GROUPLEASE']._serialized_start=1234
+  _globals['_GROUPLEASE']._serialized_end=1277
+  _globals['_STEPREQUEST']._serialized_start=1279
+  _globals['_STEPREQUEST']._serialized_end=1309
+  _globals['_STEPREPLY']._serialized_start=1311
+  _globals['_STEPREPLY']._serialized_end=1339
+  _globals['_LEARNER']._serialized_start=1342
+  _globals['_LEARNER']._serialized_end=1516
 # @@protoc_insertion_point(module_scope)

@@ -75,25 +75,30 @@ class JoinRequest(_message.Message):
 
 class EnvSpec(_message.Message):
     __slots__ = ("observation", "discrete", "multi_discrete", "continuous")
+    class ObservationEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: TensorSpec
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[TensorSpec, _Mapping]] = ...) -> None: ...
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     DISCRETE_FIELD_NUMBER: _ClassVar[int]
     MULTI_DISCRETE_FIELD_NUMBER: _ClassVar[int]
     CONTINUOUS_FIELD_NUMBER: _ClassVar[int]
-    observation: _containers.RepeatedCompositeFieldContainer[TensorSpec]
+    observation: _containers.MessageMap[str, TensorSpec]
     discrete: DiscreteAction
     multi_discrete: MultiDiscreteAction
     continuous: ContinuousAction
-    def __init__(self, observation: _Optional[_Iterable[_Union[TensorSpec, _Mapping]]] = ..., discrete: _Optional[_Union[DiscreteAction, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscreteAction, _Mapping]] = ..., continuous: _Optional[_Union[ContinuousAction, _Mapping]] = ...) -> None: ...
+    def __init__(self, observation: _Optional[_Mapping[str, TensorSpec]] = ..., discrete: _Optional[_Union[DiscreteAction, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscreteAction, _Mapping]] = ..., continuous: _Optional[_Union[ContinuousAction, _Mapping]] = ...) -> None: ...
 
 class TensorSpec(_message.Message):
-    __slots__ = ("name", "dtype", "shape")
-    NAME_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("dtype", "shape")
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
-    name: str
     dtype: str
     shape: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DiscreteAction(_message.Message):
     __slots__ = ("n",)
@@ -116,14 +121,12 @@ class ContinuousAction(_message.Message):
     def __init__(self, low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class JoinReply(_message.Message):
-    __slots__ = ("session", "groups", "env_spec")
+    __slots__ = ("session", "groups")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
-    ENV_SPEC_FIELD_NUMBER: _ClassVar[int]
     session: str
     groups: _containers.RepeatedCompositeFieldContainer[GroupLease]
-    env_spec: EnvSpec
-    def __init__(self, session: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[GroupLease, _Mapping]]] = ..., env_spec: _Optional[_Union[EnvSpec, _Mapping]] = ...) -> None: ...
+    def __init__(self, session: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[GroupLease, _Mapping]]] = ...) -> None: ...
 
 class GroupLease(_message.Message):
     __slots__ = ("env_ids", "seed")

@@ -1,4 +1,4 @@
-"""The learner's side: serves actors' calls on one thread and hands their steps to a `Service`."""
+"""The learner's side: serves the actors' calls on one thread and passes their steps to a `Service`."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _STOPPING = "the learner is stopping"
 
 
 class Service(Protocol):
-    """Central inference, as the transport sees it.
+    """The transport's view of central inference.
 
     Each method is called on the server's thread and must return at once. `join`, `open` and `step` may raise `Refused`.
     """
 
     def describe(self) -> ActorSettings:
-        """What an actor needs to build its environments."""
+        """The settings from which an actor builds its environments."""
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
         """Makes room for an actor's groups."""
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
-        """A group's stream begins; its environments and their spec."""
+        """Called when a group's stream begins; returns its environments and their spec."""
 
     def step(self, lease: GroupLease, first: bool, output: EnvOutput, stream: ActorStream) -> None:
         """Takes the observations of a group of E environments.
@@ -47,23 +47,23 @@ class Service(Protocol):
         Args:
           lease: from `open`.
           first: whether this is the stream's first message.
-          output: reward [E], done [E], observation [E, ...]: read-only. The observation may be read until the answer
-            is given, the others for longer.
-          stream: gets the actions, once.
+          output: reward [E], done [E], observation [E, ...]: read-only. The observation must not be read once the
+            answer is given.
+          stream: takes the actions, once.
         """
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        """A group's stream has ended. Called exactly once after each `open` that returned."""
+        """Called when a group's stream has ended, exactly once after each `open` that returned."""
 
 
 @dataclasses.dataclass
 class ServerStats:
-    """Counters that the server's thread writes, without a lock, and anyone may read."""
+    """Counters that the server's thread writes without a lock, and any thread may read."""
 
     streams: int = 0
-    """Streams that are open now."""
+    """Open streams."""
     steps: int = 0
-    """Steps of groups that have arrived since the server started."""
+    """Group steps that have arrived since the server started."""
 
 
 class ActorServer:
@@ -80,12 +80,12 @@ class ActorServer:
     ):
         """
         Args:
-          address: `host:port` (port 0: any that is free) or `unix:/path`.
+          address: `host:port` (port 0: any free one) or `unix:/path`.
           service: answers the calls.
-          security: what callers must show.
+          security: credentials.
           max_message_bytes: largest message that is read; groups whose steps are larger may not join.
-          keepalive_seconds: a peer that has been silent for this long is asked for a sign of life, and is given up
-            after as long again without one.
+          keepalive_seconds: a peer that has been silent for this long is pinged, and counts as lost after the same
+            time without an answer.
 
         Raises:
           AddressError: malformed.
@@ -100,7 +100,7 @@ class ActorServer:
         self._max_message_bytes = max_message_bytes
         options = [
             ("grpc.max_receive_message_length", max_message_bytes),
-            ("grpc.so_reuseport", 0),  # otherwise two learners may share a port without noticing
+            ("grpc.so_reuseport", 0),  # otherwise two learners could share a port unnoticed
             *protocol.keepalive_options(keepalive_seconds),
         ]
         self._calls = CallServer(self._on_call, options)
@@ -115,7 +115,7 @@ class ActorServer:
           The address, with the port that was chosen.
 
         Raises:
-          AddressError: the address can't be listened on; the server can't be used any more.
+          AddressError: the address can't be listened on; the server is unusable from then on.
         """
         if self._address.path:
             addresses.clear_stale_socket(self._address.path)
@@ -130,7 +130,7 @@ class ActorServer:
         """Ends all streams with UNAVAILABLE, so that actors come back later, then the thread. May be called twice.
 
         Args:
-          grace: seconds that calls may take to end before they are cut.
+          grace: seconds that calls may take to end before they are cancelled.
         """
         if not self._calls.is_serving:
             return
@@ -144,7 +144,7 @@ class ActorServer:
         self._stopping.set()
 
     def _on_call(self, call: IncomingCall) -> None:
-        """Checks a call's credentials before anything of it is read, then its method."""
+        """Checks a call's token before any message is read, then its method."""
         try:
             self._security.check_token(call.metadata)
             if call.method == protocol.ACT:
@@ -159,7 +159,7 @@ class ActorServer:
     def _describe(self, request: bytes, peer: str) -> bytes:
         with reading():
             client = messages.read_describe_request(request)
-        _log.debug("an actor on %s (%s) asks what to build", client[:100], peer)
+        _log.debug("an actor on %s (%s) asks which environments to build", client[:100], peer)
         return messages.describe_reply(self._service.describe())
 
     def _join(self, request: bytes, peer: str) -> bytes:
@@ -172,7 +172,7 @@ class ActorServer:
                 f"a step of {max(group_sizes)} environments is a message of {largest} bytes and the learner reads up "
                 f"to {self._max_message_bytes}: make the groups smaller",
             )
-        return messages.join_reply(self._service.join(run_id, env_spec, group_sizes, peer), env_spec)
+        return messages.join_reply(self._service.join(run_id, env_spec, group_sizes, peer))
 
     def _act(self, call: IncomingCall) -> None:
         with reading():
@@ -183,7 +183,7 @@ class ActorServer:
 
 
 def _reply(call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
-    """Answers a call of one request, given in bytes so that the refusal of a bad one says why."""
+    """Answers a call's only request, given as bytes so that the refusal of a malformed one has a reason."""
     try:
         if request is None:
             raise Refused(Refusal.INVALID_ARGUMENT, "expected a request, got none")
@@ -224,7 +224,7 @@ class ActorStream:
             self._call.post(functools.partial(self.end, error))
 
     def end(self, error: Exception) -> None:
-        """Ends the stream from the learner's side, for this reason. On the server's thread."""
+        """Ends the stream from the learner's side, with this error. On the server's thread."""
         if not self._call.is_over:
             self._close(str(error))
             self._call.refuse(error)
@@ -248,25 +248,24 @@ class ActorStream:
             return self._codec.decode_step(message)
         if message:
             raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
-        # Copied before they are checked: an actor should leave the memory alone until it has its answer, but may not.
-        output = self._shared._replace(reward=self._shared.reward.copy(), done=self._shared.done.copy())
-        self._codec.check(output)
-        return output
+        # Copied before they are checked: an actor that misbehaves could change them after the check.
+        reward, done, *observation = self._shared
+        return self._codec.checked_step([reward.copy(), done.copy(), *observation])
 
     def _vanished(self) -> None:
         self._close("the actor vanished")
 
     def _close(self, reason: str) -> None:
-        """Frees the group before the actor hears of the end and may open it again."""
+        """Frees the group before the actor is notified and may join again."""
         self._shared = None  # the last reference to the actor's memory, unless an observation is still being read
         self._streams.discard(self)
         self._stats.streams = len(self._streams)
         self._service.close(self._opening.session, self._opening.group, self._lease, reason)
 
-    def _open_memory(self, offer: str) -> EnvOutput | None:
+    def _open_memory(self, offer: str) -> list[np.ndarray] | None:
         """Views of the memory that the actor offers for its steps, if this process can open it."""
         try:
             return self._codec.views(open_offered(offer, self._codec.payload_bytes)) if offer else None
         except OSError as error:
-            _log.info("%s offers shared memory, but %s: its steps come over the wire", self._call.peer, error)
+            _log.info("%s offers shared memory, but %s: its steps arrive as messages", self._call.peer, error)
             return None

@@ -1,7 +1,7 @@
-"""Memory that an actor and a learner on the same machine share: steps are written there instead of sent.
+"""Memory that an actor and a learner on the same machine share: steps are written there instead of being sent.
 
 The actor allocates the memory and offers it in the metadata of its stream; the learner accepts if it can open it. The
-memory has no name in any file system, so it is freed when both are gone, however they ended.
+memory has no name in any file system, so it is freed once both processes are gone, however they ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GR
 
 
 class OfferedMemory:
-    """The memory, on the actor's side."""
+    """The actor's side of the memory."""
 
     def __init__(self, num_bytes: int):
         """
@@ -28,7 +28,7 @@ class OfferedMemory:
           num_bytes: of a step.
 
         Raises:
-          OSError: this machine has no such memory.
+          OSError: this machine has no sealed memory.
         """
         if sys.platform != "linux":
             raise OSError(f"{sys.platform} has no sealed memory")
@@ -36,7 +36,7 @@ class OfferedMemory:
         self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._file, _STEP_OFFSET + num_bytes)
-            # It can't shrink any more: reading beyond its end would kill the learner.
+            # It must not shrink: reading beyond its end would kill the learner.
             fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _SEALS)
             memory = mmap.mmap(self._file, _STEP_OFFSET + num_bytes)
         except OSError:
@@ -56,7 +56,7 @@ class OfferedMemory:
 
 
 def open_offered(offer: str, num_bytes: int) -> memoryview:
-    """The step in an actor's memory, read-only, on the learner's side.
+    """The learner's read-only view of a step in an actor's memory.
 
     Args:
       offer: of an `OfferedMemory`, from another process and not trusted.

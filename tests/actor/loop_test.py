@@ -1,6 +1,7 @@
 """The actor's loop with a fake client."""
 
 import contextlib
+import itertools
 import statistics
 import threading
 import traceback
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.actor.loop import Actor, Backoff, Sizes
+from seed_rl.actor.loop import Actor, growing_delays
 from seed_rl.envs import registry
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
 from seed_rl.transport.client import Disconnected, Rejected
@@ -146,7 +147,7 @@ def running(actor):
 
 def test_an_actors_own_sizes_win_over_the_learners():
     client = Client(suite_of(CountingVectorEnv))
-    with running(Actor(lambda: client, Sizes(num_groups=3, envs_per_group=2))):
+    with running(Actor(lambda: client, num_groups=3, envs_per_group=2)):
         assert client.stepped.wait(30)
     assert client.joined[0][1] == [2, 2, 2]
 
@@ -154,7 +155,7 @@ def test_an_actors_own_sizes_win_over_the_learners():
 def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environments():
     clients = [Client(suite_of(CountingVectorEnv)) for _ in range(3)]
     waiting = iter(clients)
-    with running(Actor(lambda: next(waiting), backoff=Backoff(0.001, 0.001))):
+    with running(Actor(lambda: next(waiting), delays=lambda: itertools.repeat(0.001))):
         for client in clients[:2]:
             assert client.stepped.wait(30)
             client.close()  # the connection is lost
@@ -167,12 +168,8 @@ def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environmen
         assert (first.reward == 0).all()
 
 
-def test_delays_double_up_to_the_cap_are_jittered_and_start_over():
-    backoffs = [Backoff(first=0.5, cap=5.0) for _ in range(200)]
-    for _ in range(2):
-        for bound in [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]:
-            delays = [backoff.next() for backoff in backoffs]
-            assert bound / 2 <= min(delays) <= max(delays) <= bound
-            assert statistics.stdev(delays) > bound / 20
-        for backoff in backoffs:
-            backoff.reset()
+def test_delays_double_up_to_the_cap_and_are_jittered():
+    rows = zip(*(growing_delays(first=0.5, cap=5.0) for _ in range(200)), strict=True)
+    for bound, delays in zip([0.5, 1.0, 2.0, 4.0, 5.0, 5.0], rows, strict=False):
+        assert bound / 2 <= min(delays) <= max(delays) <= bound
+        assert statistics.stdev(delays) > bound / 20

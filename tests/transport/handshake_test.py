@@ -1,10 +1,10 @@
 """Describe, Join and the opening of streams over real connections: the good case, and each refusal by name."""
 
+import contextlib
 import logging
 import shutil
 import socket
 import subprocess
-import threading
 import time
 
 import grpc
@@ -42,33 +42,26 @@ def test_an_actor_learns_what_to_build_and_gets_room(house, address):
 
 
 def ask(address, method, request):
-    """The refusal of a raw request: status and sentence."""
+    """The refusal of a protobuf message or of bytes: status and sentence."""
+    request = request if isinstance(request, bytes) else request.SerializeToString()
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as error:
         channel.unary_unary(method)(request, timeout=5.0)
     return error.value.code(), error.value.details()
 
 
-VERSION_7 = pb.JoinRequest(protocol_version=7).SerializeToString()
-
-
 @pytest.mark.parametrize(
-    ("method", "request_bytes", "code", "sentence"),
+    ("method", "request_message", "code", "sentence"),
     [
-        (
-            protocol.DESCRIBE,
-            VERSION_7,
-            "FAILED_PRECONDITION",
-            "expected version 2 of the protocol, the other side has 7",
-        ),
-        (protocol.JOIN, VERSION_7, "FAILED_PRECONDITION", "expected version 2 of the protocol, the other side has"),
-        (protocol.DESCRIBE, b"\xff\xff\xff", "INVALID_ARGUMENT", "got 3 bytes that aren't one"),
-        (protocol.JOIN, b"\xff\xff\xff", "INVALID_ARGUMENT", "got 3 bytes that aren't one"),
-        ("/seed_rl.Learner/Dance", b"", "UNIMPLEMENTED", "the learner has no method /seed_rl.Learner/Dance"),
+        ("Describe", pb.DescribeRequest(protocol_version=7), "FAILED_PRECONDITION", "the other side has 7"),
+        ("Join", pb.JoinRequest(protocol_version=7), "FAILED_PRECONDITION", "the other side has 7"),
+        ("Describe", b"\xff\xff\xff", "INVALID_ARGUMENT", "got 3 bytes that aren't one"),
+        ("Join", b"\xff\xff\xff", "INVALID_ARGUMENT", "got 3 bytes that aren't one"),
+        ("Dance", b"", "UNIMPLEMENTED", "the learner has no method /seed_rl.Learner/Dance"),
     ],
 )
-def test_a_bad_request_is_refused(house, method, request_bytes, code, sentence):
+def test_a_bad_request_is_refused(house, method, request_message, code, sentence):
     house.serve()
-    got, details = ask(house.path, method, request_bytes)
+    got, details = ask(house.path, f"/seed_rl.Learner/{method}", request_message)
     assert got.name == code
     assert sentence in details
     assert house.connect().describe(timeout=5.0) == peers.SETTINGS
@@ -76,25 +69,23 @@ def test_a_bad_request_is_refused(house, method, request_bytes, code, sentence):
 
 def test_a_refusal_is_short_whatever_was_sent(house):
     house.serve()
-    tensors = [pb.TensorSpec(name=str(n), dtype="bool") for n in range(9999, 1000, -1)]
-    spec = pb.EnvSpec(observation=tensors, discrete=pb.DiscreteAction(n=1))
-    request = pb.JoinRequest(protocol_version=2, run_id="r", group_sizes=[1], env_spec=spec)
-    code, sentence = ask(house.path, protocol.JOIN, request.SerializeToString())
+    request = pb.JoinRequest(protocol_version=3, group_sizes=[0] * 9999)
+    code, sentence = ask(house.path, protocol.JOIN, request)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert len(sentence) == 1000
-    huge = pb.TensorSpec(dtype="float64", shape=[2**63] * 8)
-    spec = pb.EnvSpec(observation=[huge], discrete=pb.DiscreteAction(n=2**64 - 1))
-    request = pb.JoinRequest(protocol_version=2, run_id="r", group_sizes=[2**32 - 1], env_spec=spec)
-    code, sentence = ask(house.path, protocol.JOIN, request.SerializeToString())
+    huge = {"": pb.TensorSpec(dtype="float64", shape=[2**63] * 8)}
+    spec = pb.EnvSpec(observation=huge, discrete=pb.DiscreteAction(n=2**64 - 1))
+    request = pb.JoinRequest(protocol_version=3, run_id="r", group_sizes=[2**32 - 1], env_spec=spec)
+    code, sentence = ask(house.path, protocol.JOIN, request)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert sentence.startswith("a step of 4294967295 environments is a message of")
 
 
 def test_a_learner_of_another_version_is_rejected(house):
     newer = pb.DescribeReply(protocol_version=9).SerializeToString()
-    learner = CallServer(lambda call: call.listen(lambda request: call.finish(newer), lambda: None), ())
+    learner = CallServer(lambda call: call.listen(lambda request: call.finish(newer)), ())
     assert learner.start(house.path, None)
-    with pytest.raises(Rejected, match="expected version 2 of the protocol, the other side has 9"):
+    with pytest.raises(Rejected, match="expected version 3 of the protocol, the other side has 9"):
         house.connect().describe(timeout=5.0)
     learner.stop(grace=1.0)
 
@@ -186,49 +177,41 @@ def test_every_call_needs_the_token(house, caplog, call):
     assert "swordfish" not in caplog.text
 
 
-@pytest.fixture
-def certificate(tmp_path):
-    """Makes files of a self-signed certificate for a name, and its key."""
-
-    def make(name):
-        assert shutil.which("openssl"), "this test needs the openssl program"
-        cert, key = str(tmp_path / f"{name}.pem"), str(tmp_path / f"{name}.key")
-        subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
-        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-        command = ["openssl", "req", "-x509", *kind, *subject, "-keyout", key, "-out", cert]
-        subprocess.run(command, check=True, capture_output=True)
-        return cert, key
-
-    return make
+def self_signed(name, directory):
+    """The files of a certificate for a name, and of its key."""
+    assert shutil.which("openssl"), "this test needs the openssl program"
+    cert, key = f"{directory}/{name}.pem", f"{directory}/{name}.key"
+    subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *kind, *subject, "-keyout", key, "-out", cert]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
 
 
-def test_tls_with_a_token(house, certificate):
-    cert, key = certificate("localhost")
-    other_cert, other_key = certificate("elsewhere")
+def test_tls_with_a_token(house, tmp_path):
+    cert, key = self_signed("localhost", tmp_path)
+    other_cert, other_key = self_signed("elsewhere", tmp_path)
     with pytest.raises(SecurityError, match="aren't a certificate and its"):
         read_certificate(cert, other_key)
     address = house.serve("localhost:0", ServerSecurity(*read_certificate(cert, key), "swordfish")).address
+    trusted = read_authorities(cert)
 
-    client = house.connect(address, ClientSecurity(read_authorities(cert), "swordfish"))
+    client = house.connect(address, ClientSecurity(trusted, "swordfish"))
     assert client.describe(timeout=5.0) == peers.SETTINGS
     _, (stream,) = house.streams(client, [2])
     assert stream.step(peers.output(2)).tolist() == [4, 5]
+    by_number = address.replace("localhost", "127.0.0.1")
+    client = house.connect(by_number, ClientSecurity(trusted, "swordfish", server_name="localhost"))
+    assert client.describe(timeout=5.0) == peers.SETTINGS
 
+    with pytest.raises(Disconnected, match="[Hh]ostname|certificate|handshake"):
+        house.connect(by_number, ClientSecurity(trusted, "swordfish")).describe(timeout=0.3)
     with pytest.raises(Rejected, match="the learner asks for a token"):
-        house.connect(address, ClientSecurity(read_authorities(cert))).describe(timeout=5.0)
+        house.connect(address, ClientSecurity(trusted)).describe(timeout=5.0)
     with pytest.raises(Rejected, match="isn't vouched for by --tls_ca"):
         house.connect(address, ClientSecurity(read_authorities(other_cert), "swordfish")).describe(timeout=5.0)
     with pytest.raises(Disconnected, match="UNAVAILABLE"):  # plain text
         house.connect(address, ClientSecurity(token="swordfish")).describe(timeout=0.3)
-
-
-def test_the_name_in_the_certificate_may_be_given(house, certificate):
-    cert, key = certificate("elsewhere")
-    address = house.serve("127.0.0.1:0", ServerSecurity(*read_certificate(cert, key))).address
-    with pytest.raises(Disconnected, match="elsewhere|[Hh]ostname|certificate|handshake"):
-        house.connect(address, ClientSecurity(read_authorities(cert))).describe(timeout=0.3)
-    client = house.connect(address, ClientSecurity(read_authorities(cert), server_name="elsewhere"))
-    assert client.describe(timeout=5.0) == peers.SETTINGS
 
 
 def test_an_address_in_use_is_refused(house):
@@ -254,13 +237,10 @@ def test_a_learner_that_comes_late_is_found_soon(house):
     client = house.connect()
     with pytest.raises(Disconnected, match=r"No such file or directory.*UNAVAILABLE"):
         client.describe(timeout=0.3)
-    found = []
-    waiting = threading.Thread(target=lambda: found.append(client.describe(timeout=20.0)))
-    waiting.start()
+    found = house.threads.submit(client.describe, 20.0)
     house.serve()
     started = time.monotonic()
-    waiting.join()
-    assert found == [peers.SETTINGS]
+    assert found.result() == peers.SETTINGS
     assert time.monotonic() - started < 2.0  # half a second on an idle machine
 
 
@@ -269,24 +249,20 @@ def test_a_peer_that_does_not_speak_grpc_does_not_hang(house, talk):
     connections = []
 
     def accept(listener):
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            connections.append(connection)
-            connection.sendall(talk)
+        with contextlib.suppress(OSError):  # once the listener is shut down
+            while True:
+                connections.append(listener.accept()[0])
+                connections[-1].sendall(talk)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=accept, args=(listener,))
-        thread.start()
+        accepting = house.threads.submit(accept, listener)
         client = house.connect("{}:{}".format(*listener.getsockname()))
         started = time.monotonic()
         with pytest.raises(Disconnected):
             client.describe(timeout=0.5)
         assert time.monotonic() - started < 3.0
-        assert connections
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        accepting.result(timeout=5.0)
+    assert connections
     for connection in connections:
         connection.close()

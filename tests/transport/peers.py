@@ -69,6 +69,7 @@ class FakeService:
             self._requests.put((lease, output, stream))
 
     def close(self, session, group, lease, reason):
+        self._may_fail("close")
         self.closed.put((session, group, lease, reason))
 
     def _answer(self):

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
-from seed_rl.transport import protocol
+from seed_rl.transport import messages, protocol
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.shared_memory import OfferedMemory
@@ -115,8 +115,8 @@ def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
     lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
     metadata = protocol.Opening(lease.session, 0, f"1/999/{'0' * 64}").metadata()
     with caplog.at_level("INFO"), grpc.insecure_channel(house.path) as channel:
-        messages = iter([codec.encode_step(peers.output(2))])
-        call = channel.stream_stream(protocol.ACT)(messages, metadata=metadata, timeout=5.0)
+        steps = iter([codec.encode_step(peers.output(2))])
+        call = channel.stream_stream(protocol.ACT)(steps, metadata=metadata, timeout=5.0)
         assert protocol.MEMORY_ACCEPTED not in call.initial_metadata()
         assert codec.decode_actions(next(call)).tolist() == [4, 5]
     assert "offers shared memory, but" in caplog.text
@@ -268,6 +268,31 @@ def test_a_learner_that_is_killed_is_noticed_and_comes_back_on_its_address(house
     client.describe(timeout=10.0)
     _, (stream,) = house.streams(client, [2])
     assert stream.step(peers.output(2)).tolist() == [4, 5]
+
+
+def test_a_fault_of_the_service_at_the_end_of_a_stream_leaves_the_others_alone(house, caplog):
+    learner = house.serve()
+    client = house.connect()
+    _, (bad, good) = house.streams(client, [1, 1])
+    bad.step(peers.output(1))
+    learner.service.failures["close"] = KeyError("why")
+    bad.close()
+    assert good.step(peers.output(1)).tolist() == [5]
+    assert "KeyError: 'why'" in caplog.text
+    learner.service.failures.clear()
+
+
+def test_stopping_the_server_cuts_calls_that_do_not_end(house):
+    learner = house.serve()
+    silent = threading.Event()
+    with grpc.insecure_channel(house.path) as channel:
+        requests = iter(silent.wait, True)  # none arrives
+        call = channel.stream_unary(protocol.DESCRIBE).future(requests, timeout=10.0)
+        # On the same connection, so that the silent call has arrived once this one is answered.
+        channel.unary_unary(protocol.DESCRIBE)(messages.describe_request("me"), timeout=5.0)
+        learner.server.stop(grace=0.05)
+        assert call.exception(timeout=5.0).code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+        silent.set()
 
 
 class Cable:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from absl import flags
 
-from seed_rl.actor.loop import Actor, Sizes
+from seed_rl.actor.loop import Actor
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.launch.cli import UsageError, command
 from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS, SHARED_CREDENTIALS, boolean, integer, repeated, string
@@ -57,7 +57,8 @@ def actor(values: flags.FlagValues) -> int:
     security.check(parse_address(values.server_address))
     running = Actor(
         lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),
-        Sizes(values.num_groups, values.envs_per_group),
+        values.num_groups,
+        values.envs_per_group,
     )
     _log.info("looking for a learner at %s", values.server_address)
     with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
