@@ -75,6 +75,7 @@ def _accept_others(
 ) -> dict[int, Peer] | None:
     """Host 0: connections to all others by index, once all have connected; None if `stop` was set."""
     arrived: dict[Any, int | None] = {}  # the index of each, None until it has sent that
+    ready: Any
     while missing := [index for index in range(1, hosts.count) if index not in arrived.values()]:
         if stop.is_set():
             return None
