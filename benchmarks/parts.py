@@ -14,7 +14,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.experiment import Actors, Experiment
+from seed_rl.experiment import Actors, Experiment, Replay
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
@@ -141,7 +141,7 @@ class ReplayPart:
         self._store = UnrollStore(self.STEP_SPEC, steps, sequences + batch)
         self._fill_store()
         self._pool = SlotPool(self._store.num_slots)
-        self._replay = PrioritizedSampler(sequences, self._store.num_slots, seed=0)
+        self._replay = PrioritizedSampler(Replay(), sequences, self._store.num_slots, seed=0)
         self._replay.insert(self._pool.acquire(sequences), self._rng.exponential(size=sequences))
         self._slots = np.zeros(0, np.int32)
 

@@ -42,9 +42,10 @@ class Sampler(abc.ABC):
     is inside at most once. Not thread-safe: it belongs to the learner's thread. A call that raises has changed nothing.
     """
 
-    def __init__(self, capacity: int, num_slots: int, *, seed: int):
+    def __init__(self, settings: Replay, capacity: int, num_slots: int, seed: int):
         """
         Args:
+          settings: of the replay; subclasses read the fields that they need.
           capacity: maximum number of sequences.
           num_slots: slots of the store, at least `capacity`; those in progress are among them.
           seed: of the draws.
@@ -62,11 +63,6 @@ class Sampler(abc.ABC):
         self._oldest = 0
         self._size = 0
         self._priorities = np.zeros(num_slots, np.float64)  # by slot; zero where the slot is not inside, only there
-
-    @classmethod
-    def from_settings(cls, settings: Replay, capacity: int, num_slots: int, seed: int) -> Sampler:
-        """The sampler that `Replay` settings describe; subclasses with settings of their own read them here."""
-        return cls(capacity, num_slots, seed=seed)
 
     def __len__(self) -> int:
         """Sequences inside."""
@@ -221,38 +217,12 @@ class PrioritizedSampler(Sampler):
     replaced by one stored sequence as in R2D2 (Kapturowski et al., ICLR 2019).
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        num_slots: int,
-        *,
-        seed: int,
-        priority_exponent: float = 0.9,
-        importance_exponent: float = 0.6,
-    ):
-        """
-        Args:
-          capacity, num_slots, seed: see `Sampler`.
-          priority_exponent: alpha in [0, 1]: 0 draws uniformly, 1 in proportion to the priorities.
-          importance_exponent: beta in [0, 1]: 0 corrects nothing, 1 makes the expected loss that of uniform draws.
-        """
-        for name, exponent in (("priority", priority_exponent), ("importance", importance_exponent)):
-            if not 0 <= exponent <= 1:
-                raise ValueError(f"{name}_exponent must be in [0, 1], got {exponent}")
-        super().__init__(capacity, num_slots, seed=seed)
-        self._priority_exponent = priority_exponent
-        self._importance_exponent = importance_exponent
+    def __init__(self, settings: Replay, capacity: int, num_slots: int, seed: int):
+        """See `Sampler`; alpha and beta are `priority_exponent` and `importance_exponent`, both in [0, 1]."""
+        super().__init__(settings, capacity, num_slots, seed)
+        self._priority_exponent = settings.priority_exponent
+        self._importance_exponent = settings.importance_exponent
         self._tree = SumTree(num_slots)  # p^alpha by slot
-
-    @classmethod
-    def from_settings(cls, settings: Replay, capacity: int, num_slots: int, seed: int) -> PrioritizedSampler:
-        return cls(
-            capacity,
-            num_slots,
-            seed=seed,
-            priority_exponent=settings.priority_exponent,
-            importance_exponent=settings.importance_exponent,
-        )
 
     def _draw(self, count: int) -> Sample:
         total = self._tree.total

@@ -48,8 +48,6 @@ class UnrollQueue:
     """
 
     def __init__(self, capacity: int):
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1 unroll, got {capacity}")
         self.capacity = capacity
         self._slots: collections.deque[int] = collections.deque()
         self._changed = threading.Condition()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO
 
 import numpy as np
@@ -35,47 +36,48 @@ def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, array
                 _write(archive, f"unrolls/{piece:06d}/{leaf:03d}", rows)
 
 
-def read_arrays(file: IO[bytes]) -> dict[str, np.ndarray]:
-    """The named arrays of a snapshot, without its unrolls.
+class Snapshot:
+    """The content of a snapshot; see `open_snapshot`."""
+
+    def __init__(self, archive: Mapping[str, np.ndarray]):
+        self._archive = archive
+        self._rows = sorted(name for name in archive if name.startswith("unrolls/"))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The named arrays, without the unrolls."""
+        return {name: self._archive[name] for name in self._archive if name not in self._rows}
+
+    def unrolls(self, store: UnrollStore, slots: np.ndarray) -> None:
+        """Puts the unrolls into `slots` of a store, int32 [n], in the order in which they were written.
+
+        Raises:
+          BadSnapshot: they have other shapes, or are more.
+        """
+        pieces = _pieces(slots, store.nbytes_each)
+        members = [[n for n in self._rows if n.startswith(f"unrolls/{piece:06d}/")] for piece in range(len(pieces))]
+        if sum(map(len, members)) != len(self._rows):
+            raise BadSnapshot(f"it holds more than {len(slots)} unrolls")
+        for part, own in zip(pieces, members, strict=True):
+            store.set_rows(part, [self._archive[name] for name in own])
+
+
+@contextlib.contextmanager
+def open_snapshot(file: IO[bytes]) -> Iterator[Snapshot]:
+    """Reads a file of `write_snapshot`, open for reading.
 
     Raises:
-      BadSnapshot: it can't be read.
+      BadSnapshot: it can't be read; also when that is found out inside.
     """
-    _check_is_archive(file)
+    if not zipfile.is_zipfile(file):  # NumPy would report it as pickled objects
+        raise BadSnapshot("it can't be read: it is no .npz file, or not all of one")
+    file.seek(0)
     try:
         with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if not name.startswith("unrolls/")}
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise BadSnapshot(f"it can't be read: {error}") from error
-
-
-def read_unrolls(file: IO[bytes], store: UnrollStore, slots: np.ndarray) -> None:
-    """Puts the unrolls of a snapshot into `slots` of a store, int32 [n], in the order in which they were written.
-
-    Raises:
-      BadSnapshot: it can't be read, or holds unrolls of other shapes or of another number.
-    """
-    _check_is_archive(file)
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            pieces = _pieces(slots, store.nbytes_each)
-            names = sorted(name for name in archive.files if name.startswith("unrolls/"))
-            members = [[n for n in names if n.startswith(f"unrolls/{piece:06d}/")] for piece in range(len(pieces))]
-            if sum(map(len, members)) != len(names):
-                raise BadSnapshot(f"it holds more than {len(slots)} unrolls")
-            for part, own in zip(pieces, members, strict=True):
-                store.set_rows(part, [archive[name] for name in own])
+            yield Snapshot(archive)
     except BadSnapshot:
         raise
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BadSnapshot(f"it can't be read: {error}") from error
-
-
-def _check_is_archive(file: IO[bytes]) -> None:
-    """NumPy would report any other file as pickled objects."""
-    if not zipfile.is_zipfile(file):
-        raise BadSnapshot("it can't be read: it is no .npz file, or not all of one")
-    file.seek(0)
 
 
 def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:

@@ -14,7 +14,6 @@ from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.devices import HOST, has_accelerator
 from seed_rl.inference.staging import Staging
 from seed_rl.sizes import Sizes
-from seed_rl.specs import EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
 _CONTROL_ROWS = 3  # env ids, restart flags, opened slots; then D rows of slots and D rows of positions
@@ -39,11 +38,11 @@ class ActStep:
         self.batch_sizes = sizes.act_batches
         self._agent = agent
         self._store = store
-        self._num_envs = sizes.num_envs
         self._seed = seed
         self._calls = 0
-        self._depth = sizes.depth
         self._device = device
+        to_nowhere = [sizes.num_envs, False, *[store.num_slots] * (1 + sizes.depth), *[0] * sizes.depth]
+        self._padding = np.array(to_nowhere, np.int32)[:, None]
         step_spec = agent.step_spec
         with tf.device(device):
             self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [sizes.num_envs + 1])
@@ -51,7 +50,7 @@ class ActStep:
         # is one program, unless the store is on the host: then a second program there writes the unrolls.
         self._store_apart = has_accelerator() and store.device == HOST
         self._compiled = tf.function(self._act, jit_compile=has_accelerator() and not self._store_apart)
-        self._staging = {size: self._allocate(agent.env_spec, size) for size in self.batch_sizes}
+        self._staging = {size: Staging(agent.env_spec, size) for size in self.batch_sizes}
 
     def __call__(
         self,
@@ -73,15 +72,9 @@ class ActStep:
         """
         batch = len(env_ids)
         size = self._padded(batch)
-        depth = self._depth
-        control, staging = self._staging[size]
-        control[0, :batch] = env_ids
-        control[1, :batch] = restarted
-        control[2, :batch] = writes.opened
-        control[_CONTROL_ROWS : _CONTROL_ROWS + depth, :batch] = writes.slots
-        control[_CONTROL_ROWS + depth :, :batch] = writes.positions
-        self._pad(control, batch)
-
+        control = np.repeat(self._padding, size, axis=1)
+        control[:, :batch] = np.vstack([env_ids, restarted, writes.opened, writes.slots, writes.positions])
+        staging = self._staging[size]
         staging.fill(outputs)
         self._calls = (self._calls + 1) % 2**31
         seed = np.array([self._seed, self._calls], np.int32)
@@ -91,9 +84,8 @@ class ActStep:
     def warm_up(self) -> None:
         """Compiles every batch size, by acting for padding only."""
         for size in self.batch_sizes:
-            control, staging = self._staging[size]
-            self._pad(control, 0)
-            arguments = (control, staging.batch, np.zeros(2, np.int32))
+            control = np.repeat(self._padding, size, axis=1)
+            arguments = (control, self._staging[size].batch, np.zeros(2, np.int32))
             with tf.device(self._device):
                 self._compiled.get_concrete_function(*arguments)  # else TensorFlow warns of retracing
                 self._compiled(*arguments)
@@ -104,15 +96,6 @@ class ActStep:
 
     def _padded(self, batch: int) -> int:
         return next(size for size in self.batch_sizes if size >= batch)
-
-    def _allocate(self, env_spec: EnvSpec, size: int) -> tuple[np.ndarray, Staging]:
-        return np.zeros((_CONTROL_ROWS + 2 * self._depth, size), np.int32), Staging(env_spec, size)
-
-    def _pad(self, control: np.ndarray, begin: int) -> None:
-        control[0, begin:] = self._num_envs
-        control[1, begin:] = False
-        control[2 : _CONTROL_ROWS + self._depth, begin:] = self._store.num_slots
-        control[_CONTROL_ROWS + self._depth :, begin:] = 0
 
     def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
         if self._store_apart:

@@ -16,10 +16,12 @@ _SEEDS = 2**31 - 2**20  # so that the seeds of a whole group fit into an int32
 
 @dataclasses.dataclass
 class _Session:
-    lease: Lease
-    opened: list[bool]
-    closed: list[bool]
+    groups: Sequence[GroupLease]
     joined_at: float
+    awaited: set[int]
+    """Groups that have had no stream yet."""
+    held: set[int]
+    """Groups whose ids are in use: those, and the ones that stream."""
 
 
 class Membership:
@@ -83,7 +85,8 @@ class Membership:
             groups.append(GroupLease(ids, (self._seed + self._seeds_given) % _SEEDS))
             self._seeds_given += size
         lease = Lease(secrets.token_hex(16), tuple(groups))
-        self._sessions[lease.session] = _Session(lease, [False] * len(groups), [False] * len(groups), self._clock())
+        everyone = range(len(groups))
+        self._sessions[lease.session] = _Session(groups, self._clock(), set(everyone), set(everyone))
         return lease
 
     def _spread(self, group_sizes: Sequence[int]) -> list[int]:
@@ -111,32 +114,25 @@ class Membership:
         """
         self._expire()
         entry = self._sessions.get(session)
-        if entry is None or not 0 <= group < len(entry.opened):
+        if entry is None or not 0 <= group < len(entry.groups):
             raise Refused(Refusal.NOT_FOUND, f"group {group} of this session is not known here: join again")
-        if entry.opened[group]:
+        if group not in entry.awaited:
             raise Refused(Refusal.FAILED_PRECONDITION, f"group {group} of this session already has a stream")
-        entry.opened[group] = True
-        return entry.lease.groups[group]
+        entry.awaited.remove(group)
+        return entry.groups[group]
 
     def close(self, session: str, group: int) -> None:
         """Frees the ids of a group whose stream ended."""
-        self._free_group(session, group)
-
-    def _free_group(self, session: str, group: int) -> None:
         entry = self._sessions[session]
-        entry.closed[group] = True
-        lease = entry.lease.groups[group]
+        entry.held.remove(group)
+        lease = entry.groups[group]
         for env_id in lease.env_ids:
             heapq.heappush(self._free[self.device_of(lease)], env_id)
-        if all(entry.closed):
+        if not entry.held:
             del self._sessions[session]
 
     def _expire(self) -> None:
         now = self._clock()
         for session, entry in list(self._sessions.items()):
-            if now - entry.joined_at < self._timeout:
-                continue
-            for group, opened in enumerate(entry.opened):
-                if not opened and not entry.closed[group]:
-                    entry.opened[group] = True
-                    self._free_group(session, group)
+            while entry.awaited and now - entry.joined_at >= self._timeout:
+                self.close(session, entry.awaited.pop())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from seed_rl.experiment import Experiment
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
@@ -39,26 +38,6 @@ class CentralInference:
         self._env_spec = env_spec
         self._membership = membership
         self._threads = threads
-
-    @classmethod
-    def of(
-        cls, experiment: Experiment, env_spec: EnvSpec, seed: int, threads: Sequence[ActingThread]
-    ) -> CentralInference:
-        """Central inference for an experiment.
-
-        Args:
-          experiment: settings of environments, actors and leases.
-          env_spec: of the environments.
-          seed: of the environments; another one for each start of a run.
-          threads: one for each inference device.
-        """
-        actors = experiment.actors
-        return cls(
-            ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group),
-            env_spec,
-            Membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, num_devices=len(threads)),
-            threads,
-        )
 
     def start(self) -> None:
         """Begins to act."""

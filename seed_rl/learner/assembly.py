@@ -9,11 +9,13 @@ from typing import NamedTuple
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment
 from seed_rl.inference.acting import Acting
+from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas, whole_reader
 from seed_rl.learner.sources import JoinedSource, Source, new_source
 from seed_rl.sizes import Sizes
+from seed_rl.specs import ActorSettings
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +62,11 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
         _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
         read = replicas.reader(store, number) if replicas else whole_reader(store)
         sources.append(new_source(one.unrolls, read, sizes, own_agent, replay, own_seed))
-    if experiment.actors.num_eval_envs:
-        training, evaluation = sizes.num_training_envs, experiment.actors.num_eval_envs
+    actors = experiment.actors
+    if actors.num_eval_envs:
+        training, evaluation = actors.num_training_envs, actors.num_eval_envs
         _log.info("environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluation)
-    service = CentralInference.of(experiment, agent.env_spec, seed, [one.thread for one in acting])
+    settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group)
+    membership = Membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, num_devices=len(acting))
+    service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting])
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)

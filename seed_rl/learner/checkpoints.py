@@ -1,4 +1,7 @@
-"""Checkpoints: named arrays and JSON state in one file each; a crash never leaves a broken one behind."""
+"""Checkpoints: an .npz file each (no pickled objects) of named arrays and JSON state.
+
+A checkpoint is written under another name, flushed to disk and renamed: a file with a checkpoint's name is complete.
+"""
 
 from __future__ import annotations
 
@@ -18,53 +21,24 @@ from seed_rl.object_store import files_in, local_file
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
-_COUNTERS = "counters.json"
+_STATE = "counters.json"
 
 
 class CheckpointError(Exception):
     """A checkpoint that can't be used or written; the message names it and the reason."""
 
 
-class Checkpoints:
-    """The checkpoints of a run, oldest first, in one directory.
+def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int) -> None:
+    """Writes a checkpoint of `step` (learner updates) and removes the oldest beyond `keep`.
 
-    A checkpoint is an .npz file (no pickled objects) with the arrays of `save` and the counters as JSON text. It is
-    written under another name, flushed to disk and renamed: a file with a checkpoint's name is complete.
+    Raises:
+      OSError: it could not be written; older checkpoints are untouched.
     """
-
-    def __init__(self, directory: str, keep: int):
-        self.directory = directory
-        self._keep = keep
-        os.makedirs(directory, exist_ok=True)
-
-    def paths(self) -> list[str]:
-        """Complete checkpoints, oldest first."""
-        return paths(self.directory)
-
-    def save(self, step: int, arrays: Mapping[str, np.ndarray], counters: Mapping[str, Any]) -> str:
-        """Writes a checkpoint of `step` (learner updates), removes the oldest beyond `keep` and returns its path.
-
-        Raises:
-          OSError: it could not be written; older checkpoints are untouched.
-        """
-        path = os.path.join(self.directory, f"checkpoint-{step:012d}.npz")
-        text = np.frombuffer(json.dumps(dict(counters)).encode(), np.uint8)
-        with complete_or_absent(path) as file:
-            np.savez(file, allow_pickle=False, **{_COUNTERS: text, **arrays})  # type: ignore[arg-type]
-        for old in self.paths()[: -self._keep]:
-            os.remove(old)
-        return path
-
-    def load_latest(self) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
-        """The newest readable checkpoint: path, arrays, state; None without any.
-
-        Raises:
-          CheckpointError: all of them are damaged.
-        """
-        for leftover in os.listdir(self.directory):
-            if leftover.endswith(".partial"):
-                os.remove(os.path.join(self.directory, leftover))
-        return newest(self.directory)
+    text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
+    with complete_or_absent(os.path.join(directory, f"checkpoint-{step:012d}.npz")) as file:
+        np.savez(file, allow_pickle=False, **{_STATE: text, **arrays})  # type: ignore[arg-type]
+    for old in paths(directory)[:-keep]:
+        os.remove(old)
 
 
 def paths(directory: str) -> list[str]:
@@ -96,7 +70,7 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and counters of one checkpoint file, which may be in an object store.
+    """Arrays and state of one checkpoint file, which may be in an object store.
 
     Raises:
       CheckpointError: it can't be read.
@@ -105,7 +79,7 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     try:
         with local_file(path) as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        return arrays, json.loads(arrays.pop(_COUNTERS).tobytes())
+        return arrays, json.loads(arrays.pop(_STATE).tobytes())
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is not a checkpoint that can be read: {error}") from error
 

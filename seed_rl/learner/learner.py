@@ -80,7 +80,9 @@ class Learner:
         self._saver = Saver(logdir, experiment.logs, variables, self._progress, replicas.is_first)
         self.restored_from = self._saver.restore()
         """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
-        replicas.share_from_first(list(variables.values()), self.counters, link)
+        replicas.share_from_first(list(variables.values()))
+        # Also a barrier: a host that ends when all are here leaves none waiting for its weights.
+        self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
         self._service, self._acting, self._source, self._refresh = assemble(experiment, agent, self._seed(), replicas)
         self._set_version()

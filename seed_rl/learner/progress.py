@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.service import CentralInference
 from seed_rl.reporting.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
@@ -28,15 +26,6 @@ class Counters:
     """Unrolls in progress when the actor of their environments went away; in earlier starts of the run."""
     unrecorded_steps: int = 0
     """Agent steps before an environment's first unroll began; in earlier starts of the run."""
-
-    def to_array(self) -> np.ndarray:
-        """float64 [number of counters]."""
-        return np.array(dataclasses.astuple(self), np.float64)
-
-    def set_array(self, array: Any) -> None:
-        """Takes the values of `to_array`."""
-        for (name, value), new in zip(dataclasses.asdict(self).items(), array, strict=True):
-            setattr(self, name, type(value)(new))
 
 
 class Progress:
@@ -87,4 +76,4 @@ class Progress:
         """
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
-        self.counters.set_array(dataclasses.astuple(Counters(**state["counters"])))
+        self.counters = Counters(**state["counters"])

@@ -23,8 +23,6 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Devices, Experiment
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts
-from seed_rl.learner.hosts.link import Link
-from seed_rl.learner.progress import Counters
 from seed_rl.learner.split import BadDevices, Split, split
 from seed_rl.types import Unroll
 
@@ -161,24 +159,22 @@ class Replicas:
         refresh()
         return copies, refresh
 
-    def share_from_first(self, variables: Sequence[Any], counters: Counters, link: Link) -> None:
-        """Gives all hosts the variables and counters of the first one, which has the checkpoint."""
+    def share_from_first(self, variables: Sequence[Any]) -> None:
+        """Gives all hosts the variables of the first one, which has the checkpoint."""
         if self.hosts.count == 1:
             return
-        arrays = [counters.to_array(), *(np.asarray(variable.numpy()) for variable in variables)]
-        mine = [tf.constant(array if self.is_first else np.zeros_like(array)) for array in arrays]
         with self.host_loss_as_error():
-            first, *values = (total.numpy() for total in self._sums_over_hosts(mine))
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-        counters.set_array(first)
-        link.wait()  # a host that ends when all are here leaves none waiting for its values
+            values = self._of_first([tf.constant(variable.numpy()) for variable in variables])
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value.numpy())
 
     @tf.function
-    def _sums_over_hosts(self, arrays: list[tf.Tensor]) -> list[tf.Tensor]:
+    def _of_first(self, arrays: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The arrays that the first host gave; each host calls this with its own, of the same shapes."""
+
         def on_replica(arrays: list[tf.Tensor]) -> list[tf.Tensor]:
-            is_first = _local_replica(self.local_count) == 0  # one of each host's
             context = tf.distribute.get_replica_context()
+            is_first = tf.equal(context.replica_id_in_sync_group, 0)
             # One by one: they may be of several dtypes.
             return [context.all_reduce("sum", tf.where(is_first, a, tf.zeros_like(a))) for a in arrays]
 
@@ -214,11 +210,6 @@ def abort_collectives() -> None:
     from tensorflow.python.eager import context  # as TensorFlow's own check of its peers does
 
     context.context().abort_collective_ops(tf.errors.UNAVAILABLE, "another learner host is gone")
-
-
-def _local_replica(count: int) -> Any:
-    """The index of the present replica among the `count` of its host."""
-    return 0 if count == 1 else tf.distribute.get_replica_context().replica_id_in_sync_group % count
 
 
 def _one_of(variable: Any) -> Any:

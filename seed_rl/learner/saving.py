@@ -14,10 +14,11 @@ import numpy as np
 
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.experiment import Logs
-from seed_rl.files import Outage, complete_or_absent, reason
-from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign
+from seed_rl.files import PARTIAL, Outage, complete_or_absent, reason
+from seed_rl.learner import checkpoints
+from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.progress import Progress
-from seed_rl.learner.sources import Snapshot
+from seed_rl.learner.sources import ReplaySource
 
 _log = logging.getLogger(__name__)
 
@@ -43,13 +44,14 @@ class Saver:
           is_first: whether this is the first learner host.
           clock: gives seconds.
         """
-        self._checkpoints = Checkpoints(os.path.join(logdir, "checkpoints"), logs.checkpoints_kept)
-        self._interval = logs.checkpoint_interval_s
+        self._directory = os.path.join(logdir, "checkpoints")
+        os.makedirs(self._directory, exist_ok=True)
+        self._logs = logs
         self._clock = clock
         self._variables = variables
         self._progress = progress
         self._is_first = is_first
-        self._snapshot: Snapshot | None = None
+        self._snapshot: ReplaySource | None = None
         self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
         self.begin()
@@ -60,18 +62,22 @@ class Saver:
         Raises:
           CheckpointError: the newest checkpoint is not usable.
         """
-        latest = self._checkpoints.load_latest() if self._is_first else None
-        if latest is None:
+        if not self._is_first:
             return None
-        path, arrays, state = latest
-        assign(self._variables, arrays, path)
+        for leftover in self._files(f"*{PARTIAL}"):
+            os.remove(leftover)
+        newest = checkpoints.newest(self._directory)
+        if newest is None:
+            return None
+        path, arrays, state = newest
+        checkpoints.assign(self._variables, arrays, path)
         try:
             self._progress.set_state(state)
         except (KeyError, TypeError) as error:
             raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
         return path
 
-    def attach(self, snapshot: Snapshot | None, restored: bool) -> None:
+    def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
         """Adds the replay to later checkpoints, and restores that of a resumed run.
 
         Args:
@@ -95,8 +101,8 @@ class Saver:
             raise CheckpointError(f"{path} is not usable: {error}; without it the replay is filled anew") from error
 
     def begin(self) -> None:
-        """Training begins: the first checkpoint is due after an interval."""
-        self._due = self._clock() + self._interval
+        """Training begins, or goes on after a checkpoint: the next one is due after an interval."""
+        self._due = self._clock() + self._logs.checkpoint_interval_s
 
     def save_if_due(self) -> None:
         """Writes a checkpoint once per interval; a failed write is logged."""
@@ -104,7 +110,7 @@ class Saver:
             return
         with self._no_checkpoints.tolerated():
             self.save()
-        self._due = self._clock() + self._interval
+        self.begin()
 
     @contextlib.contextmanager
     def last_checkpoint(self, on_leaving: Callable[[], None]) -> Iterator[None]:
@@ -128,7 +134,7 @@ class Saver:
         try:
             self.save()
         except OSError as error:
-            written = self._checkpoints.paths()
+            written = checkpoints.paths(self._directory)
             newest = f"{written[-1]} is the newest there is" if written else "there is none"
             raise CheckpointError(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
 
@@ -144,17 +150,18 @@ class Saver:
         if self._snapshot is not None:  # before the checkpoint that it belongs to
             with self._no_snapshots.tolerated(), complete_or_absent(self._snapshot_path()) as file:
                 self._snapshot.save(file)
-        updates = self._progress.counters.learner_updates
-        self._checkpoints.save(updates, arrays, self._progress.get_state())
+        updates, kept = self._progress.counters.learner_updates, self._logs.checkpoints_kept
+        checkpoints.save(self._directory, updates, arrays, self._progress.get_state(), kept)
         self._remove_other_snapshots()
 
     def _snapshot_path(self) -> str:
-        return os.path.join(self._checkpoints.directory, f"replay-{self._progress.counters.learner_updates:012d}.npz")
+        return os.path.join(self._directory, f"replay-{self._progress.counters.learner_updates:012d}.npz")
 
     def _remove_other_snapshots(self) -> None:
         """Removes the replays of older checkpoints, and of those that were never completed."""
-        if not self._is_first:
-            return
-        for path in glob.glob(os.path.join(glob.escape(self._checkpoints.directory), "replay-*.npz")):
-            if path != self._snapshot_path():
+        if self._is_first:
+            for path in set(self._files("replay-*.npz")) - {self._snapshot_path()}:
                 os.remove(path)
+
+    def _files(self, pattern: str) -> list[str]:
+        return glob.glob(os.path.join(glob.escape(self._directory), pattern))

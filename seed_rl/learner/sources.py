@@ -5,14 +5,14 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.samplers import SAMPLERS, Sampler
-from seed_rl.buffers.snapshot import BadSnapshot, read_arrays, read_unrolls, write_snapshot
+from seed_rl.buffers.snapshot import BadSnapshot, open_snapshot, write_snapshot
 from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
 from seed_rl.learner.ending import Diverged
@@ -34,20 +34,6 @@ class Batch(NamedTuple):
     """float32 [B]; ones without a prioritized replay."""
 
 
-class Snapshot(Protocol):
-    """The content of a source, to be saved with checkpoints."""
-
-    def save(self, file: IO[bytes]) -> None:
-        """Writes it."""
-
-    def restore(self, file: IO[bytes]) -> None:
-        """Takes over, before the first batch, the content that `save` wrote.
-
-        Raises:
-          BadSnapshot: the file is not one of this kind of source.
-        """
-
-
 class Source(abc.ABC):
     """Takes finished unrolls from acting and makes batches of them. Used by the learner's thread only."""
 
@@ -67,8 +53,8 @@ class Source(abc.ABC):
         return {}
 
     @property
-    def snapshot(self) -> Snapshot | None:
-        """The content to be saved with checkpoints."""
+    def snapshot(self) -> ReplaySource | None:
+        """The replay to be saved with checkpoints."""
         return None
 
 
@@ -156,16 +142,14 @@ class ReplaySource(Source):
           Diverged: the acting network's values are not finite.
         """
         for begin in range(0, len(slots), INSERT_AT_MOST):
-            self._insert(slots[begin : begin + INSERT_AT_MOST])
-
-    def _insert(self, slots: np.ndarray) -> None:
-        padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
-        padded[: len(slots)] = slots
-        priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(slots)]
-        if not np.isfinite(priorities).all():
-            raise Diverged("the Q-values of the acting network are no longer finite")
-        self._unrolls.pool.release(self._sampler.insert(slots, priorities))
-        self.taken += len(slots)
+            piece = slots[begin : begin + INSERT_AT_MOST]
+            padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
+            padded[: len(piece)] = piece
+            priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(piece)]
+            if not np.isfinite(priorities).all():
+                raise Diverged("the Q-values of the acting network are no longer finite")
+            self._unrolls.pool.release(self._sampler.insert(piece, priorities))
+            self.taken += len(piece)
 
     @tf.function
     def _initial_priorities(self, slots: tf.Tensor) -> tf.Tensor:
@@ -185,7 +169,7 @@ class ReplaySource(Source):
             self._sampler.update(self._last_slots, priorities)
 
     @property
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> ReplaySource | None:
         """Itself, if the config says so."""
         return self if self._config.snapshot else None
 
@@ -197,16 +181,22 @@ class ReplaySource(Source):
         write_snapshot(file, self._unrolls.store, state["slots"], {**state, **extra})
 
     def restore(self, file: IO[bytes]) -> None:
-        """See `Snapshot.restore`. The ratio is kept as if the run had not been interrupted."""
-        arrays = read_arrays(file)
-        try:
-            counts, versions = arrays.pop("counts"), arrays.pop("versions")
-            slots = self._unrolls.pool.acquire(len(arrays["slots"]))
-            self._sampler.set_state({**arrays, "slots": slots})
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise BadSnapshot(f"it is not of such a replay: {error}") from error
-        file.seek(0)
-        read_unrolls(file, self._unrolls.store, slots)
+        """Takes over, before the first batch, the content that `save` wrote.
+
+        The ratio is kept as if the run had not been interrupted.
+
+        Raises:
+          BadSnapshot: the file is not one of such a replay.
+        """
+        with open_snapshot(file) as snapshot:
+            arrays = snapshot.arrays()
+            try:
+                counts, versions = arrays.pop("counts"), arrays.pop("versions")
+                slots = self._unrolls.pool.acquire(len(arrays["slots"]))
+                self._sampler.set_state({**arrays, "slots": slots})
+            except (KeyError, RuntimeError, ValueError) as error:
+                raise BadSnapshot(f"it is not of such a replay: {error}") from error
+            snapshot.unrolls(self._unrolls.store, slots)
         self._unrolls.pool.versions[slots] = versions
         self.taken, self._drawn = counts.tolist()
 
@@ -225,7 +215,7 @@ def new_source(
     """The source of one inference device, with a replay or without; `seed` is that of the sampler."""
     if replay is None:
         return FifoSource(unrolls, read, sizes.batch_size)
-    sampler = SAMPLERS[replay.sampler].from_settings(replay, sizes.replay_capacity, sizes.num_slots, seed)
+    sampler = SAMPLERS[replay.sampler](replay, sizes.replay_capacity, sizes.num_slots, seed)
     return ReplaySource(unrolls, read, sizes, sampler, agent, replay)
 
 

@@ -1,5 +1,6 @@
 """Every benchmark through the command line, in a smoke run. Speed is not for a test."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -100,8 +101,8 @@ def check_report(name, out, directory):
     assert content["arguments"]["quick"] is True
     value = measured(content["result"])
     assert 0 < min(value["repeats"]) <= value["median"] <= max(value["repeats"])
-    table = sys.modules.get(f"benchmarks.{name}") or __import__(f"benchmarks.{name}", fromlist=["table"])
-    assert table.table(content["result"]) in out, "the table can be made from the file again"
+    table = importlib.import_module(f"benchmarks.{name}").table(content["result"])
+    assert table in out, "the table can be made from the file again"
     CHECKS.get(name, lambda result: None)(content["result"])
 
 

@@ -1,6 +1,5 @@
 """Spreads, shares, tables, reports, and the experiments that are measured."""
 
-import argparse
 import json
 import pathlib
 import re
@@ -13,7 +12,6 @@ from benchmarks.flops import forward_flops, update_flops
 from benchmarks.parts import ActStepPart
 from benchmarks.streams import random_output
 from seed_rl import __version__, config_files
-from seed_rl.networks.config import DTYPES
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.transport.codec import StepCodec
 
@@ -105,15 +103,6 @@ def test_every_preset_is_an_experiment_with_the_network_it_is_named_after():
         "r2d2": ("shallow", "lstm", 512, "mixed_bfloat16"),
     }
     assert (presets["r2d2"].unroll_length, presets["r2d2"].burn_in) == (40, 20)
-
-
-def test_networks_and_dtypes_are_combined():
-    arguments = argparse.Namespace(networks=list(experiments.NETWORKS), dtypes=list(DTYPES))
-    combined = list(experiments.networks(arguments))
-    assert [(network, dtype) for network, dtype, _ in combined] == [
-        (network, dtype) for network in experiments.NETWORKS for dtype in DTYPES
-    ]
-    assert all(experiment.agent.dtype == dtype for _, dtype, experiment in combined)
 
 
 @pytest.mark.parametrize("network", ["shallow", "r2d2"])

@@ -81,8 +81,3 @@ def test_no_unroll_is_lost_between_a_producer_and_a_consumer():
     thread.join()
     assert len(pool) == 12
     assert len(taken) == total
-
-
-def test_capacity_must_be_positive():
-    with pytest.raises(ValueError, match="at least 1 unroll, got 0"):
-        UnrollQueue(0)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.buffers import snapshot
-from seed_rl.buffers.snapshot import BadSnapshot, read_arrays, read_unrolls, write_snapshot
+from seed_rl.buffers.snapshot import BadSnapshot, open_snapshot, write_snapshot
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.types import EnvOutput, Unroll
 
@@ -36,6 +36,11 @@ def written(store, slots, **arrays):
     return file.getvalue()
 
 
+def read_unrolls(data, store, slots):
+    with open_snapshot(io.BytesIO(data)) as saved:
+        saved.unrolls(store, np.array(slots, np.int32))
+
+
 @pytest.fixture(params=[1, 100, 10_000])
 def piece_bytes(request, monkeypatch):
     """Pieces of one unroll, of a few and of all."""
@@ -49,33 +54,27 @@ def test_unrolls_come_back_in_other_slots_and_leave_the_rest_alone():
     assert not np.array_equal(contents(store, [9, 10, 11])[0], before[0])
     data = written(store, [7, 2, 11, 4, 5], counts=np.array([3, 4]))
     assert 5 * store.nbytes_each < len(data) < 5 * store.nbytes_each + 15_000
-    arrays = read_arrays(io.BytesIO(data))
-    assert set(arrays) == {"counts"}
-    np.testing.assert_array_equal(arrays["counts"], [3, 4])
-    read_unrolls(io.BytesIO(data), other, np.array([0, 8, 1, 2, 3], np.int32))
+    with open_snapshot(io.BytesIO(data)) as saved:
+        np.testing.assert_equal(saved.arrays(), {"counts": np.array([3, 4])})
+    read_unrolls(data, other, [0, 8, 1, 2, 3])
     for restored, original in zip(contents(other, [0, 8, 1, 2, 3]), contents(store, [7, 2, 11, 4, 5]), strict=True):
         np.testing.assert_array_equal(restored, original)
     for now, then in zip(contents(other, [9, 10, 11]), before, strict=True):
         np.testing.assert_array_equal(now, then)
 
 
-def test_damage_and_other_unrolls_are_refused():
+def test_damage_and_other_unrolls_are_refused(monkeypatch):
     store, slots = filled(0), np.arange(4, dtype=np.int32)
     data = written(store, slots, a=np.zeros(3))
-    with pytest.raises(BadSnapshot, match="can't be read"):
-        read_unrolls(io.BytesIO(data[:-50]), store, slots)
-    with pytest.raises(BadSnapshot, match="can't be read"):
-        read_arrays(io.BytesIO(b"nonsense"))
+    for damaged in (data[:-50], b"nonsense"):
+        with pytest.raises(BadSnapshot, match="can't be read"):
+            read_unrolls(damaged, store, slots)
     longer = UnrollStore(SPEC, LENGTH + 1, SLOTS)
     with pytest.raises(BadSnapshot, match=r"int32\[4, 4\] expected, got int32\[4, 3\]"):
-        read_unrolls(io.BytesIO(data), longer, slots)
+        read_unrolls(data, longer, slots)
     np.testing.assert_array_equal(contents(longer, [0, 1])[0], 0)
     with pytest.raises(BadSnapshot, match="7 tensors expected, got 0"):
-        read_unrolls(io.BytesIO(written(store, slots[:0])), store, slots)
-
-
-def test_more_unrolls_than_slots_are_refused(monkeypatch):
+        read_unrolls(written(store, slots[:0]), store, slots)
     monkeypatch.setattr(snapshot, "PIECE_BYTES", 1)
-    store = filled(0)
     with pytest.raises(BadSnapshot, match="it holds more than 2 unrolls"):
-        read_unrolls(io.BytesIO(written(store, [0, 1, 2])), store, np.arange(2, dtype=np.int32))
+        read_unrolls(written(store, [0, 1, 2]), store, [0, 1])

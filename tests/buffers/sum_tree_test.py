@@ -63,23 +63,3 @@ def test_never_finds_a_zero_whatever_the_rounding(size):
         assert len(found) == 3 * size + 3
         assert np.all((found >= 0) & (found < size))
         assert np.all(values[found] > 0)
-
-
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
-        SumTree(0)
-    tree = SumTree(3)
-    with pytest.raises(ValueError, match="all numbers are zero"):
-        tree.find(np.array([0.0]))
-    for index in (-1, 3):
-        with pytest.raises(IndexError, match=f"index {index} is not in 0 .. 2"):
-            tree.set(np.array([0, index]), np.ones(2))
-        with pytest.raises(IndexError, match=f"index {index} is not in 0 .. 2"):
-            tree.get(np.array([index]))
-    for value in (-1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match="finite and not negative"):
-            tree.set(np.array([0, 1]), np.array([1.0, value]))
-    assert tree.total == 0
-    tree.set(np.array([0]), np.array([1.0]))
-    with pytest.raises(ValueError, match="not a number"):
-        tree.find(np.array([0.5, np.nan]))

@@ -56,7 +56,8 @@ def saved_run(tmp_path):
             variable.assign(rng.normal(0, 0.3, variable.shape))
         variables = checkpoints.name_variables("agent", agent.variables)
         arrays = {name: variable.numpy() for name, variable in variables.items()}
-        checkpoints.Checkpoints(f"{logdir}/checkpoints", keep=3).save(7, arrays, {"counters": {"env_frames": 700}})
+        os.makedirs(f"{logdir}/checkpoints")
+        checkpoints.save(f"{logdir}/checkpoints", 7, arrays, {"counters": {"env_frames": 700}}, keep=3)
         return logdir, agent
 
     return save

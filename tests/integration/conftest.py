@@ -1,8 +1,6 @@
 """Starts real `seed_rl` processes and makes sure that none outlives its test."""
 
 import contextlib
-import json
-import os
 import subprocess
 import sys
 import time
@@ -10,6 +8,8 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+
+from seed_rl.reporting import metrics
 
 
 class Runs:
@@ -60,11 +60,10 @@ def rows():
     """Reads `metrics.jsonl` of a log directory; no rows if it is not there yet."""
 
     def read(logdir):
-        path = os.path.join(logdir, "metrics.jsonl")
-        if not os.path.exists(path):
+        try:
+            return metrics.read(logdir)
+        except FileNotFoundError:
             return []
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file if line.endswith("\n")]
 
     return read
 

@@ -6,67 +6,71 @@ import keras
 import numpy as np
 import pytest
 
-from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, assign, load, name_variables
+from seed_rl.learner import checkpoints
+from seed_rl.learner.checkpoints import CheckpointError, assign, load, name_variables
 from tests.support.slow_disk import save_for_ever
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b/c": np.array(3, np.int64)}
 
 
-def test_round_trip(tmp_path):
-    checkpoints = Checkpoints(str(tmp_path), keep=2)
-    assert checkpoints.load_latest() is None
-    saved = checkpoints.save(7, ARRAYS, {"env_frames": 70, "episodes": {"returns": [1.5]}})
-    path, arrays, counters = checkpoints.load_latest()
-    assert path == saved
-    assert counters == {"env_frames": 70, "episodes": {"returns": [1.5]}}
+def newest_step(directory):
+    return checkpoints.newest(directory)[2]["step"]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return str(tmp_path)
+
+
+def save(directory, step, **state):
+    checkpoints.save(directory, step, ARRAYS, {"step": step, **state}, keep=2)
+
+
+def test_the_newest_are_kept_and_come_back_as_they_were(directory):
+    assert checkpoints.newest(directory) is None
+    for step in (5, 100, 20, 1000):
+        save(directory, step, returns=[1.5])
+    assert [load(path)[1]["step"] for path in checkpoints.paths(directory)] == [100, 1000]
+    path, arrays, state = checkpoints.newest(directory)
+    assert path == checkpoints.paths(directory)[-1]
+    assert state == {"step": 1000, "returns": [1.5]}
     assert set(arrays) == set(ARRAYS)
     for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(arrays[name], array)
-        assert arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(arrays[name], array, strict=True)
 
 
-def test_keeps_the_newest(tmp_path):
-    checkpoints = Checkpoints(str(tmp_path), keep=2)
-    for step in (5, 100, 20, 1000):
-        checkpoints.save(step, ARRAYS, {"step": step})
-    assert [load(path)[1]["step"] for path in checkpoints.paths()] == [100, 1000]
-
-
-def test_a_save_that_fails_leaves_the_previous_checkpoint(tmp_path):
-    checkpoints = Checkpoints(str(tmp_path), keep=1)
-    checkpoints.save(1, ARRAYS, {})
+def test_a_save_that_fails_leaves_the_previous_checkpoint(directory):
+    save(directory, 1)
     with pytest.raises(TypeError):
-        checkpoints.save(2, ARRAYS, {"not json": object()})
-    assert checkpoints.load_latest()[0].endswith("000001.npz")
+        save(directory, 2, unknown=object())
+    assert newest_step(directory) == 1
 
 
-def test_killed_in_the_middle_of_a_save_the_previous_one_loads(tmp_path):
+def test_killed_in_the_middle_of_a_save_the_previous_one_loads(directory):
     context = multiprocessing.get_context("spawn")
     half_written = context.Event()
-    process = context.Process(target=save_for_ever, args=(str(tmp_path), half_written))
+    process = context.Process(target=save_for_ever, args=(directory, half_written))
     process.start()
     assert half_written.wait(60)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert any(name.endswith(".partial") for name in os.listdir(tmp_path)), "the second save was under way"
-    checkpoints = Checkpoints(str(tmp_path), keep=3)
-    _, arrays, counters = checkpoints.load_latest()
-    assert counters == {"step": 1}
+    assert any(name.endswith(".partial") for name in os.listdir(directory)), "the second save was under way"
+    _, arrays, state = checkpoints.newest(directory)
+    assert state == {"step": 1}
     np.testing.assert_array_equal(arrays["x"], np.ones(1000))
-    assert not any(name.endswith(".partial") for name in os.listdir(tmp_path))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_damaged_file_is_passed_over_and_named_if_it_is_the_only_one(tmp_path, share):
-    checkpoints = Checkpoints(str(tmp_path), keep=2)
-    good = checkpoints.save(1, ARRAYS, {})
-    damaged = checkpoints.save(2, ARRAYS, {})
+def test_a_damaged_file_is_passed_over_and_named_if_it_is_the_only_one(directory, share):
+    for step in (1, 2):
+        save(directory, step)
+    good, damaged = checkpoints.paths(directory)
     with open(damaged, "r+b") as file:
         file.truncate(int(share * os.path.getsize(damaged)))
-    assert checkpoints.load_latest()[0] == good
+    assert newest_step(directory) == 1
     os.remove(good)
     with pytest.raises(CheckpointError, match="000002.npz is not a checkpoint that can be read"):
-        checkpoints.load_latest()
+        checkpoints.newest(directory)
 
 
 def test_variables_get_their_values_back():

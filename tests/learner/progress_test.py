@@ -48,13 +48,6 @@ def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     assert second.gauges()["episodes"] == 2
 
 
-def test_counters_become_an_array_and_back():
-    counters, other = Counters(3, 4, 5, 6.5, 7, 8), Counters()
-    other.set_array(counters.to_array())
-    assert other == counters
-    assert type(other.learner_updates) is int
-
-
 @pytest.mark.parametrize("lost", ["counters", "eval/episodes"])
 def test_a_state_of_another_version_is_refused(lost):
     state = Progress(1).get_state()

@@ -10,7 +10,8 @@ import pytest
 
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.experiment import Logs
-from seed_rl.learner.checkpoints import CheckpointError, Checkpoints, load
+from seed_rl.learner import checkpoints
+from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
 
@@ -57,9 +58,11 @@ def test_a_run_continues_with_its_weights_and_progress(tmp_path):
     assert second.saver.restore() is None
     first.weights.assign(np.arange(1000))
     first.saver.save()
+    (first.directory / "checkpoint-000000000008.npz.partial").touch()  # of a process that was killed
     assert second.saver.restore() == str(tmp_path / "checkpoints" / CHECKPOINT(7))
     assert second.progress.get_state() == first.progress.get_state()
     np.testing.assert_array_equal(second.weights.numpy(), np.arange(1000))
+    assert second.files == [CHECKPOINT(7)]
 
 
 def test_only_the_first_host_reads_and_writes(tmp_path):
@@ -176,8 +179,8 @@ def test_checkpoints_of_other_networks_and_versions_are_refused(tmp_path):
     run.saver.save()
     with pytest.raises(CheckpointError, match=r"w has shape \(1000,\), needed is \(10,\)"):
         Run(tmp_path, size=10).saver.restore()
-    arrays, state = load(str(run.directory / CHECKPOINT(1)))
+    arrays, state = checkpoints.load(str(run.directory / CHECKPOINT(1)))
     del state["eval/episodes"]
-    Checkpoints(str(run.directory), keep=3).save(2, arrays, state)
+    checkpoints.save(str(run.directory), 2, arrays, state, keep=3)
     with pytest.raises(CheckpointError, match="of another version of seed_rl: 'eval/episodes'"):
         Run(tmp_path).saver.restore()

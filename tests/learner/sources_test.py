@@ -68,7 +68,7 @@ class Rig:
         if replay is None:
             self.source = FifoSource(unrolls, read, batch_size)
         else:
-            self.sampler = SAMPLERS[replay.sampler].from_settings(replay, capacity, num_slots, seed=0)
+            self.sampler = SAMPLERS[replay.sampler](replay, capacity, num_slots, seed=0)
             agent = RewardPriorities(divisor)
             self.source = ReplaySource(unrolls, read, sizes_of(batch_size, replay), self.sampler, agent, replay)
 

@@ -8,13 +8,12 @@ from unittest import mock
 
 import numpy as np
 
-from seed_rl.learner.checkpoints import Checkpoints
+from seed_rl.learner import checkpoints
 
 
 def save_for_ever(directory: str, half_written: Event) -> None:
     """Saves checkpoint 1, then hangs in the middle of writing checkpoint 2 and sets `half_written`."""
-    checkpoints = Checkpoints(directory, keep=3)
-    checkpoints.save(1, {"x": np.ones(1000)}, {"step": 1})
+    checkpoints.save(directory, 1, {"x": np.ones(1000)}, {"step": 1}, keep=3)
 
     def write_half(file, **arrays):
         file.write(b"PK\x03\x04 half of an archive")
@@ -23,4 +22,4 @@ def save_for_ever(directory: str, half_written: Event) -> None:
         threading.Event().wait()
 
     with mock.patch.object(np, "savez", write_half):
-        checkpoints.save(2, {"x": np.zeros(1000)}, {"step": 2})
+        checkpoints.save(directory, 2, {"x": np.zeros(1000)}, {"step": 2}, keep=3)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import select
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
 from seed_rl.experiment import ConfigError
@@ -29,47 +27,46 @@ _LARGEST = 1 << 20  # bytes of a message
 _LONG_SECONDS = 10.0  # a longer wait for another host is logged
 
 
-class Peer(Connection):
-    """The connection to another learner host; carries JSON messages."""
+class Peer(socket.socket):
+    """The connection to another learner host; carries JSON messages, a line each."""
 
     def __init__(self, connection: socket.socket):
         """Takes over a TCP connection."""
-        connection.setblocking(True)
+        super().__init__(fileno=connection.detach())
+        self.settimeout(_SILENT_SECONDS)  # within a message
         for level, option, value in (
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-            (socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _SILENT_SECONDS, 0)),  # within a message
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
             (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_SECONDS // 2),
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _SILENT_SECONDS // 2),
             (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENT_SECONDS),
         ):
-            connection.setsockopt(level, option, value)
-        super().__init__(connection.detach())
+            self.setsockopt(level, option, value)
+        self._lines = self.makefile("rb")
 
-    def send(self, message: Any) -> None:
+    def write(self, message: Any) -> None:
         """Sends JSON values.
 
         Raises:
           OSError: the other process has ended or can't be reached.
         """
-        self.send_bytes(json.dumps(message).encode())
+        self.sendall(json.dumps(message).encode() + b"\n")
 
-    def recv(self) -> Any:
+    def read(self) -> Any:
         """Waits for the next message.
 
         Raises:
           OSError: the other process has ended, can't be reached, or is not a learner.
         """
         try:
-            return json.loads(self.recv_bytes(_LARGEST))
-        except (EOFError, ValueError) as error:
+            return json.loads(self._lines.readline(_LARGEST))
+        except ValueError as error:
             raise ConnectionError("the connection has ended") from error
 
-    def shut_down(self) -> None:
-        """Ends the connection for both sides, and wakes every thread that polls it."""
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.fileno())) as connection:
-            connection.shutdown(socket.SHUT_RDWR)
+    def close(self) -> None:
+        """Closes the connection."""
+        self._lines.close()
+        super().close()
 
 
 class Agreed(NamedTuple):
@@ -84,7 +81,10 @@ class Agreed(NamedTuple):
 
 
 class Link:
-    """The connections of a learner host to the others of its run. Used by the learner's thread."""
+    """The connections of a learner host to the others of its run. Used by the learner's thread.
+
+    As a context it closes the connections, and sends the other hosts the error that ends it.
+    """
 
     leave_seconds = 5.0
     """How long a host that ends waits for the others to receive its decision."""
@@ -96,21 +96,56 @@ class Link:
         self._closing = False
         self._watcher: threading.Thread | None = None
 
-    def compare(self, own: Mapping[str, Any]) -> None:
-        """Checks that all hosts have the same settings; called by every host at the same point.
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self.close((str(error) or type(error).__name__) if isinstance(error, Exception) else "")
+
+    def gather(self, own: Mapping[str, Any]) -> list[Any]:
+        """The messages of all hosts, by index; called by every host at the same point, and so a barrier.
 
         Args:
-          own: JSON values by name.
+          own: JSON values by name. With a true `leave` the hosts wait for each other for a few seconds only, and None
+            stands for one that sent nothing.
+
+        Raises:
+          HostLost: another host has ended.
+        """
+        if not self._peers:
+            return [own]
+        if self.hosts.index:
+            self._send(0, own)
+            answer = self._receive([0], time.monotonic() + 2 * self.leave_seconds if own.get("leave") else None)
+            return [own] if answer is None else answer[1]
+        messages, deadline = {0: own}, None
+        while missing := self._peers.keys() - messages.keys():
+            if deadline is None and any(message.get("leave") for message in messages.values()):
+                deadline = time.monotonic() + self.leave_seconds
+            received = self._receive(missing, deadline)
+            if received is None:
+                break
+            messages[received[0]] = received[1]
+        gathered = [messages.get(index) for index in range(self.hosts.count)]
+        for index in self._peers:
+            self._send(index, gathered)
+        return gathered
+
+    def compare(self, own: Mapping[str, Any]) -> None:
+        """Checks that all hosts have the same settings, JSON values by name; called by every host at the same point.
 
         Raises:
           ConfigError: the settings differ.
           HostLost: another host has ended.
         """
-        first, *others = self._gather(json.loads(json.dumps(own)))
+        first, *others = json.loads(json.dumps(self.gather(own)))
         for index, other in enumerate(others, 1):
-            differences = _differences(first, other, index)
-            if differences:
-                raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differences)}")
+            names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
+            # Names that only one host has are explained by a shared one that differs, such as `agent.kind`.
+            names = [name for name in names if name in first and name in other] or names
+            if names:
+                differ = (f"{n} is {first.get(n)!r} on host 0 and {other.get(n)!r} on host {index}" for n in names)
+                raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
 
     def agree(self, *, leave: bool, ready: bool, env_frames: int) -> Agreed:
         """Decides on the next step; called by every host at the same point of its loop, several times a second.
@@ -124,7 +159,7 @@ class Link:
           HostLost: another host has ended.
         """
         try:
-            gathered = self._gather({"leave": leave, "ready": ready, "env_frames": env_frames})
+            gathered = self.gather({"leave": leave, "ready": ready, "env_frames": env_frames})
         except HostLost:
             if not leave:
                 raise
@@ -133,21 +168,13 @@ class Link:
         leave = any(message["leave"] for message in messages)
         return Agreed(leave, not leave and all(m["ready"] for m in messages), messages[0]["env_frames"])
 
-    def wait(self) -> None:
-        """A barrier: returns when all hosts have reached this point.
-
-        Raises:
-          HostLost: another host has ended.
-        """
-        self._gather({})
-
     def watch(self, on_loss: Callable[[], None]) -> None:
         """Calls `on_loss`, in a thread of its own, as soon as the connection to another host ends."""
         if not self._peers:
             return
         poller = select.poll()
         for peer in self._peers.values():
-            poller.register(peer.fileno(), select.POLLRDHUP)
+            poller.register(peer, select.POLLRDHUP)
 
         def poll() -> None:
             poller.poll()
@@ -163,39 +190,18 @@ class Link:
         for peer in self._peers.values():
             with contextlib.suppress(OSError):
                 if reason:
-                    peer.send({"ended": reason})
-            peer.shut_down()
+                    peer.write({"ended": reason})
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)  # wakes the watcher
         if self._watcher is not None:
             self._watcher.join()
         for peer in self._peers.values():
             peer.close()
         self._peers = {}
 
-    def _gather(self, own: dict[str, Any]) -> list[Any]:
-        """The messages of all hosts, by index; None for a host that a leaving one did not wait for."""
-        if not self._peers:
-            return [own]
-        deadline = time.monotonic() + 2 * self.leave_seconds if own.get("leave") else None
-        if self.hosts.index:
-            self._send(0, own)
-            answer = self._receive([0], deadline)
-            return [own] if answer is None else answer[1]
-        messages, deadline = {0: own}, None
-        while missing := self._peers.keys() - messages.keys():
-            if deadline is None and any(message.get("leave") for message in messages.values()):
-                deadline = time.monotonic() + self.leave_seconds
-            received = self._receive(missing, deadline)
-            if received is None:
-                break
-            messages[received[0]] = received[1]
-        gathered = [messages.get(index) for index in range(self.hosts.count)]
-        for index in self._peers:
-            self._send(index, gathered)
-        return gathered
-
     def _send(self, index: int, message: Any) -> None:
         try:
-            self._peers[index].send(message)
+            self._peers[index].write(message)
         except OSError:
             self._receive([index], time.monotonic())  # its last message may be the reason
             raise self._lost(index) from None
@@ -211,7 +217,7 @@ class Link:
             return None
         index = peers[ready[0]]
         try:
-            message = self._peers[index].recv()
+            message = self._peers[index].read()
         except OSError:
             raise self._lost(index) from None
         if isinstance(message, dict) and "ended" in message:
@@ -227,10 +233,3 @@ class Link:
 
 NO_OTHERS = Link(ALONE, {})
 """The link of a single learner process."""
-
-
-def _differences(first: Mapping[str, Any], other: Mapping[str, Any], index: int) -> list[str]:
-    """Phrases. Names that only one host has are left out if shared names differ, which explain them: `agent.kind`."""
-    names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
-    names = [name for name in names if name in first and name in other] or names
-    return [f"{name} is {first.get(name)!r} on host 0 and {other.get(name)!r} on host {index}" for name in names]

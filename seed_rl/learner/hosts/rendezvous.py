@@ -12,7 +12,8 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -20,7 +21,7 @@ from seed_rl.experiment import ConfigError
 from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.learner.hosts.link import NO_OTHERS, Link, Peer
-from seed_rl.transport.address import Address, AddressError, parse_address
+from seed_rl.transport.address import AddressError, parse_address
 
 _log = logging.getLogger(__name__)
 
@@ -29,55 +30,29 @@ _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
 
 
-@contextlib.contextmanager
-def rendezvous(hosts: Hosts, settings: Mapping[str, Any], stop: Stop) -> Iterator[Link | None]:
-    """Connects all hosts of a run; if this one fails inside, the others are sent the reason.
+def rendezvous(
+    hosts: Hosts, settings: Mapping[str, Any], stop: Stop, seconds: float = _RENDEZVOUS_SECONDS
+) -> AbstractContextManager[Link | None]:
+    """Waits for all hosts of a run, and compares their settings.
 
     Args:
       hosts: all hosts, and which this is.
       settings: JSON values by name that must be the same on all hosts.
-      stop: ends the wait for the others.
-
-    Yields:
-      The link to the others; None if `stop` was set.
-
-    Raises:
-      AddressError, ConfigError, HostLost: see `connect` and `Link.compare`.
-    """
-    link = connect(hosts, stop)
-    if link is None:
-        yield None
-        return
-    try:
-        link.compare(settings)
-        yield link
-    except Exception as error:
-        link.close(str(error) or type(error).__name__)
-        raise
-    finally:
-        link.close()
-
-
-def connect(hosts: Hosts, stop: Stop, seconds: float = _RENDEZVOUS_SECONDS) -> Link | None:
-    """Waits for all hosts.
-
-    Args:
-      hosts: all hosts, and which this is.
       stop: ends the wait.
       seconds: time limit.
 
     Returns:
-      The link to the others; None if `stop` was set.
+      The link to the others; a context without one if `stop` was set.
 
     Raises:
       AddressError: an address is malformed, or this host can't listen at its own.
-      ConfigError: the hosts were not started as parts of one run.
-      HostLost: not all hosts connected in time.
+      ConfigError: the hosts were not started as parts of one run, or with different settings.
+      HostLost: not all hosts connected in time, or one has ended.
     """
     if hosts.count == 1:
         return NO_OTHERS
     addresses = [_parse(text) for text in hosts.addresses]
-    with _listen(addresses[hosts.index]) as listener, contextlib.ExitStack() as cleanup:
+    with _listen(addresses[hosts.index][1]) as listener, ExitStack() as cleanup:
         _log.info("learner host %d of %d: waiting for the others", hosts.index, hosts.count)
         deadline = time.monotonic() + seconds
         if hosts.index:
@@ -86,68 +61,70 @@ def connect(hosts: Hosts, stop: Stop, seconds: float = _RENDEZVOUS_SECONDS) -> L
         else:
             peers = _accept_others(hosts, listener, stop, deadline, cleanup)
         if peers is None:
-            return None
+            return contextlib.nullcontext()
         cleanup.pop_all()
-        return Link(hosts, peers)
+    with ExitStack() as cleanup:
+        link = cleanup.enter_context(Link(hosts, peers))
+        link.compare(settings)
+        cleanup.pop_all()
+    return link
 
 
 def _accept_others(
-    hosts: Hosts, listener: socket.socket, stop: Stop, deadline: float, cleanup: contextlib.ExitStack
+    hosts: Hosts, listener: socket.socket, stop: Stop, deadline: float, cleanup: ExitStack
 ) -> dict[int, Peer] | None:
     """Host 0: connections to all others by index, once all have connected; None if `stop` was set."""
-    newcomers: set[Peer] = set()
-    peers: dict[int, Peer] = {}
+    arrived: dict[Any, int | None] = {}  # the index of each, None until it has sent that
     ready: Any
-    while missing := [index for index in range(1, hosts.count) if index not in peers]:
+    while missing := [index for index in range(1, hosts.count) if index not in arrived.values()]:
         if stop.is_set():
             return None
         if time.monotonic() > deadline:
             names = ", ".join(f"learner host {index} ({hosts.addresses[index]})" for index in missing)
             raise HostLost(f"{names} did not connect in time")
-        for ready in wait([listener, *newcomers, *peers.values()], _POLL_SECONDS):
+        for ready in wait([listener, *arrived], _POLL_SECONDS):
             if ready is listener:
-                newcomers.add(cleanup.enter_context(Peer(listener.accept()[0])))
-            elif ready in newcomers:
-                newcomers.remove(ready)
-                _admit(ready, hosts, peers)
-            else:  # hosts are silent until all are there, so this one is gone again
-                peers = {index: peer for index, peer in peers.items() if peer is not ready}
+                arrived[cleanup.enter_context(Peer(listener.accept()[0]))] = None
+            elif arrived[ready] is None and (index := _index_of(ready, hosts, arrived.values())):
+                arrived[ready] = index
+                _log.info("learner host %d is connected", index)
+            else:  # no host; or one that is gone again, as hosts are silent until all are there
+                del arrived[ready]
                 ready.close()
-    for peer in newcomers:
-        peer.close()
+    peers = {index: peer for peer, index in arrived.items() if index is not None}
+    for stranger in arrived.keys() - peers.values():
+        stranger.close()
     for peer in peers.values():
         with contextlib.suppress(OSError):  # the first exchange of messages will report the loss
-            peer.send({"welcome": True})
+            peer.write({"welcome": True})
     return peers
 
 
-def _admit(peer: Peer, hosts: Hosts, peers: dict[int, Peer]) -> None:
-    """Adds a newcomer to `peers` if it is a host of this run; closes the connection otherwise."""
-    try:
-        match peer.recv():
+def _index_of(newcomer: Peer, hosts: Hosts, taken: Collection[int | None]) -> int | None:
+    """The index that a newcomer sends; None if it is not a further host of this run.
+
+    Raises:
+      ConfigError: it is a learner host of another list.
+    """
+    with contextlib.suppress(OSError):
+        match newcomer.read():
             case {"learner_host": int(index), "learner_hosts": [*addresses]}:
-                pass
-            case _:
-                raise ConnectionError("not a learner")
-        if tuple(addresses) != hosts.addresses:
-            differs = (
-                f"--learner_hosts is {','.join(hosts.addresses)} on host 0 and {','.join(map(str, addresses))} on the "
-                f"one that was started with --learner_host={index}"
-            )
-            peer.send({"refused": differs})
-            raise ConfigError(differs)
-        if index in (0, *peers):
-            peer.send({"refused": f"there is a learner host {index} already: each needs its own --learner_host"})
-            raise ConnectionError("a second one")
-    except OSError:
-        peer.close()
-    else:
-        peers[index] = peer
-        _log.info("learner host %d is connected", index)
+                if tuple(addresses) != hosts.addresses:
+                    differs = (
+                        f"--learner_hosts is {','.join(hosts.addresses)} on host 0 and {','.join(map(str, addresses))} "
+                        f"on the one that was started with --learner_host={index}"
+                    )
+                    newcomer.write({"refused": differs})
+                    raise ConfigError(differs)
+                if index and index not in taken:
+                    return index
+                reason = f"there is a learner host {index} already: each needs its own --learner_host"
+                newcomer.write({"refused": reason})
+    return None
 
 
 def _connect_to_first(
-    hosts: Hosts, first: Address, stop: Stop, deadline: float, cleanup: contextlib.ExitStack
+    hosts: Hosts, first: tuple[str, int], stop: Stop, deadline: float, cleanup: ExitStack
 ) -> dict[int, Peer] | None:
     """The other hosts: the connection to host 0, once all have connected to it; None if `stop` was set."""
     peer: Peer | None = None
@@ -159,11 +136,10 @@ def _connect_to_first(
             )
         try:
             if peer is None:
-                connection = socket.create_connection((first.host, first.port), _CONNECT_SECONDS)
-                peer = cleanup.enter_context(Peer(connection))
-                peer.send({"learner_host": hosts.index, "learner_hosts": hosts.addresses})
+                peer = cleanup.enter_context(Peer(socket.create_connection(first, _CONNECT_SECONDS)))
+                peer.write({"learner_host": hosts.index, "learner_hosts": hosts.addresses})
             if wait([peer], _POLL_SECONDS):
-                match peer.recv():
+                match peer.read():
                     case {"welcome": True}:
                         return {0: peer}
                     case {"refused": reason}:
@@ -177,23 +153,23 @@ def _connect_to_first(
     return None
 
 
-def _parse(text: str) -> Address:
+def _parse(text: str) -> tuple[str, int]:
     address = parse_address(text)
     if address.path or not address.port:
         raise AddressError(f"--learner_hosts must be HOST:PORT of each, got {text!r}")
-    return address
+    return address.host, address.port
 
 
-def _listen(address: Address) -> socket.socket:
+def _listen(port: int) -> socket.socket:
     """Listens where TensorFlow will listen: at all addresses of this machine."""
     try:
         if socket.has_dualstack_ipv6():
             try:
-                return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True)
+                return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
             except OSError as error:
                 if error.errno != errno.EADDRNOTAVAIL:  # IPv6 is turned off
                     raise
-        return socket.create_server(("", address.port))
+        return socket.create_server(("", port))
     except OSError as error:
         reason = os.strerror(error.errno or errno.EIO).lower()
-        raise AddressError(f"--learner_hosts: cannot listen on port {address.port}: {reason}") from error
+        raise AddressError(f"--learner_hosts: cannot listen on port {port}: {reason}") from error
