@@ -17,19 +17,6 @@ def pooled(name, options="{}", **settings):
     return Gym(name, envpool=True, options=options, **settings)
 
 
-@pytest.fixture
-def make():
-    made = []
-
-    def make_envs(config, num_envs):
-        made.append(config.make(num_envs))
-        return made[-1]
-
-    yield make_envs
-    for env in made:
-        env.close()
-
-
 @pytest.mark.parametrize(
     ("config", "steps"),
     [
