@@ -52,25 +52,19 @@ def test_an_episode_of_memory_is_a_cue_then_nothing_then_a_light():
 
 
 @pytest.mark.parametrize(("num_cues", "delay"), [(2, 1), (4, 10), (5, 3)])
-def test_only_the_last_action_counts_and_the_cue_is_always_right(num_cues, delay):
+def test_naming_the_cue_at_last_is_always_right_and_guessing_it_by_chance(num_cues, delay):
     env, noise = Memory(num_cues=num_cues, delay=delay).make(500), np.random.default_rng(0)
     observation, _ = env.reset(seed=0)
+    cues = []
     for _ in range(20):
-        cue = observation[:, 0, :, 0].argmax(axis=1)
+        cues.append(observation[:, 0, :, 0].argmax(axis=1))
         for step in range(delay + 2):
             is_last = step == delay + 1
-            observation, reward, terminated, _, _ = env.step(cue if is_last else noise.integers(num_cues, size=500))
+            actions = cues[-1] if is_last else noise.integers(num_cues, size=500)
+            observation, reward, terminated, _, _ = env.step(actions)
             assert np.all(terminated == is_last)
             assert np.all(reward == is_last)
-
-
-def test_cues_are_equally_frequent_so_that_a_policy_without_memory_is_right_by_chance():
-    env = Memory(num_cues=4, delay=1).make(10_000)
-    cues = [env.reset(seed=0)[0][:, 0, :, 0].argmax(axis=1)]
-    for _ in range(3):
-        cues.append(env.step(np.zeros(10_000, int))[0][:, 0, :, 0].argmax(axis=1))
-    for shown in (cues[0], cues[-1]):
-        np.testing.assert_allclose(
-            np.bincount(shown, minlength=4) / 10_000, 0.25, atol=5 * np.sqrt(0.25 * 0.75 / 10_000)
-        )
-    assert abs(np.mean(cues[0] == cues[-1]) - 0.25) < 0.03, "each episode has a cue of its own"
+    five_sigma = 5 * np.sqrt(0.25 / 9_500)
+    np.testing.assert_allclose(np.bincount(np.ravel(cues)) / 10_000, 1 / num_cues, atol=five_sigma)
+    repeated = np.equal(cues[1:], cues[:-1])
+    assert repeated.mean() == pytest.approx(1 / num_cues, abs=five_sigma), "the previous cue says nothing"

@@ -12,7 +12,6 @@ from gymnasium import spaces
 
 from seed_rl.envs import registry
 from seed_rl.envs.base import EnvConfig, UniformVectorEnv
-from seed_rl.settings import check_at_least, check_types
 
 
 @registry.register
@@ -24,10 +23,6 @@ class Counting(EnvConfig):
     suite: ClassVar[str] = "counting"
 
     shortest_episode: int = 5
-
-    def __post_init__(self):
-        check_types(self)
-        check_at_least(self, 1, "shortest_episode")
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return CountingVectorEnv(num_envs, self.shortest_episode)
