@@ -29,15 +29,15 @@ from seed_rl.specs import (
 
 
 class CannotBuild(ValueError):
-    """The environments can't be built on this machine; the message says why."""
+    """The environments can't be built on this machine; the message gives the reason."""
 
 
 class EnvironmentFailed(RuntimeError):
-    """An environment raised an error or its process died; the message says which and how."""
+    """An environment raised an error or its process died; the message names the environment and the cause."""
 
 
 class Reference(NamedTuple):
-    """Mean returns of unclipped rewards in one game or level."""
+    """Mean unclipped returns in one game or level."""
 
     random: float
     human: float
@@ -48,7 +48,7 @@ class Reference(NamedTuple):
 
 
 def read_references(path: pathlib.Path) -> dict[str, Reference]:
-    """The references of a CSV file with the columns `name,random,human`, in the order of its rows."""
+    """Reads a CSV file with the columns `name,random,human`; keeps the order of its rows."""
     with path.open(encoding="utf-8", newline="") as file:
         return {row["name"]: Reference(float(row["random"]), float(row["human"])) for row in csv.DictReader(file)}
 
@@ -70,15 +70,15 @@ class EnvConfig(Settings, abc.ABC):
 
     @abc.abstractmethod
     def make(self, num_envs: int) -> VectorEnv:
-        """Builds `num_envs` environments with SAME_STEP autoreset and spaces as `spec` says."""
+        """Builds `num_envs` environments with SAME_STEP autoreset, whose spaces match `spec`."""
 
     def spec(self) -> EnvSpec:
-        """Observations and actions of one environment; by default those of one that is built for this purpose."""
+        """Observations and actions of one environment; the default builds one to find out."""
         with contextlib.closing(self.make(1)) as env:
             return spec_of(env)
 
     def human_normalised(self, mean_return: float) -> float | None:
-        """A mean return as a percentage: 0 is a random policy, 100 a human. None without published references."""
+        """A mean return in percent: 0 is a random policy, 100 a human. None without published references."""
         return None
 
     def watch(self) -> Watchable:
@@ -96,7 +96,7 @@ class EnvConfig(Settings, abc.ABC):
 
 
 class UniformVectorEnv(VectorEnv):
-    """A base class for vector environments that are given the spaces of one of their environments."""
+    """A base class for vector environments, constructed from the spaces of a single environment."""
 
     def __init__(
         self,
@@ -115,30 +115,30 @@ class UniformVectorEnv(VectorEnv):
 class Watchable(VectorWrapper, abc.ABC):
     """A vector environment of size 1 that draws its current state.
 
-    Drawing changes nothing: with the same seed and actions it plays the same episodes as an unwatched environment.
+    Drawing has no side effects: the same seed and actions give the same episodes as without it.
     """
 
     @abc.abstractmethod
     def picture(self, observation: Any) -> np.ndarray:
-        """Draws the state that the environment is in.
+        """Draws the current state.
 
         Args:
           observation: its latest observation [1, ...].
 
         Returns:
-          uint8 [H, W, 3], always of the same size.
+          uint8 [H, W, 3]; the size never changes.
         """
 
 
 class ObservationPictures(Watchable):
-    """Draws the observation; of several tensors, the first that is a picture."""
+    """Draws the observation, or the first of its tensors that is a picture."""
 
     def __init__(self, env: VectorEnv, to_colours: Callable[[np.ndarray], np.ndarray] | None = None):
         """
         Args:
           env: of size 1.
-          to_colours: turns the tensor of one environment into uint8 [H, W, 3]; by default uint8 [H, W, 1 or 3] is
-            drawn as it is.
+          to_colours: converts the tensor of one environment to uint8 [H, W, 3]; by default uint8 [H, W, 1 or 3] is
+            drawn unchanged.
 
         Raises:
           CannotBuild: no tensor of the observation is a picture; `env` is closed.
@@ -162,7 +162,7 @@ def spec_of(env: VectorEnv) -> EnvSpec:
     """The specs of a single environment of a vector environment.
 
     Raises:
-      CannotBuild: a space that can't be sent; the message names the kinds that can.
+      CannotBuild: a space can't be sent; the message lists the kinds that can.
     """
     try:
         return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))
@@ -183,7 +183,7 @@ def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, Arra
         return _array_spec(space)
     if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
         return {name: _array_spec(part) for name, part in space.items()}
-    raise ValueError(f"observations must be a Box or a Dict of them (FlatVectorEnv makes them so), got {space}")
+    raise ValueError(f"observations must be a Box or a Dict of them (FlatVectorEnv converts others), got {space}")
 
 
 def _array_spec(space: gymnasium.Space[Any]) -> ArraySpec:

@@ -1,4 +1,4 @@
-"""Catch: a ball falls down a small board, and a paddle on the bottom row has to be under it (Mnih et al. 2014)."""
+"""Catch: a ball falls down a small board, and a paddle on the bottom row must catch it (Mnih et al. 2014)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Catch(EnvConfig):
     suite: ClassVar[str] = "catch"
 
     rows: Annotated[int, Within(2)] = 10
-    """Height of the board: an episode has one step fewer."""
+    """Height of the board; an episode has one step less."""
 
     columns: Count = 5
     """Width of the board."""
@@ -48,7 +48,7 @@ class CatchVectorEnv(UniformVectorEnv):
         return self._render(), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Moves the paddles by `actions` - 1 and lets the balls fall one row."""
+        """Moves each paddle by its action - 1 and each ball down by one row."""
         self._paddle = np.clip(self._paddle + np.asarray(actions) - 1, 0, self._columns - 1)
         self._row += 1
         terminated = self._row == self._rows - 1

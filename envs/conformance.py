@@ -1,4 +1,4 @@
-"""The contract of an environment suite, as a check that every suite's tests call."""
+"""The contract of an environment suite, as a check for the tests of every suite."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from seed_rl.envs.registry import from_description
 def check_suite(config: EnvConfig, steps: int) -> None:
     """Asserts that a config builds vector environments as `EnvConfig` promises.
 
-    Spaces and dtypes are as declared; autoreset is SAME_STEP; equal seeds give equal episodes and different seeds
-    different ones; the description builds an equal config.
+    Spaces and dtypes are as declared, autoreset is SAME_STEP, episodes are determined by the seed and differ between
+    seeds, and the description builds an equal config.
 
     Args:
       config: of a suite that is registered or has an entry point.
-      steps: to play with random actions; an episode must end within them.
+      steps: number of random actions, enough for an episode to end.
     """
     spec = config.spec()
     assert from_description(config.describe()) == config
@@ -34,7 +34,7 @@ def check_suite(config: EnvConfig, steps: int) -> None:
 
 
 def _play(config: EnvConfig, seed: int, steps: int) -> tuple[list[np.ndarray], bool]:
-    """Copies of everything that three environments return, and whether an episode ended."""
+    """Copies of everything that three environments return, and whether an episode ends."""
     num_envs, action_spec, rng = 3, config.spec().action, np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
         observation, _ = env.reset(seed=seed)

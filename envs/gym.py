@@ -1,4 +1,4 @@
-"""Any environment registered with Gymnasium, and any of EnvPool's."""
+"""Any environment registered with Gymnasium or built into EnvPool."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Gym(EnvConfig):
     suite: ClassVar[str] = "gym"
 
     id: str = "CartPole-v1"
-    """As registered, preceded by `module:` if a module must be imported first; with `envpool`, an id of EnvPool's."""
+    """As registered, prefixed with `module:` if a module must be imported first; with `envpool`, an EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
-    """`sync`: one after the other in the actor; `async`: a process each; `vector_entry_point`: the environment's own
-    vector version."""
+    """`sync`: one after the other in the actor; `async`: one process per environment; `vector_entry_point`: the
+    environment's own vector version."""
     envpool: bool = False
-    """Use EnvPool's version, whose threads step all environments at once; `vectorization` then has no effect."""
+    """Use EnvPool's version, which steps all environments in native threads; `vectorization` then has no effect."""
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
     frames_per_step: Count = 1
-    """Environment frames that a step counts as: the environment's own action repeat."""
+    """Environment frames counted per step: the environment's own action repeat."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -53,15 +53,15 @@ class Gym(EnvConfig):
 
     def watch(self) -> Watchable:
         """Shows the environment's own rendering; without one, its observations if they are pictures."""
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # nothing that pygame draws here is shown on a display
-        reason = "EnvPool's environments render nothing"
-        if not self.envpool:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
-                    return _RenderedPictures(self.make(1, render_mode="rgb_array"))
-            except CannotBuild as error:
-                reason = str(error)
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
+        try:
+            if self.envpool:
+                raise CannotBuild("EnvPool's environments render nothing")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
+                return _RenderedPictures(self.make(1, render_mode="rgb_array"))
+        except CannotBuild as error:
+            reason = str(error)
         env = self.make(1)
         try:
             return ObservationPictures(env)
@@ -104,7 +104,7 @@ class _RenderedPictures(Watchable):
     def __init__(self, env: VectorEnv):
         """
         Raises:
-          CannotBuild: the environment doesn't render, or can't here; `env` is closed.
+          CannotBuild: the environment doesn't render, or not on this machine; `env` is closed.
         """
         super().__init__(env)
         try:

@@ -1,4 +1,4 @@
-"""Memory: a cue is shown once, and has to be named when nothing of it can be seen any more."""
+"""Memory: a cue is shown once and must be recalled after it has disappeared."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from seed_rl.settings import Count, Within
 class Memory(EnvConfig):
     """Return 1 for naming the cue and 0 for any other answer, at the end of an episode of `delay` + 2 steps.
 
-    The cue is visible before the first action only; then nothing is, for `delay` actions; then a light asks for the
-    last action, the one that counts. A policy without memory has a mean return of 1 / `num_cues`.
+    The cue is visible only before the first action. After `delay` blank steps, a light asks for the last action, the
+    only one that counts. A policy without memory has a mean return of 1 / `num_cues`.
     """
 
     suite: ClassVar[str] = "memory"
 
     num_cues: Annotated[int, Within(2)] = 4
-    """Cues, and actions."""
+    """Number of cues and of actions."""
 
     delay: Count = 10
-    """Steps without anything to see between the cue and the question."""
+    """Blank steps between the cue and the light."""
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return MemoryVectorEnv(num_envs, self.num_cues, self.delay)
 
 
 class MemoryVectorEnv(UniformVectorEnv):
-    """Observations uint8 [E, 1, num_cues + 1, 1], 255 at the cue or, in the last pixel, the light; actions are cues."""
+    """Observations uint8 [E, 1, num_cues + 1, 1], 255 at the cue or, for the light, at the end; actions are cues."""
 
     def __init__(self, num_envs: int, num_cues: int, delay: int):
         super().__init__(num_envs, spaces.Box(0, 255, (1, num_cues + 1, 1), np.uint8), spaces.Discrete(num_cues))
@@ -52,7 +52,7 @@ class MemoryVectorEnv(UniformVectorEnv):
         return self._render(), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Advances the time; where the light was on, compares `actions` with the cues."""
+        """Advances the time; where the light is on, the reward says whether the action is the cue."""
         terminated = self._time == self._last
         reward = np.where(terminated & (self._cue == np.asarray(actions)), 1.0, 0.0)
         self._time += 1

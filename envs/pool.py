@@ -1,4 +1,4 @@
-"""EnvPool's environments: compiled, and stepped by native threads."""
+"""EnvPool's environments, which are compiled and stepped by native threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seed_rl.envs.base import CannotBuild, UniformVectorEnv
 
 
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:
-    """Builds `num_envs` of EnvPool's environments of a name.
+    """Builds `num_envs` of EnvPool's environments by name.
 
     Raises:
       CannotBuild: EnvPool is not installed, has no such environment, or can't build it with these options.
@@ -37,7 +37,7 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
 class EnvPoolVectorEnv(UniformVectorEnv):
     """An EnvPool that can be seeded; NEXT_STEP autoreset.
 
-    EnvPool takes its seed at construction: a reset with a seed builds a new pool, by `make(seed)`.
+    EnvPool takes its seed at construction, so a reset with a seed builds a new pool by calling `make(seed)`.
     """
 
     def __init__(self, make: Callable[[int], Any], num_envs: int):

@@ -1,4 +1,4 @@
-"""Environments that each run in a process of their own."""
+"""Environments that each run in their own process."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 
 CLOSE_SECONDS = 3.0
-"""Time for an environment's process to end by itself before it is killed."""
+"""How long an environment's process may take to end before it is killed."""
 
 
 class ProcessVectorEnv(AsyncVectorEnv):
     """Steps environments in parallel, with SAME_STEP autoreset.
 
-    For simulators that hold the interpreter's lock, don't survive a fork, or take their process down with them. In
-    contrast to the base class, the calling process builds no environment, an error says which process died and how,
-    Ctrl-C doesn't reach the environments, and those that hang on closing are killed.
+    For simulators that hold the interpreter's lock, don't survive a fork, or crash their process. Unlike the base
+    class, it builds no environment in the calling process, reports which process died and how, keeps Ctrl-C from the
+    environments, and kills those that hang while closing.
 
     After an error, only `close` may be called.
     """
@@ -40,7 +40,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
     ):
         """
         Args:
-          make_env: called in each process, so it must be picklable.
+          make_env: picklable; called in each process.
           num_envs: E, the number of processes.
           observation_space: of one environment.
           action_space: of one environment.
@@ -88,7 +88,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
 
     @contextlib.contextmanager
     def _deaths_named(self) -> Iterator[None]:
-        """Turns the loss of a connection into `EnvironmentFailed`."""
+        """Turns the loss of a connection into an `EnvironmentFailed` that says which process ended, and how."""
         try:
             yield
         except (EOFError, ConnectionError) as error:
@@ -107,7 +107,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
 
 @dataclasses.dataclass
 class _Remote(gymnasium.Env):
-    """An environment that is only built where `start` is called, and whose errors can be pickled."""
+    """An environment that is built by `start`, in its own process, and whose errors can be pickled."""
 
     make_env: Callable[[], gymnasium.Env]
     observation_space: gymnasium.Space[Any]
@@ -115,7 +115,7 @@ class _Remote(gymnasium.Env):
     env: Any = None
 
     def start(self) -> str:
-        """Builds it; returns the message of `CannotBuild`, or nothing."""
+        """Builds it; returns the message of a `CannotBuild`, otherwise an empty string."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that steps the environments decides when they end
         try:
             self.env = _call(self.make_env)
@@ -139,5 +139,5 @@ def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
     except CannotBuild:
         raise
-    except Exception as error:  # environments raise all kinds
+    except Exception as error:  # an environment may raise anything
         raise EnvironmentFailed(str(error) or type(error).__name__) from error

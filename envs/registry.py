@@ -10,13 +10,13 @@ from seed_rl.envs.base import EnvironmentFailed as EnvironmentFailed
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"
-"""The entry-point group in which installed packages, including this one, announce their `EnvConfig` classes."""
+"""The entry-point group in which packages, including this one, declare their `EnvConfig` classes."""
 
 _registered: dict[str, type[EnvConfig]] = {}
 
 
 def register(config: type[EnvConfig]) -> type[EnvConfig]:
-    """Class decorator: makes a suite known in this process, for packages without an entry point."""
+    """Class decorator that makes a suite without an entry point known in this process."""
     _registered[config.suite] = config
     return config
 
@@ -41,7 +41,7 @@ def suite(name: str) -> type[EnvConfig]:
 
 
 def from_description(description: EnvDescription) -> EnvConfig:
-    """The config that a learner described.
+    """The config that a learner sent.
 
     Raises:
       CannotBuild: an unknown suite or option, or an invalid value.

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 _WIDER = {"int8": "int32", "int16": "int32", "uint32": "int64", "uint64": "float64", "float128": "float64"}
-"""The dtypes that replace those that can't be sent. Networks compute in floats anyway."""
+"""Replacements for dtypes that can't be sent. Networks compute in floats anyway."""
 
 _MOST_CHANNELS = 16
 _MOST_CHOICES = 1000
@@ -22,9 +22,9 @@ _MOST_CHOICES = 1000
 class SameStep(VectorWrapper):
     """Presents an environment with NEXT_STEP autoreset as one with SAME_STEP.
 
-    Such an environment returns the last observation of an episode with its end, and in the next step, whose action it
-    ignores, the first observation of the new episode. Here the end is reported with that step: the last observation
-    becomes one more step of the old episode, with zero reward.
+    With NEXT_STEP, an episode's last observation comes with its end. The step after that ignores its action and returns
+    the first observation of the next episode. Here the end is reported with that step instead, so the old episode
+    becomes one step longer; the extra step has zero reward.
     """
 
     def __init__(self, env: VectorEnv):
@@ -50,12 +50,12 @@ class FlatVectorEnv(VectorWrapper):
     Observations:
 
     - Boxes of any rank stay as they are, with two exceptions: uint8 frames [H, W] and [C, H, W] (at most 16 channels,
-      more pixels a side) become [H, W, C], and dtypes that can't be sent become wider ones.
+      larger sides) become [H, W, C], and dtypes that can't be sent become wider ones.
     - Discrete(n) becomes a one-hot bool [n], MultiDiscrete the concatenated one-hots of its parts, MultiBinary bool.
     - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`.
 
     Actions: a Box of floats of any shape becomes a vector of float32; a Box of integers and MultiBinary become
-    MultiDiscrete; choices that start at another number start at 0.
+    MultiDiscrete; choices are numbered from 0.
     """
 
     def __init__(self, env: VectorEnv):
@@ -105,7 +105,7 @@ class _Part(NamedTuple):
 
 
 def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Part]:
-    flags: Any = np.bool_  # which a Box may have, though its annotations do not say so
+    flags: Any = np.bool_  # valid for a Box, despite its annotations
     if isinstance(space, spaces.Box):
         as_frames = _frames(space)
         if as_frames is not None:
@@ -114,7 +114,7 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
             return
         dtype = np.dtype(_WIDER.get(np.dtype(space.dtype).name, space.dtype))
         if dtype == np.uint16 and len(space.shape) == 2:
-            dtype = np.dtype(np.int32)  # uint16 maps are planes of bits in the suites of this project
+            dtype = np.dtype(np.int32)  # in this project, uint16 maps are planes of bits
         sent: Any = dtype.type
         box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=sent)
         yield _Part(name, box, functools.partial(np.ascontiguousarray, dtype=dtype), path)
@@ -136,7 +136,7 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
 
 
 def _frames(space: spaces.Box) -> Callable[[Any], np.ndarray] | None:
-    """The conversion to frames [E, H, W, C], for a space of frames in another layout; None for other spaces."""
+    """The conversion to frames [E, H, W, C] for frames in another layout; None for other spaces."""
     if space.dtype != np.uint8 or len(space.shape) not in (2, 3) or min(space.shape[-2:]) <= _MOST_CHANNELS:
         return None
     if len(space.shape) == 2:

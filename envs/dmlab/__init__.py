@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.envs.dmlab.levels import human_normalised, needs_dataset, path_of
+from seed_rl.envs.dmlab.levels import needs_dataset, path_of, reference_of
 from seed_rl.envs.processes import ProcessVectorEnv
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -30,7 +30,7 @@ CONTROLS = {
     "jump": (0, 1),
     "crouch": (0, 1),
 }
-"""The seven numbers of a raw action with their ranges; the simulator does not enforce them."""
+"""The seven components of a raw action and their ranges, which the simulator does not enforce."""
 
 # fmt: off
 DEFAULT_ACTIONS = (
@@ -48,13 +48,13 @@ DEFAULT_ACTIONS = (
 """The nine actions of IMPALA and its successors."""
 
 HELD_OUT_MIXER_SEED = 0x600D5EED
-"""Mixed into the seeds of held-out levels, so that no map occurs in training. Within [0, 2^32)."""
+"""Mixed into the seeds of held-out levels, so that none of their maps occurs in training. Within [0, 2^32)."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class DMLab(EnvConfig):
-    """A level: color frames, a few discrete actions."""
+    """A level, with color frames and a few discrete actions."""
 
     suite: ClassVar[str] = "dmlab"
 
@@ -67,15 +67,15 @@ class DMLab(EnvConfig):
     num_action_repeats: Count = 4
     """Environment frames that each action is repeated for."""
     action_set: tuple[int, ...] = ()
-    """Raw actions to choose from, concatenated, seven numbers each (see `CONTROLS`); empty: the usual nine."""
+    """The raw actions, concatenated, seven numbers each (see `CONTROLS`); empty: the usual nine."""
     held_out: bool = False
-    """Evaluation: maps, texts and objects that training never shows, in levels that have them."""
+    """For evaluation: maps, texts and objects that training never shows, in levels that have them."""
     dataset_path: str = ""
-    """Directory of the pictures that two of the psychlab levels show, on the actors."""
+    """Directory on the actors' machines of the pictures that two psychlab levels show."""
     runfiles_path: str = ""
-    """Directory of the simulator's files on the actors, if it is not that of the package."""
+    """Directory of the simulator's files on the actors' machines, if not that of the package."""
     level_cache: str = ""
-    """Cache of compiled maps that all actors share: a local directory, or a URL for fsspec; empty: no cache."""
+    """Cache of compiled maps shared by all actors: a directory, or a URL for fsspec; empty: no cache."""
     renderer: Annotated[str, OneOf("software", "hardware")] = "software"
     """`software` or `hardware`."""
 
@@ -118,7 +118,8 @@ class DMLab(EnvConfig):
         return EnvSpec(ArraySpec((self.height, self.width, 3), "uint8"), DiscreteSpec(len(self.actions)))
 
     def human_normalised(self, mean_return: float) -> float | None:
-        return human_normalised(self.level, mean_return)
+        reference = reference_of(self.level)
+        return None if reference is None else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         """Starts a process for each environment: the simulator holds the interpreter's lock and doesn't survive a fork.
@@ -126,7 +127,7 @@ class DMLab(EnvConfig):
         Raises:
           CannotBuild: something is missing on this machine; the message says what.
         """
-        from seed_rl.envs.dmlab.env import DMLabEnv  # which needs this class
+        from seed_rl.envs.dmlab.env import DMLabEnv  # which imports this module
 
         if needs_dataset(self.path) and not os.path.isdir(self.dataset_path):
             raise CannotBuild(

@@ -1,4 +1,4 @@
-"""A cache of compiled levels for DeepMind Lab, whose actors otherwise spend most of their time compiling maps."""
+"""A cache of compiled maps for DeepMind Lab: without one, actors spend most of their time compiling."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _log = logging.getLogger(__name__)
 class LevelCache:
     """The `level_cache` of a `deepmind_lab.Lab`: `fetch` is called before a map is compiled, `write` after it.
 
-    Any number of processes may share a cache; each map is a file named by a hash of the simulator's key. Maps that are
-    missing, damaged or out of reach are compiled as if there were no cache: nothing is raised into the simulator, and
-    it is only given complete pk3 files (zip archives), since others would end its process.
+    Any number of processes may share a cache; each map is a file named by a hash of the simulator's key. A map that is
+    missing, damaged or unreachable is compiled: no exception reaches the simulator, and it only receives complete pk3
+    files (zip archives), because any other file would crash its process.
     """
 
     def __init__(self, place: str):
         """
         Args:
-          place: a local directory, or a URL that fsspec understands, such as `gs://bucket/levels`; grows without bound.
+          place: a directory, or a URL for fsspec such as `gs://bucket/levels`; grows without bound.
 
         Raises:
-          CannotBuild: fsspec, or the package that it needs for this kind of URL, is missing, or there is no such kind.
+          CannotBuild: fsspec or its package for this kind of URL is missing, or there is no such kind.
         """
         self._place = os.path.expanduser(place)
         self._warned: set[str] = set()
@@ -49,10 +49,10 @@ class LevelCache:
                 shutil.copyfile(f"{self._place}/{entry_name(key)}", pk3_path)
             if is_pk3(pk3_path):
                 return True
-            self._warn_once("use", f"damaged entry {entry_name(key)}")  # `write` replaces it
+            self._warn_once("use", f"damaged entry {entry_name(key)}")  # until `write` replaces it
         except FileNotFoundError:
             pass
-        except Exception as error:  # each kind of store raises its own
+        except Exception as error:  # every kind of store has errors of its own
             self._warn_once("read", error)
         with contextlib.suppress(OSError):
             os.remove(pk3_path)  # it may be incomplete
@@ -62,7 +62,7 @@ class LevelCache:
         """Stores the compiled map at `pk3_path` under `key`."""
         try:
             if not is_pk3(pk3_path):
-                raise ValueError(f"the compiled map is no pk3 file: {pk3_path}")
+                raise ValueError(f"the compiled map is not a pk3 file: {pk3_path}")
             with open(pk3_path, "rb") as file:
                 if self._store is not None:
                     self._store.send(file, entry_name(key))
@@ -83,7 +83,7 @@ class LevelCache:
 
 
 def entry_name(key: str) -> str:
-    """The name of a map's file, relative to the cache: spread over 256 folders."""
+    """The path of a map's file within the cache, in one of 256 folders."""
     digest = hashlib.sha256(key.encode()).hexdigest()
     return f"{digest[:2]}/{digest[2:]}.pk3"
 
@@ -93,5 +93,5 @@ def is_pk3(path: str) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return bool(archive.namelist()) and archive.testzip() is None
-    except Exception:  # zipfile raises all kinds for damaged archives
+    except Exception:  # a damaged archive may raise anything
         return False

@@ -23,10 +23,10 @@ _NOT_INSTALLED = (
 class DMLabEnv(gymnasium.Env):
     """One level, in the process that creates it.
 
-    The simulator has no observation for the end of an episode: that step returns the frame before it once more, which
-    nobody sees under SAME_STEP autoreset.
+    The simulator has no observation for the end of an episode: the last step repeats the previous frame, and SAME_STEP
+    autoreset replaces it.
 
-    `reset(seed=...)` starts the episode of that seed; later episodes have seeds drawn from it.
+    `reset(seed=...)` starts the episode of that seed; the seeds of later episodes are drawn from it.
     """
 
     def __init__(self, config: DMLab):
@@ -51,10 +51,10 @@ class DMLabEnv(gymnasium.Env):
           RuntimeError: the simulator failed, or is closed.
         """
         super().reset(seed=None if seed is None else int(seed))
-        # A Python integer below 2^32: the simulator refuses numpy's, and truncates larger ones.
+        # A Python integer below 2^32: the simulator refuses NumPy's and truncates larger ones.
         episode_seed = int(self.np_random.integers(2**32)) if seed is None else int(seed) % 2**32
         with self._simulator(f"reset with seed {episode_seed}") as lab:
-            if not self._played:  # the simulator's first episode differs from its later ones with the same seed
+            if not self._played:  # the simulator's first episode differs from later ones with the same seed
                 lab.reset(seed=episode_seed)
                 self._played = True
             lab.reset(seed=episode_seed)
@@ -68,24 +68,24 @@ class DMLabEnv(gymnasium.Env):
           RuntimeError: the simulator failed, is closed, or has no episode under way.
         """
         with self._simulator("stepped") as lab:
-            # A new array each time: the simulator misreads views.
+            # A copy, because the simulator misreads views.
             reward = lab.step(self._actions[action].copy(), num_steps=self._repeats)
             running = lab.is_running()
             if running:
-                self._frame = lab.observations()[_FRAMES]  # renders: once per step
+                self._frame = lab.observations()[_FRAMES]  # renders, so only once per step
         return self._frame, reward, not running, False, {}
 
     def close(self) -> None:
-        """Ends the simulator; may be called again."""
+        """Ends the simulator; may be called more than once."""
         lab, self._lab = self._lab, None
         if lab is not None:
             lab.close()
 
     @contextlib.contextmanager
     def _simulator(self, purpose: str) -> Iterator[Any]:
-        """The simulator, whose errors get a sentence that names the level."""
+        """The simulator; its errors are raised again as sentences that name the level."""
         try:
-            if self._lab is None:  # a closed simulator would end the process
+            if self._lab is None:  # calling a closed simulator would crash the process
                 raise RuntimeError("it is closed")
             yield self._lab
         except RuntimeError as error:
@@ -98,7 +98,7 @@ def _start(config: DMLab, name: str) -> Any:
     except ImportError as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == "deepmind_lab"
         raise CannotBuild(_NOT_INSTALLED if is_missing else f"deepmind_lab can't be loaded: {error}") from error
-    settings = {"width": str(config.width), "height": str(config.height)}  # the simulator only takes strings
+    settings = {"width": str(config.width), "height": str(config.height)}  # the simulator accepts only strings
     if config.held_out:
         settings |= {"allowHoldOutLevels": "true", "mixerSeed": str(HELD_OUT_MIXER_SEED)}
     if config.dataset_path:

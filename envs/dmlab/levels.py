@@ -1,6 +1,6 @@
-"""The levels of DMLab-30 and their human-normalised scores (IMPALA, arXiv:1802.01561).
+"""The levels of DMLab-30 and the summary of their human-normalised scores (IMPALA, arXiv:1802.01561).
 
-scores = {level: human_normalised(level, mean_return) for level, mean_return in mean_returns.items()}
+scores = {level: DMLab(level).human_normalised(mean_return) for level, mean_return in mean_returns.items()}
 summary(scores).mean_capped
 """
 
@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seed_rl.envs.base import read_references
+from seed_rl.envs.base import Reference, read_references
 
 _FOLDER = "contributed/dmlab30/"
 
 REFERENCES = read_references(pathlib.Path(__file__).with_name("scores.csv"))
-"""Mean returns of humans and of random play by the names of the 30 levels in which agents are scored."""
+"""Mean returns of humans and of random play, by the names of the 30 levels that agents are scored on."""
 
 TEST_TWINS = {
     "rooms_collect_good_objects_train": "rooms_collect_good_objects_test",
     "rooms_exploit_deferred_effects_train": "rooms_exploit_deferred_effects_test",
 }
-"""Levels that are trained in one version and scored in another; the rest have one for both."""
+"""Levels with one version for training and another for scoring; the others have one version for both."""
 
 _KNOWN = {*REFERENCES, *TEST_TWINS}
 _FAMILIES = tuple(sorted({name.partition("_")[0] + "_" for name in _KNOWN}))
@@ -34,7 +34,7 @@ def path_of(level: str) -> str:
     """The full path of a level of DMLab-30; that of any other level is its name.
 
     Raises:
-      ValueError: no name, or one that begins like those of DMLab-30 without being one of them.
+      ValueError: the name is empty, or begins like those of DMLab-30 without being one of them.
     """
     if not level:
         raise ValueError("DMLab.level: a level must have a name")
@@ -50,27 +50,18 @@ def needs_dataset(level: str) -> bool:
     return level.rpartition("/")[2].removeprefix("psychlab_") in _NEED_A_DATASET
 
 
-def human_normalised(level: str, mean_return: float) -> float | None:
-    """100 * (mean return - random) / (human - random), percent: 0 is a random policy, 100 a human.
-
-    Args:
-      level: name or path of a level of DMLab-30; a training level is scored by the references of its test twin.
-      mean_return: of unclipped rewards.
-
-    Returns:
-      None for a level outside DMLab-30.
-    """
-    reference = REFERENCES.get(_scored_in(level))
-    return None if reference is None else reference.normalise(mean_return)
+def reference_of(level: str) -> Reference | None:
+    """The references of a level, by name or path: those of its test twin if it has one; None outside DMLab-30."""
+    return REFERENCES.get(_scored_in(level))
 
 
 class Summary(NamedTuple):
-    """Scores of several levels as one number each, percent."""
+    """Statistics of the scores of several levels, in percent."""
 
     mean: float
     median: float
     mean_capped: float
-    """The mean of the levels' scores, each capped at 100: the usual figure for DMLab-30."""
+    """The mean of the scores, each capped at 100: the usual figure for DMLab-30."""
     num_levels: int
     """30 for a result on DMLab-30."""
 
@@ -94,6 +85,6 @@ def summary(scores: Mapping[str, float | None]) -> Summary:
 
 
 def _scored_in(level: str) -> str:
-    """The name under which a level of DMLab-30 has references."""
+    """The name whose references apply to a level of DMLab-30."""
     name = level.removeprefix(_FOLDER)
     return TEST_TWINS.get(name, name)

@@ -1,4 +1,4 @@
-"""Google Research Football: Super Mini Maps of a match, packed into bits."""
+"""Google Research Football, observed as Super Mini Maps that are packed into bits."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ NUM_ACTIONS = 19
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Football(EnvConfig):
-    """One player of the left team at a time, the one nearest to the ball, against the scenario's opponents."""
+    """Controls the player of the left team nearest to the ball, against the scenario's opponents."""
 
     suite: ClassVar[str] = "football"
 
     scenario: Annotated[str, OneOf(*SCENARIOS)] = "academy_empty_goal_close"
     """One of the engine's matches and drills: `SCENARIOS`."""
     rewards: Annotated[str, OneOf("scoring", "scoring,checkpoints")] = "scoring"
-    """`scoring`: 1 for a goal, -1 for one of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
+    """`scoring`: 1 for a goal, -1 for a goal of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
     around the opponents' goal, when the player with the ball first enters it."""
     map: Annotated[str, OneOf("96x72", "120x90", "144x108")] = "96x72"
-    """Width and height of the maps; EnvPool only has 96x72."""
+    """Width and height of the maps; EnvPool supports only 96x72."""
     backend: Annotated[str, OneOf("gfootball", "envpool")] = "gfootball"
     """`gfootball`: the engine's own package, which must be compiled; `envpool`: the same engine, prebuilt and stepped
-    by native threads."""
+    in native threads."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -71,7 +71,7 @@ class Football(EnvConfig):
         return EnvSpec(ArraySpec(self.map_shape, "uint16"), DiscreteSpec(NUM_ACTIONS))
 
     def watch(self) -> Watchable:
-        """Shows the maps in colour: the engine's own rendering needs a display."""
+        """Shows the maps in color: the engine's own rendering needs a display."""
         return ObservationPictures(self.make(1), newest_in_colours)
 
     def make(self, num_envs: int) -> VectorEnv:

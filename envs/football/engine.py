@@ -1,4 +1,4 @@
-"""The football engine of the gfootball package, driven below its Gym-era environments."""
+"""The football engine of the gfootball package, without that package's Gym environments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gfootball.env import football_env_core  # noqa: E402
 
 
 class FootballEnv(gymnasium.Env):
-    """One match with one player of the left team; see `Football`. A process may have several."""
+    """One match as `Football` describes it. A process may have several."""
 
     def __init__(self, scenario: str, map_shape: tuple[int, int], checkpoints: bool):
         """
@@ -51,7 +51,7 @@ class FootballEnv(gymnasium.Env):
         self._stacked = np.zeros(map_shape, np.uint16)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Starts a match; `seed` determines this one and all that follow without one.
+        """Starts a match; `seed` also determines all later matches that are started without one.
 
         The option `engine_seed` sets the engine's own seed for this match.
         """

@@ -1,4 +1,4 @@
-"""Super Mini Maps as bits, and the rewards of checkpoints, for both backends."""
+"""Super Mini Maps as bits, and checkpoint rewards, for both backends."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from gymnasium.vector.utils import batch_space
 LAYERS = 4
 """Binary planes of one map: left team, right team, ball, active player."""
 STACK = 4
-"""Maps in an observation, the oldest in the lowest bits; all the same at the start of an episode."""
+"""Maps in an observation, the oldest in the lowest bits; copies of the first map when an episode starts."""
 
 LEFT_TEAM = 0
-_BALL = 2  # its layer
+_BALL = 2  # layer of the ball
 _GRASS = (32, 96, 48)
 _COLOURS = ((240, 200, 40), (220, 60, 50), (255, 255, 255), (70, 150, 255))
-"""Of the layers."""
+"""By layer."""
 
 
 def observation_space(map_shape: tuple[int, int]) -> spaces.Box:
-    """Of one environment: 16 binary planes in one uint16 [height, width]."""
+    """The space of one environment: 16 binary planes in one uint16 [height, width]."""
     return spaces.Box(0, np.iinfo(np.uint16).max, map_shape, np.uint16)
 
 
 def stack_map(stacked: np.ndarray, newest: np.ndarray) -> np.ndarray:
-    """Observations uint16 [..., H, W] with one more map, of `LAYERS` bits each, and without the oldest."""
+    """Observations uint16 [..., H, W] after the newest map, `LAYERS` bits per pixel, has replaced the oldest."""
     return (stacked >> LAYERS) | (newest << (LAYERS * (STACK - 1)))
 
 
 def first_map(newest: np.ndarray) -> np.ndarray:
-    """Observations at the start of an episode: the first map in all places."""
+    """Observations at the start of an episode: `STACK` copies of the first map."""
     return newest * np.uint16(sum(1 << (LAYERS * k) for k in range(STACK)))
 
 
 def newest_in_colours(stacked: np.ndarray) -> np.ndarray:
-    """The last map of an observation [H, W], for people: uint8 [H, W, 3].
+    """The last map of an observation [H, W] in color, uint8 [H, W, 3].
 
     The left team is yellow, its active player blue, the right team red, and the ball white.
     """
@@ -49,10 +49,10 @@ def newest_in_colours(stacked: np.ndarray) -> np.ndarray:
 
 
 class CheckpointRewards:
-    """Rewards of N environments for bringing the ball closer to the opponents' goal.
+    """Rewards in N environments for bringing the ball closer to the opponents' goal.
 
-    Ten circles surround the middle of the goal, with radii from 0.99 down to 0.19 of half the pitch's length. Each
-    gives 0.1, once per episode, when the player with the ball first enters it; a goal gives the remaining ones.
+    Ten circles surround the middle of the goal, with radii from 0.99 down to 0.19 of half the pitch's length. Each is
+    worth 0.1, once per episode, when the player with the ball first enters it; a goal collects all remaining ones.
     """
 
     COUNT = 10
@@ -87,7 +87,7 @@ class PackedMaps(VectorWrapper):
     """Stacks EnvPool's maps uint8 [E, H, W, 4] of 0 and 255 into uint16 [E, H, W], and adds the rewards of checkpoints.
 
     EnvPool reports neither the active player nor the ball's exact position: a checkpoint is collected when any player
-    of the left team has the ball, by the position of the ball's pixel.
+    of the left team has the ball, at the position of the ball's pixel.
     """
 
     def __init__(self, env: VectorEnv, checkpoints: bool):

@@ -1,1 +1,1 @@
-"""What a run has learned: its policy, played, scored, filmed and exported. Needs no learner and no actors."""
+"""The policy of a run: played, scored, filmed and exported, without a learner or actors."""

@@ -1,4 +1,4 @@
-"""Plays whole episodes with a policy, and evaluates a run by them: as a short text, and as JSON."""
+"""Plays whole episodes with a policy, and reports the evaluation of a run as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Played(NamedTuple):
-    """Episodes, in the order in which they ended."""
+    """Episodes in the order of their ends."""
 
     returns: np.ndarray
     """float64 [n]: sums of unclipped rewards."""
@@ -28,8 +28,8 @@ class Played(NamedTuple):
     """int64 [n]: agent steps, before action repeats."""
 
     def summary(self) -> dict[str, float]:
-        """`episodes`, `mean_length`, and of the returns `mean`, `standard_error` (of the mean; nan for one episode),
-        `median`, `min` and `max`."""
+        """`episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan for one
+        episode), `median`, `min` and `max`."""
         count = len(self.returns)
         deviation = float(np.std(self.returns, ddof=1)) if count > 1 else math.nan
         return {
@@ -52,16 +52,16 @@ def play(
 ) -> Played:
     """Plays episodes in B environments at a time.
 
-    Which episodes count is decided beforehand: the first ceil(episodes / B) of each environment, one fewer of some.
-    Counting the first episodes to end would favour short ones. Environments that have played theirs continue until all
-    have, uncounted. Progress is logged.
+    The episodes that count are chosen in advance: the first ceil(episodes / B) of each environment, one less in some.
+    Counting the first episodes to end would favour short ones. Environments that finish early play on, uncounted.
+    Progress is logged.
 
     Args:
       policy: acts.
       env: B environments with SAME_STEP autoreset.
       episodes: number to play, at least 1.
       seed: of the environments.
-      on_output: called with each output, the first before any action, the last after the last action.
+      on_output: called with each output, from the one before the first action to the one after the last.
     """
     num_envs = env.num_envs
     left = np.full(num_envs, episodes // num_envs)
@@ -105,13 +105,13 @@ def evaluate_run(
       logdir: see `load_policy`.
       checkpoint: see `load_policy`.
       episodes: number to play.
-      num_envs: environments to play in at a time.
+      num_envs: environments played in parallel.
       greedy: without exploration.
       seed: of environments and sampled actions, 0 to 2^31 - 1.
 
     Returns:
-      The arguments `logdir, greedy, seed`, the `checkpoint` and its `env_frames`, `Played.summary`, `human_normalised`
-      in percent or None, and `returns` and `lengths` of every episode.
+      The arguments `logdir, greedy, seed`, the `checkpoint` and its `env_frames`, the items of `Played.summary`,
+      `human_normalised` in percent or None, and the `returns` and `lengths` of all episodes.
 
     Raises:
       NoPolicy, CannotReach: see `load_policy`.
@@ -151,7 +151,7 @@ def text(evaluation: dict[str, Any]) -> str:
 
 
 def write(evaluation: dict[str, Any], path: str) -> None:
-    """Writes an evaluation as JSON, in which null stands for numbers that aren't finite.
+    """Writes an evaluation as JSON, with null for numbers that aren't finite.
 
     Raises:
       OSError: it can't be written.

@@ -1,4 +1,4 @@
-"""A policy as a SavedModel for programs without seed_rl: it acts on a batch, and the caller keeps its state."""
+"""A policy as a SavedModel for programs without seed_rl: it acts on a batch, and the caller keeps the state."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from seed_rl.evaluation.policy import Policy
 from seed_rl.types import EnvOutput
 
 WEIGHTS = "policy.weights.h5"
-"""Keras weights of the acting network, for a network of the same configuration."""
+"""Keras weights of the acting network, which a network of the same configuration can load."""
 ABOUT = "policy.json"
-"""Where the policy comes from."""
+"""The origin of the policy."""
 
 
 def export(policy: Policy, directory: str, batch: int) -> None:
-    """Writes a SavedModel, the acting network's weights, and where they come from.
+    """Writes a SavedModel, the weights of the acting network, and their origin.
 
     To call it:
 
@@ -32,24 +32,25 @@ def export(policy: Policy, directory: str, batch: int) -> None:
         memory = served["greedy"](reward=..., done=..., observation=..., **memory)
         action = memory["prev_action"] = memory.pop("action")
 
-    `greedy` returns the greedy action, `sample` one as in the run's evaluation environments, whether the policy itself
-    is greedy or not. Both take
+    `greedy` returns the greedy action, and `sample` explores as in the run's evaluation environments, whether or not
+    the policy itself is greedy. Both take
 
-    - `reward` float32 [B]: of the previous action, unclipped; zero at first;
-    - `done` bool [B]: an episode begins with this observation, as at first everywhere; it resets the state;
-    - `observation` [B, ...], or for several tensors `observation_<name>`, with _ for characters outside identifiers;
-    - `prev_action` [B, ...] and the state's tensors `state_0`, ... [B, ...]: the `action` and state of the previous
-      call, at first those of `initial_state`, which takes nothing;
+    - `reward` float32 [B]: of the previous action, unclipped; zero in the first call;
+    - `done` bool [B]: whether this observation begins an episode, which resets the state; true in the first call;
+    - `observation` [B, ...], or `observation_<name>` for each of several tensors, with _ for characters outside
+      identifiers;
+    - `prev_action` [B, ...] and the tensors of the state, `state_0`, ... [B, ...]: the `action` and the state that the
+      previous call returned, and in the first call the result of `initial_state`, which takes no arguments;
 
     and `sample` also takes `seed` int32 [2], different at each call. Both return `action` [B, ...] and the new state.
 
     Args:
-      policy: to export.
+      policy: the one to export.
       directory: appears once it is complete; replaces an earlier export.
-      batch: B, environments in a call.
+      batch: B, environments per call.
 
     Raises:
-      OSError: it can't be written, or exists and isn't an export.
+      OSError: the directory can't be written, or exists and isn't an export.
     """
     model = policy.agent.model
     with _new_directory(directory) as new:
@@ -112,7 +113,7 @@ def _named(state: Any) -> dict[str, tf.Tensor]:
 
 @contextlib.contextmanager
 def _new_directory(path: str) -> Iterator[str]:
-    """A directory that gets this name once it is complete, in place of an earlier export."""
+    """A directory that gets this name once it is complete, replacing an earlier export."""
     path = os.path.abspath(path)
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ABOUT)) and os.listdir(path):
         raise FileExistsError(f"{path} already exists and is not an export")

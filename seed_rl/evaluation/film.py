@@ -1,4 +1,4 @@
-"""Films episodes that a policy plays, with the score on the picture: mp4 and gif, on machines without a display."""
+"""Films episodes of a policy with the score in the picture, as mp4 and gif, on machines without a display."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from seed_rl.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
 _HOLD_SECONDS = 1.0
-"""How long the end of an episode stays on the screen."""
+"""How long the last picture of an episode is shown."""
 _SMALLEST = 320
-"""Pixels, of the shorter side of a picture; smaller ones are enlarged by whole numbers."""
+"""Pixels of the shorter side: smaller pictures are enlarged by a whole number."""
 _LARGEST = 1920
-"""Pixels, of the longer side: no picture is enlarged beyond."""
+"""Pixels of the longer side, beyond which no picture is enlarged."""
 _FORMATS = {
     ".mp4": [
         *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-pix_fmt", "yuv420p"),
         *("-movflags", "+faststart", "-f", "mp4"),
     ],
-    # A palette for each picture, so that none has to wait for the last one.
+    # A palette for each picture: a common one would only be known after the last picture.
     ".gif": [
         "-filter_complex",
         "split[a][b];[a]palettegen=stats_mode=single[colours];[b][colours]paletteuse=new=1:dither=none",
         *("-loop", "0", "-f", "gif"),
     ],
 }
-"""Output options of ffmpeg by the ending of the film."""
+"""Output options of ffmpeg by file name extension."""
 
 _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
@@ -47,19 +47,19 @@ _font = functools.cache(ImageFont.load_default)
 def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequence[str], fps: float) -> Played:
     """Plays episodes, one after the other, into films.
 
-    There is a picture before each action. After the last action of an episode, the environment already shows the next
-    one: so the last picture stays for a second, with the final score.
+    A picture is taken before each action. After the last action of an episode the environment already shows the next
+    one, so the last picture is held for a second, with the final score.
 
     Args:
       policy: acts.
       env: the environment to film.
       episodes: number to play.
       seed: of the environment.
-      paths: files to write, which appear once they are complete; their endings (.mp4, .gif) choose the format.
+      paths: files to write, which appear once they are complete; the extension (.mp4, .gif) chooses the format.
       fps: pictures (agent steps) per second.
 
     Raises:
-      ValueError: another ending.
+      ValueError: another extension.
       OSError: a file can't be written.
     """
     hold = max(1, round(fps * _HOLD_SECONDS))
@@ -70,7 +70,7 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
 
         def append(shown: np.ndarray, times: int) -> None:
             frame = captioned(shown, f"episode {episode}   score {round(score, 2):,.12g}")
-            if not films:  # the first picture, whose size is that of the films
+            if not films:  # the first picture determines the size
                 films.extend(open_films.enter_context(_film(path, fps, frame.shape)) for path in paths)
             for append_frame in films:
                 for _ in range(times):
@@ -90,17 +90,17 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:
-    """uint8 [H, W, 3] with squares for pixels, so that the shorter side has 320 pixels if the longer one fits 1,920."""
+    """Repeats pixels of uint8 [H, W, 3] until the shorter side has 320, as long as the longer one fits 1,920."""
     short, long = sorted(picture.shape[:2])
     factor = max(1, min(-(-_SMALLEST // short), _LARGEST // long))
     return picture.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def captioned(picture: np.ndarray, text: str) -> np.ndarray:
-    """A picture uint8 [H, W, 3] above a black bar with a line of text, whose size follows the picture's.
+    """A picture uint8 [H, W, 3] above a black bar with a line of text, whose font size depends on the picture's.
 
     Returns:
-      uint8 [H + bar, W, 3], with even sides, as video codecs need them.
+      uint8 [H + bar, W, 3], with even sides, as video codecs require.
     """
     height, width = picture.shape[:2]
     size = max(12, min(height, width) // 20)
@@ -112,10 +112,10 @@ def captioned(picture: np.ndarray, text: str) -> np.ndarray:
 
 @contextmanager
 def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
-    """Opens a film of pictures of a shape, which appears under its name once it is complete.
+    """Opens a film of pictures of one shape, which appears under its name once it is complete.
 
-    ffmpeg runs as a process whose exit code is checked: imageio's writers don't notice a full disk, or hold all
-    pictures of a gif in memory.
+    ffmpeg is run directly and its exit code checked: imageio's writers either miss a full disk or keep all pictures of
+    a gif in memory.
     """
     ending = os.path.splitext(path)[1]
     if ending not in _FORMATS:

@@ -1,4 +1,4 @@
-"""A run's policy: the agent of its configuration with the weights of a checkpoint, acting on numpy arrays."""
+"""A run's policy: the agent of its configuration with the weights of a checkpoint, acting on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from seed_rl.types import EnvOutput
 
 
 class NoPolicy(Exception):
-    """A run has no usable policy; the message is a sentence that says why."""
+    """A run has no usable policy; the message is a sentence with the reason."""
 
 
 class Policy:
-    """Acts in B environments at a time; keeps each one's recurrent state and previous action.
+    """Acts in B environments at a time, and keeps their recurrent states and previous actions.
 
     policy = load_policy("runs/pong")
     policy.reset(num_envs)
-    actions = policy.act(EnvOutput(reward, done, observation))   # done: an episode begins, so at first everywhere
+    actions = policy.act(EnvOutput(reward, done, observation))   # done: an episode begins; all true in the first call
     """
 
     checkpoint: str = ""
-    """Path of the checkpoint that the weights come from, if any."""
+    """Path of the checkpoint with the weights, if any."""
     env_frames: int = 0
     """Environment frames that the weights were trained on."""
 
@@ -39,7 +39,7 @@ class Policy:
         Args:
           agent: chooses the actions.
           env_spec: of one environment.
-          first_eval_env: the lowest id of an evaluation environment, in which agents may explore less.
+          first_eval_env: the lowest id of the evaluation environments, in which agents may explore less.
           greedy: without exploration.
           seed: of the sampled actions, 0 to 2^31 - 1.
         """
@@ -52,7 +52,7 @@ class Policy:
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:
-        """Starts afresh with B = `num_envs` environments, and with the same samples as before."""
+        """Starts afresh with B = `num_envs` environments and the same sequence of random numbers."""
         action = self.env_spec.action.tensor
         self._calls = 0
         self._state: Any = self.agent.initial_state(num_envs)
@@ -77,7 +77,7 @@ class Policy:
     def one_step(
         self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, Any]:
-        """Actions and states after a step, as a function of tensors: independent of this object's state.
+        """Actions and states after a step, as a function of tensors that neither reads nor changes the kept state.
 
         Args:
           previous: actions [B, ...], zero before the first step.
@@ -95,7 +95,7 @@ def experiment_of(logdir: str) -> Experiment:
     """The experiment of a run, from its log directory.
 
     Raises:
-      NoPolicy: this isn't a log directory, or its configuration can't be read any more.
+      NoPolicy: this isn't a log directory, or its configuration is no longer valid.
       CannotReach: it is in an object store that can't be read.
     """
     path = os.path.join(logdir, "config.gin")
@@ -118,8 +118,8 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
       seed: of sampled actions, 0 to 2^31 - 1.
 
     Raises:
-      NoPolicy: no run, no checkpoint, a damaged one, or one of another agent.
-      CannotBuild: this machine doesn't have the environments, and their spec can't be known without them.
+      NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or of another agent.
+      CannotBuild: the environments' spec is only known where they are installed, and they aren't here.
       CannotReach: the run is in an object store that can't be read.
     """
     experiment = experiment_of(logdir)

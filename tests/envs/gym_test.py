@@ -14,19 +14,6 @@ from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscrete
 MODULE = "tests.support.registered_envs"
 
 
-@pytest.fixture
-def make():
-    made = []
-
-    def make_envs(config, num_envs):
-        made.append(config.make(num_envs))
-        return made[-1]
-
-    yield make_envs
-    for env in made:
-        env.close()
-
-
 def echo(senses="flat", levers="choices", **settings):
     return Gym(f"{MODULE}:Echo-v0", options=f'{{"senses": "{senses}", "levers": "{levers}"}}', **settings)
 
@@ -134,60 +121,53 @@ def test_a_reset_forgets_an_end_that_is_not_yet_reported(make):
 # Spaces.
 
 
-def test_observations_of_any_structure_are_named_by_their_path():
-    assert echo("nested").spec().observation == {
-        "camera/left": ArraySpec((2, 3, 1), "uint8"),
-        "camera/right": ArraySpec((2, 3, 1), "uint8"),
-        "mode": ArraySpec((3,), "bool"),
-        "pair/0": ArraySpec((2,), "bool"),
-        "pair/1": ArraySpec((), "float64"),
-    }
-    assert echo("tuple").spec().observation == {"0": ArraySpec((1, 2), "float16"), "1/0": ArraySpec((4,), "bool")}
-    assert echo("one part").spec().observation == {"only": ArraySpec((4,), "bool")}
-
-
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
-def test_every_part_of_an_observation_is_that_of_the_environment(make, vectorization):
-    env = make(echo("nested", vectorization=vectorization), 3)
-    spec = echo("nested").spec().observation
-    space = make(echo("nested"), 1).unwrapped.single_observation_space
-    observation, _ = env.reset(seed=4)
-    for name, tensor in observation.items():
-        assert (tensor.dtype, tensor.shape[1:]) == (spec[name].dtype, spec[name].shape), name
-        assert tensor.flags.c_contiguous, name
-    for index in range(3):
-        space.seed(4 + index)
-        own = space.sample()
-        np.testing.assert_array_equal(observation["camera/left"][index], own["camera"]["left"])
-        np.testing.assert_array_equal(observation["camera/right"][index], own["camera"]["right"])
-        assert observation["mode"][index].tolist() == [own["mode"] == value for value in (5, 6, 7)]
-        assert observation["pair/0"][index].tolist() == [own["pair"][0] == value for value in (0, 1)]
-        assert observation["pair/1"][index] == own["pair"][1]
+SINGLE = {
+    "bytes with a sign": (ArraySpec((2,), "int32"), lambda own: own),
+    "large": (ArraySpec((2,), "float64"), lambda own: own),
+    "bits": (ArraySpec((3,), "bool"), lambda own: own),
+    "choices": (ArraySpec((5,), "bool"), lambda own: [*(own[0] == np.arange(2)), *(own[1] == np.arange(4, 7))]),
+    "channels first": (ArraySpec((20, 30, 2), "uint8"), lambda own: np.stack(own, axis=-1)),
+    "gray": (ArraySpec((20, 30, 1), "uint8"), lambda own: own[..., None]),
+    "board": (ArraySpec((7, 7), "uint8"), lambda own: own),
+    "depth": (ArraySpec((20, 30), "int32"), lambda own: own),
+}
+NESTED = {
+    "camera/left": (ArraySpec((2, 3, 1), "uint8"), lambda own: own["camera"]["left"]),
+    "camera/right": (ArraySpec((2, 3, 1), "uint8"), lambda own: own["camera"]["right"]),
+    "mode": (ArraySpec((3,), "bool"), lambda own: own["mode"] == np.arange(5, 8)),
+    "pair/0": (ArraySpec((2,), "bool"), lambda own: own["pair"][0] == np.arange(2)),
+    "pair/1": (ArraySpec((), "float64"), lambda own: own["pair"][1]),
+}
+TUPLE = {
+    "0": (ArraySpec((1, 2), "float16"), lambda own: own[0]),
+    "1/0": (ArraySpec((4,), "bool"), lambda own: own[1][0] == np.arange(-1, 3)),
+}
+ONE_PART = {"only": (ArraySpec((4,), "bool"), lambda own: own["only"] == np.arange(4))}
 
 
 @pytest.mark.parametrize(
-    ("senses", "spec", "sent"),
+    ("config", "parts"),
     [
-        ("bytes with a sign", ArraySpec((2,), "int32"), lambda own: own),
-        ("large", ArraySpec((2,), "float64"), lambda own: own),
-        ("bits", ArraySpec((3,), "bool"), lambda own: own),
-        ("choices", ArraySpec((5,), "bool"), lambda own: [*(own[0] == np.arange(2)), *(own[1] == np.arange(4, 7))]),
-        ("channels first", ArraySpec((20, 30, 2), "uint8"), lambda own: np.stack(own, axis=-1)),
-        ("gray", ArraySpec((20, 30, 1), "uint8"), lambda own: own[..., None]),
-        ("board", ArraySpec((7, 7), "uint8"), lambda own: own),
-        ("depth", ArraySpec((20, 30), "int32"), lambda own: own),
+        (echo("nested"), NESTED),
+        (echo("nested", vectorization="async"), NESTED),
+        (echo("tuple"), TUPLE),
+        (echo("one part"), ONE_PART),
+        *((echo(senses), {"": part}) for senses, part in SINGLE.items()),
     ],
+    ids=str,
 )
-def test_other_observations_take_a_form_that_can_be_sent(make, senses, spec, sent):
-    assert echo(senses).spec().observation == spec
-    env = make(echo(senses), 3)
+def test_every_part_of_an_observation_is_named_by_its_path_and_has_a_form_that_can_be_sent(make, config, parts):
+    assert dict(config.spec().observation_tensors()) == {name: spec for name, (spec, _) in parts.items()}
+    env = make(config, 3)
     observation, _ = env.reset(seed=4)
-    assert (observation.dtype, observation.shape) == (spec.dtype, (3, *spec.shape))
-    assert observation.flags.c_contiguous
-    for index in range(3):
-        space = env.unwrapped.single_observation_space
-        space.seed(4 + index)
-        np.testing.assert_array_equal(observation[index], sent(space.sample()))
+    own_space = env.unwrapped.single_observation_space
+    for name, (spec, sent) in parts.items():
+        tensor = observation[name] if name else observation
+        assert (tensor.dtype, tensor.shape) == (spec.dtype, (3, *spec.shape)), name
+        assert tensor.flags.c_contiguous, name
+        for index in range(3):
+            own_space.seed(4 + index)
+            np.testing.assert_array_equal(tensor[index], sent(own_space.sample()), err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -18,17 +19,14 @@ from tests.support.failing_env import BE_KILLED, END_EPISODE, EXIT, GO_ON, RAISE
 
 @pytest.fixture
 def make():
-    made = []
+    with contextlib.ExitStack() as made:
 
-    def make_envs(num_envs, **arguments):
-        make_env = functools.partial(FailingEnv, **arguments)
-        env = ProcessVectorEnv(make_env, num_envs, FailingEnv.observation_space, FailingEnv.action_space, "the thing")
-        made.append(env)
-        return env
+        def make_envs(num_envs, **arguments):
+            make_env = functools.partial(FailingEnv, **arguments)
+            spaces = FailingEnv.observation_space, FailingEnv.action_space
+            return made.enter_context(contextlib.closing(ProcessVectorEnv(make_env, num_envs, *spaces, "the thing")))
 
-    yield make_envs
-    for env in made:
-        env.close()
+        yield make_envs
 
 
 def pids(env):

@@ -51,36 +51,20 @@ def test_an_episode_of_memory_is_a_cue_then_nothing_then_a_light():
     assert not np.array_equal(observation, first)
 
 
-def play(config, policy, num_envs=500, episodes=20):
-    """Returns [episodes, E] of a policy: observations [E, num_cues + 1] and memory -> actions [E] and memory."""
-    env = config.make(num_envs)
-    observation, _ = env.reset(seed=0)
-    returns, memory = [], None
-    for _ in range(episodes):
-        returns.append(np.zeros(num_envs))
-        for step in range(config.delay + 2):
-            actions, memory = policy(observation[:, 0, :, 0], memory)
-            observation, reward, terminated, _, _ = env.step(actions)
-            returns[-1] += reward
-            assert np.all(terminated == (step == config.delay + 1))
-    return np.array(returns)
-
-
 @pytest.mark.parametrize(("num_cues", "delay"), [(2, 1), (4, 10), (5, 3)])
-def test_a_policy_that_remembers_the_cue_is_always_right_and_only_its_last_action_counts(num_cues, delay):
-    noise = np.random.default_rng(0)
-
-    def remember(pixels, cue):
-        cue = np.where(pixels[:, :-1].any(axis=1), pixels.argmax(axis=1), 0 if cue is None else cue)
-        return np.where(pixels[:, -1] > 0, cue, noise.integers(num_cues, size=len(pixels))), cue
-
-    assert np.all(play(Memory(num_cues=num_cues, delay=delay), remember) == 1.0)
-
-
-@pytest.mark.parametrize("shift", range(4))
-def test_a_policy_without_memory_is_right_by_chance(shift):
-    def forget(pixels, _):
-        return np.where(pixels.any(axis=1), (pixels.argmax(axis=1) + shift) % 4, shift), None
-
-    returns = play(Memory(num_cues=4, delay=2), forget)
-    np.testing.assert_allclose(returns.mean(), 0.25, atol=5 * np.sqrt(0.25 * 0.75 / returns.size))
+def test_naming_the_cue_at_last_is_always_right_and_guessing_it_by_chance(num_cues, delay):
+    env, noise = Memory(num_cues=num_cues, delay=delay).make(500), np.random.default_rng(0)
+    observation, _ = env.reset(seed=0)
+    cues = []
+    for _ in range(20):
+        cues.append(observation[:, 0, :, 0].argmax(axis=1))
+        for step in range(delay + 2):
+            is_last = step == delay + 1
+            actions = cues[-1] if is_last else noise.integers(num_cues, size=500)
+            observation, reward, terminated, _, _ = env.step(actions)
+            assert np.all(terminated == is_last)
+            assert np.all(reward == is_last)
+    five_sigma = 5 * np.sqrt(0.25 / 9_500)
+    np.testing.assert_allclose(np.bincount(np.ravel(cues)) / 10_000, 1 / num_cues, atol=five_sigma)
+    repeated = np.equal(cues[1:], cues[:-1])
+    assert repeated.mean() == pytest.approx(1 / num_cues, abs=five_sigma), "the previous cue says nothing"

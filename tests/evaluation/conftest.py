@@ -1,6 +1,8 @@
 """A real run to evaluate, and quick ones that were saved without training."""
 
+import contextlib
 import os
+import resource
 import subprocess
 import sys
 
@@ -61,3 +63,19 @@ def saved_run(tmp_path):
         return logdir, agent
 
     return save
+
+
+@pytest.fixture
+def largest_file():
+    """Limits the size of files in bytes, as if the disk were full."""
+
+    @contextlib.contextmanager
+    def limited(size):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited

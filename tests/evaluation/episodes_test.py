@@ -2,39 +2,32 @@ import itertools
 import math
 from collections import Counter
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 
-from seed_rl.envs.base import UniformVectorEnv
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig, action_of
 
 
-class ShortOrLong(UniformVectorEnv):
+class ShortOrLong(gymnasium.Env):
     """Episodes of 1 or of 20 steps with equal probability; a reward of 1 for each step. Observes as `Counting` does."""
 
-    def __init__(self, num_envs):
-        super().__init__(num_envs, spaces.Box(0, 100, (4,), np.int32), spaces.Discrete(1000))
+    observation_space = spaces.Box(0, 100, (4,), np.int32)
+    action_space = spaces.Discrete(1000)
 
     def reset(self, *, seed=None, options=None):
-        self._rng = np.random.default_rng(seed)
-        self._left = self._lengths(self.num_envs)
-        return self._observe(), {}
+        super().reset(seed=seed)
+        self.left = self.np_random.choice([1, 20])
+        return np.zeros(4, np.int32), {}
 
-    def step(self, actions):
-        self._left -= 1
-        done = self._left == 0
-        self._left[done] = self._lengths(done.sum())
-        return self._observe(), np.ones(self.num_envs), done, np.zeros(self.num_envs, bool), {}
-
-    def _lengths(self, count):
-        return self._rng.choice([1, 20], count)
-
-    def _observe(self):
-        return np.zeros((self.num_envs, 4), np.int32)
+    def step(self, action):
+        self.left -= 1
+        return np.zeros(4, np.int32), 1.0, self.left == 0, False, {}
 
 
 @pytest.fixture
@@ -50,7 +43,7 @@ def test_each_environment_plays_its_share(policy):
 
 
 def test_short_episodes_are_not_favoured(policy):
-    played = play(policy, ShortOrLong(400), 400, seed=1)
+    played = play(policy, SyncVectorEnv([ShortOrLong] * 400, autoreset_mode="SameStep"), 400, seed=1)
     assert len(played.returns) == 400
     assert abs(played.returns.mean() - 10.5) < 3 * 9.5 / math.sqrt(400), "the first 400 to end have less than 3"
     np.testing.assert_array_equal(played.returns, played.lengths)

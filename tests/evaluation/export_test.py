@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 
@@ -142,13 +141,8 @@ def test_other_directories_are_not_overwritten(saved_run, tmp_path):
     assert os.listdir(tmp_path / "precious") == ["thesis"]
 
 
-def test_an_export_that_fails_leaves_nothing(saved_run, tmp_path):
+def test_an_export_that_fails_leaves_nothing(saved_run, tmp_path, largest_file):
     policy = load_policy(saved_run("catch/vtrace")[0])
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))  # as on a disk that is full
-    try:
-        with pytest.raises(OSError, match="File too large|can't be written"):
-            export(policy, str(tmp_path / "export"), batch=1)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with largest_file(5_000), pytest.raises(OSError, match="File too large|can't be written"):
+        export(policy, str(tmp_path / "export"), batch=1)
     assert [name for name in os.listdir(tmp_path) if "export" in name] == []

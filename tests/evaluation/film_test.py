@@ -1,5 +1,4 @@
 import os
-import resource
 
 import imageio.v2 as imageio
 import numpy as np
@@ -84,16 +83,11 @@ def test_the_caption_shows_the_score_and_grows_with_the_picture():
 
 
 @pytest.mark.parametrize("name", ["play.mp4", "play.gif"])
-def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, tmp_path, name):
+def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, tmp_path, name, largest_file):
     directory = tmp_path / "films"
     directory.mkdir()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # bytes: as on a disk that is full
-    try:
-        with pytest.raises(OSError, match=f"{name}: ffmpeg "):
-            film(policy, watched, 60, seed=1, paths=[str(directory / name)], fps=FPS)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with largest_file(20_000), pytest.raises(OSError, match=f"{name}: ffmpeg "):
+        film(policy, watched, 60, seed=1, paths=[str(directory / name)], fps=FPS)
     assert os.listdir(directory) == []
 
 

@@ -93,28 +93,23 @@ def test_r2d2_explores_as_little_as_in_its_evaluation_environments(saved_run):
     assert (actions(in_training) != best).mean() > 0.3, "in training environments it only explores"
 
 
-def test_the_newest_checkpoint_that_can_be_read_is_taken(saved_run, caplog):
-    logdir, _ = saved_run("catch/vtrace")
-    older = only_file(logdir)
-    newer = older.replace("0007", "0008")
-    pathlib.Path(newer).write_bytes(pathlib.Path(older).read_bytes()[:-1000])
-    assert load_policy(logdir).checkpoint == older
-    assert f"{newer} is not a checkpoint that can be read" in caplog.text
-    with pytest.raises(NoPolicy, match=f"{newer} is not a checkpoint that can be read"):
-        load_policy(logdir, newer)
-
-
-def test_anything_missing_is_named(saved_run, tmp_path):
-    with pytest.raises(NoPolicy, match=r"nowhere is not the log directory of a run: there is no .*nowhere/config.gin"):
-        load_policy(str(tmp_path / "nowhere"))
-    logdir, _ = saved_run("catch/vtrace", "Logs.checkpoint_interval_s = 90")
-    with pytest.raises(NoPolicy, match="/none.npz is not a checkpoint that can be read: .*No such file"):
+@pytest.mark.parametrize("prefix", ["", "file://"], ids=["here", "in a store"])
+def test_anything_missing_is_named(saved_run, prefix):
+    here, _ = saved_run("catch/vtrace", "Logs.checkpoint_interval_s = 90")
+    logdir = f"{prefix}{here}"
+    with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: there is no {logdir}/no/config.gin"):
+        load_policy(f"{logdir}/no")
+    with pytest.raises(NoPolicy, match=f"^{logdir}/none.npz is not a checkpoint that can be read: .*No such file"):
         load_policy(logdir, f"{logdir}/none.npz")
-    shutil.rmtree(f"{logdir}/checkpoints")
-    with pytest.raises(NoPolicy, match="has no checkpoint yet: the first is written after 90 s of training"):
+    damaged = only_file(here).replace("0007", "0008")
+    pathlib.Path(damaged).write_bytes(pathlib.Path(only_file(here)).read_bytes()[:-1000])
+    with pytest.raises(NoPolicy, match=f"^{prefix}{damaged} is not a checkpoint that can be read"):
+        load_policy(logdir, f"{prefix}{damaged}")
+    shutil.rmtree(f"{here}/checkpoints")
+    with pytest.raises(NoPolicy, match=f"^{logdir} has no checkpoint yet: the first is written after 90 s of training"):
         load_policy(logdir)
-    pathlib.Path(logdir, "config.gin").write_text("Experiment.novelty = 1\n")
-    with pytest.raises(NoPolicy, match="config.gin can't be used: "):
+    pathlib.Path(here, "config.gin").write_text("Experiment.novelty = 1\n")
+    with pytest.raises(NoPolicy, match=f"^{logdir}/config.gin can't be used: "):
         load_policy(logdir)
 
 

@@ -12,7 +12,6 @@ from gymnasium import spaces
 
 from seed_rl.envs import registry
 from seed_rl.envs.base import EnvConfig, UniformVectorEnv
-from seed_rl.settings import Count
 
 
 @registry.register
@@ -23,7 +22,7 @@ class Counting(EnvConfig):
 
     suite: ClassVar[str] = "counting"
 
-    shortest_episode: Count = 5
+    shortest_episode: int = 5
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return CountingVectorEnv(num_envs, self.shortest_episode)
