@@ -61,15 +61,24 @@ class Lab:
         renderer: str = "software",
         level_cache: Any = None,
     ):
+        if not isinstance(observations, list):
+            raise TypeError("'observations' must be a list of str")
         for value in (level, renderer, *observations, *config, *config.values()):
             if not isinstance(value, str):
                 raise TypeError(f"expected str, got {value!r}")
+        if observations != ["RGB_INTERLEAVED"]:
+            raise ValueError(f"Unknown observation '{observations[0]}'.")
         if runfiles_path and not os.path.isdir(runfiles_path):
             raise RuntimeError(f"Invalid runfiles path '{runfiles_path}'")
         if level not in LEVELS:
             raise RuntimeError(f'Failed to init environment - "Level not found: {level}"')
-        self._width, self._height = int(config.get("width", "320")), int(config.get("height", "240"))
+        numbers = [int(config.get(name, default)) for name, default in (("width", "320"), ("height", "240"))]
+        if any(number <= 0 or number % 4 for number in numbers):
+            raise RuntimeError(f"Failed to init environment - invalid size {numbers}")
+        self._width, self._height = numbers
         self._mixer = int(config.get("mixerSeed", "0"))
+        if not 0 <= self._mixer < 2**32:
+            raise RuntimeError(f"Failed to init environment - invalid mixerSeed {self._mixer}")
         self._level, self._cache = level, level_cache
         self._pid = os.getpid()
         self._folder = tempfile.TemporaryDirectory(prefix="fake_dmlab_")
