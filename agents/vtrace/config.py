@@ -28,18 +28,12 @@ class VTrace(TrunkConfig, AgentConfig):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     # Loss
-    discount: Share = 0.99
-    """gamma, per agent step."""
     lambda_: Share = 1.0
     """Mixes the one-step target (0) and the full correction (1)."""
     clip_rho: NonNegative = 1.0
     """rho_bar, upper bound of the importance weights in the targets."""
     clip_pg_rho: NonNegative = 1.0
     """Upper bound of the importance weights in the policy gradient."""
-    reward_scale: NonNegative = 1.0
-    """Factor of the rewards in the loss, applied before they are clipped."""
-    max_abs_reward: NonNegative = 0.0
-    """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     baseline_cost: NonNegative = 0.5
     """Weight of half the mean squared error of the value."""
     entropy_cost: NonNegative = 0.00025
