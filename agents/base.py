@@ -160,7 +160,10 @@ class Agent(abc.ABC):
             initial_state=tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape[1:], t.dtype), self.initial_state(1)),
             prev_action=action,
             env_output=EnvOutput(
-                tf.TensorSpec((), tf.float32), tf.TensorSpec((), tf.bool), observation.get("", observation)
+                reward=tf.TensorSpec((), tf.float32),
+                done=tf.TensorSpec((), tf.bool),
+                truncated=tf.TensorSpec((), tf.bool),
+                observation=observation.get("", observation),
             ),
             action=action,
             behaviour=self.behaviour_spec,
@@ -227,6 +230,6 @@ def create_weights(model: Any, env_spec: EnvSpec) -> Any:
     action = env_spec.action.tensor
     tensors = {name: tf.zeros([1, 1, *spec.shape], spec.dtype) for name, spec in env_spec.observation_tensors()}
     observation: Any = tensors.get("", tensors)
-    env_output = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), observation)
+    env_output = EnvOutput(tf.zeros([1, 1]), tf.ones([1, 1], tf.bool), tf.zeros([1, 1], tf.bool), observation)
     model(tf.zeros([1, 1, *action.shape], action.dtype), env_output, model.initial_state(1))
     return model

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from seed_rl.settings import Count, Settings, Within
+from seed_rl.settings import Count, NonNegative, Settings, Share, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -25,6 +25,15 @@ class AgentConfig(Settings, abc.ABC):
 
     unroll_length: Count = 100
     """T, agent steps that an unroll adds to the experience that is learned from."""
+    discount: Share = 0.99
+    """gamma, per agent step."""
+    reward_scale: NonNegative = 1.0
+    """Factor of the rewards in the loss, applied before they are clipped."""
+    max_abs_reward: NonNegative = 0.0
+    """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
+    truncation_is_termination: bool = False
+    """Treat the end of an episode at a time limit as terminal, with no value after it, as the original does. By default
+    targets bootstrap from the last state seen before it."""
 
     @abc.abstractmethod
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:

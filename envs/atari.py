@@ -11,14 +11,18 @@ import gin
 import gymnasium
 import numpy as np
 from ale_py import roms
-from gymnasium.vector import AutoresetMode
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorWrapper
+from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvConfig, Watchable, read_references
 from seed_rl.envs.wrappers import FlatVectorEnv
-from seed_rl.settings import Count, Share, Within
+from seed_rl.settings import Count, OneOf, Share, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 FULL_ACTION_SET = 18
+FRAME = (84, 84)
+"""Height and width of an observation."""
 REFERENCES = read_references(pathlib.Path(__file__).with_name("atari_scores.csv"))
 """Mean returns of humans and of random play, in episodes that begin with no-ops (arXiv:1511.06581)."""
 ATARI_57 = tuple(REFERENCES)
@@ -37,13 +41,16 @@ class Atari(EnvConfig):
     frame_skip: Count = 4
     """Environment frames that each action is repeated for."""
     max_noops: Annotated[int, Within(0)] = 30
-    """Episodes begin with a random number of no-op frames, at most this many."""
+    """Episodes begin with a random number of no-op frames, from 0 to this many, each as likely as the others."""
     sticky_actions: Share = 0.0
     """Probability that a frame repeats the previous action (0.25 in Machado et al.)."""
     full_action_set: bool = False
     """All 18 actions instead of the game's minimal set."""
     max_episode_frames: Count = 108_000
-    """Episodes are truncated after this many frames (30 minutes of play)."""
+    """Episodes are truncated after this many frames (30 minutes of play), those of the no-ops not counted."""
+    resize: Annotated[str, OneOf("area", "linear")] = "area"
+    """From the console's screen to 84 x 84: `area` averages the pixels that each new one covers, natively; `linear`
+    interpolates between four of them and skips others, exactly as OpenCV does, and as in the published results."""
     threads: Count = 1
     """Native threads that step a group's environments."""
 
@@ -59,27 +66,33 @@ class Atari(EnvConfig):
     def spec(self) -> EnvSpec:
         num_actions = FULL_ACTION_SET
         if not self.full_action_set:
-            ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-            ale = ale_py.ALEInterface()
-            ale.loadROM(roms.get_rom_path(self.game))
-            num_actions = len(ale.getMinimalActionSet())
-        return EnvSpec(ArraySpec((84, 84, 1), "uint8"), DiscreteSpec(num_actions))
+            num_actions = len(_console(self.game).getMinimalActionSet())
+        return EnvSpec(ArraySpec((*FRAME, 1), "uint8"), DiscreteSpec(num_actions))
 
     def human_normalised(self, mean_return: float) -> float | None:
         reference = REFERENCES.get(self.game)
         return None if reference is None else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        return FlatVectorEnv(self._make(num_envs))
+        if self.resize == "area":
+            return FlatVectorEnv(self._make(num_envs, FRAME))
+        return FlatVectorEnv(_LinearResize(self._make(num_envs, self._screen)))
 
     def watch(self) -> Watchable:
         """Shows the console's screen in colour."""
-        return _TwinPictures(self.make(1), self._make(1, grayscale=False, img_height=210, img_width=160))
+        return _TwinPictures(self.make(1), self._make(1, self._screen, grayscale=False))
 
-    def _make(self, num_envs: int, **options: Any) -> ale_py.AtariVectorEnv:
+    @property
+    def _screen(self) -> tuple[int, int]:
+        """Height and width of the console's screen, 210 x 160 in most games."""
+        return _console(self.game).getScreenDims()
+
+    def _make(self, num_envs: int, size: tuple[int, int], **options: Any) -> ale_py.AtariVectorEnv:
         return ale_py.AtariVectorEnv(
             self.game,
             num_envs,
+            img_height=size[0],
+            img_width=size[1],
             num_threads=min(self.threads, num_envs),
             max_num_frames_per_episode=self.max_episode_frames,
             repeat_action_probability=self.sticky_actions,
@@ -87,7 +100,7 @@ class Atari(EnvConfig):
             autoreset_mode=AutoresetMode.SAME_STEP,
             stack_num=1,
             frameskip=self.frame_skip,
-            noop_max=self.max_noops,
+            noop_max=self.max_noops + 1,  # ale-py draws from 0 .. noop_max - 1
             reward_clipping=False,
             use_fire_reset=False,
             **options,
@@ -97,6 +110,58 @@ class Atari(EnvConfig):
 def games() -> list[str]:
     """Names of the games that ale-py ships."""
     return roms.get_all_rom_ids()
+
+
+def _console(game: str) -> ale_py.ALEInterface:
+    """A console with this game."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    console = ale_py.ALEInterface()
+    console.loadROM(roms.get_rom_path(game))
+    return console
+
+
+class _LinearResize(VectorWrapper):
+    """Resizes screens uint8 [E, 1, H, W] to [E, 1, 84, 84], pixel by pixel as OpenCV's `INTER_LINEAR` does.
+
+    A dozen lines, since OpenCV alone would be larger than all other packages of an actor.
+    """
+
+    def __init__(self, env: gymnasium.vector.VectorEnv):
+        super().__init__(env)
+        assert isinstance(env.single_observation_space, spaces.Box)
+        screen = env.single_observation_space.shape[1:]
+        self.single_observation_space = spaces.Box(0, 255, (1, *FRAME), np.uint8)
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        (self._top, self._bottom, *self._by_row), (self._left, self._right, *self._by_column) = (
+            _neighbours(size, new_size) for size, new_size in zip(screen, FRAME, strict=True)
+        )
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts new episodes."""
+        screens, info = self.env.reset(seed=seed, options=options)
+        return self._resized(screens), info
+
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all environments."""
+        screens, *rest = self.env.step(actions)
+        return self._resized(screens), *rest
+
+    def _resized(self, screens: np.ndarray) -> np.ndarray:
+        # OpenCV's fixed-point arithmetic: weights of 11 bits, rounded once in between and once at the end.
+        left, right = self._by_column
+        rows = (np.take(screens, self._left, -1) * left + np.take(screens, self._right, -1) * right) >> 4
+        upper, lower = (weight[:, None] for weight in self._by_row)
+        sums = (np.take(rows, self._top, -2) * upper >> 16) + (np.take(rows, self._bottom, -2) * lower >> 16)
+        return ((sums + 2) >> 2).astype(np.uint8)
+
+
+def _neighbours(size: int, new_size: int) -> tuple[np.ndarray, ...]:
+    """For each pixel of a resized axis: the two old ones around its centre, and their weights, int32 of 11 bits."""
+    centre = (np.arange(new_size) + 0.5) * (size / new_size) - 0.5
+    before = np.floor(centre).astype(np.intp)
+    weight = (centre - before).astype(np.float32)
+    weights = (np.rint(2048 * part).astype(np.int32) for part in (1 - weight, weight))
+    return before, np.minimum(before + 1, size - 1), *weights
 
 
 class _TwinPictures(Watchable):

@@ -20,6 +20,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
+from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.settings import NonNegative, Share
 from seed_rl.specs import EnvSpec
@@ -32,7 +33,6 @@ class PPO(TrunkConfig, AgentConfig):
     """Settings; those of the torso, the recurrent core and the frame stack are inherited."""
 
     clip_reward_input: bool = True
-    discount: Share = 0.99
     lambda_: Share = 0.95
     """Of generalised advantage estimation."""
     clip: Share = 0.2
@@ -80,10 +80,16 @@ class PPOAgent(ModelAgent):
         """Of T + 1 steps: action t leads to the reward of step t + 1."""
         config = self._config
         (policy, baseline), _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        reward = unroll.env_output.reward[1:]
-        discount = config.discount * (1.0 - tf.cast(unroll.env_output.done[1:], tf.float32))
-        log_ratios = tf.zeros_like(reward)  # on-policy, V-trace gives the lambda-returns
-        targets = vtrace(log_ratios, discount, reward, baseline[:-1], baseline[-1], lambda_=config.lambda_).vs
+        r_t, discount_t, truncated_t = transitions_of(unroll.env_output, config)
+        targets = vtrace(
+            tf.zeros_like(r_t),  # on-policy, V-trace gives the lambda-returns
+            discount_t,
+            r_t,
+            baseline[:-1],
+            baseline[-1],
+            truncated_t=truncated_t,
+            lambda_=config.lambda_,
+        ).vs
         advantage = tf.stop_gradient(targets - baseline[:-1])
         advantage /= tf.math.reduce_std(advantage) + 1e-6
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar
 
 import gin
 import keras
@@ -23,11 +23,10 @@ from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.settings import Share, Within
+from seed_rl.rl.transitions import transitions_of
+from seed_rl.settings import Within
 from seed_rl.specs import CannotAct, ContinuousSpec, EnvSpec
 from seed_rl.types import Unroll
-
-Positive: TypeAlias = Annotated[float, Within(1e-6)]
 
 
 @gin.configurable
@@ -39,9 +38,7 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
 
     unroll_length: int = 8
     target_update_rate: float = 0.005
-    discount: Share = 0.99
-    reward_scale: Positive = 1.0
-    initial_temperature: Positive = 1.0
+    initial_temperature: Annotated[float, Within(1e-6)] = 1.0
     entropy_per_dimension: float = -1.0
     """Target entropy, nats per dimension of the action scaled to [-1, 1]."""
 
@@ -144,11 +141,10 @@ class SACAgent(ModelAgent):
         soft_value = (
             tf.reduce_min(self._target.model(unroll, actions.features(fresh)), 0) - fixed_temperature * log_prob
         )
-        reward = config.reward_scale * unroll.env_output.reward[1:]
-        discount = config.discount * (1.0 - tf.cast(unroll.env_output.done[1:], tf.float32))
-        target = tf.stop_gradient(reward + discount * soft_value[1:])
+        r_t, discount_t, truncated_t = transitions_of(unroll.env_output, config)
+        target = tf.stop_gradient(r_t + discount_t * soft_value[1:])
         values = self._critics(unroll, actions.features(unroll.action))[:, :-1]
-        errors = values - target
+        errors = tf.where(truncated_t, 0.0, values - target)
         critic_loss = 0.5 * tf.reduce_mean(tf.reduce_sum(tf.square(errors), 0) * importance_weights)
 
         fresh_value = tf.reduce_min(self._critics(unroll, actions.features(fresh)), 0)

@@ -19,12 +19,17 @@ class EnvOutput(NamedTuple):
 
     Where `done` is true, `reward` belongs to the episode that just ended and `observation` is already the first one
     of the next episode. The first output of a run has `done` true and `reward` zero.
+
+    An episode ends in one of two ways. It is terminated if no reward can follow: the state that the action led to is
+    worth zero. It is truncated if it was cut off, as by a time limit: that state is worth something, but was not seen.
     """
 
     reward: Any
     """float32 [...]: reward of the previous action, not clipped."""
     done: Any
     """bool [...]: whether `observation` is the first one of a new episode."""
+    truncated: Any
+    """bool [...]: whether the episode before it was truncated; never true where `done` is false."""
     observation: Any
     """Nest of arrays [..., *shape], as the environment's `EnvSpec.observation` says."""
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, create_weights
 from seed_rl.agents.r2d2.config import R2D2
-from seed_rl.agents.r2d2.loss import r2d2_loss, td_errors
+from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
 from seed_rl.agents.r2d2.networks import DuelingQNetwork
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
@@ -94,14 +94,14 @@ class R2D2Agent(ModelAgent):
                 "q/value": tf.reduce_mean(result.values),
             },
             maxima={"q/max_value": tf.reduce_max(result.values)},
-            priorities=q_learning.sequence_priorities(result.td_errors, self._config.max_priority_weight),
+            priorities=priorities_of(result.td_errors, learned.env_output, self._config),
         )
 
     def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
         learned = tf.nest.map_structure(self._after_burn_in, unroll)
         acted = learned.behaviour
         errors = td_errors(acted.q_of_action, acted.max_q, learned.env_output, self._config)
-        return q_learning.sequence_priorities(errors, self._config.max_priority_weight)
+        return priorities_of(errors, learned.env_output, self._config)
 
     def after_update(self, learner_updates: int) -> None:
         self._target.after_update(learner_updates)

@@ -40,13 +40,10 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
 
     # Targets
     discount: Share = 0.997
-    """gamma, per agent step."""
     n_steps: Count = 5
     """Rewards in a target before it bootstraps."""
     value_rescaling: bool = True
     """Learn h(Q) instead of Q, h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, so that rewards need no clipping."""
-    max_abs_reward: NonNegative = 0.0
-    """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     target_update_period: Count = 2500
     max_priority_weight: Share = 0.9
     """eta: a sequence's priority is eta max|TD| + (1 - eta) mean|TD|."""

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.rl import q_learning
+from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC, ValueTransform
 from seed_rl.types import EnvOutput
 
@@ -18,21 +19,24 @@ from seed_rl.types import EnvOutput
 def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
     """n-step TD errors float32 [T, B]; gradient flows through `q_of_action` only.
 
-    Q(x_t, a_t) is paired with reward, `done` and state of step t + 1, to which action a_t leads.
+    Q(x_t, a_t) is paired with the outcome and the state of step t + 1, to which action a_t leads.
 
     Args:
       q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
       bootstrap: float32 [T + 1, B]: the value of x_t from which targets bootstrap.
-      env_output: `reward` and `done` [T + 1, B].
+      env_output: `reward`, `done` and `truncated` [T + 1, B].
       config: settings of the targets.
     """
-    r_t = env_output.reward[1:]
-    if config.max_abs_reward:
-        r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
-    discount_t = config.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
+    r_t, discount_t, truncated_t = transitions_of(env_output, config)
     return q_learning.n_step_td_errors(
-        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config)
+        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config), truncated_t
     )
+
+
+def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
+    """The priorities float32 [B] of sequences with these errors [T, B]; `env_output` as for `td_errors`."""
+    truncated_t = transitions_of(env_output, config).truncated_t
+    return q_learning.sequence_priorities(errors, config.max_priority_weight, truncated_t)
 
 
 class R2D2Loss(NamedTuple):
@@ -61,7 +65,7 @@ def r2d2_loss(
       online_q: float32 [T + 1, B, A], of the online network.
       target_q: float32 [T + 1, B, A], of the target network.
       action: int32 [T + 1, B].
-      env_output: `reward` and `done` [T + 1, B].
+      env_output: `reward`, `done` and `truncated` [T + 1, B].
       importance_weights: float32 [B].
       config: settings of the targets.
     """

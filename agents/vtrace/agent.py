@@ -19,22 +19,27 @@ from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Unroll
 
+_MAX_LOG_ENTROPY_COST = 20.0  # either way: beyond it the cost would soon overflow
+
 
 class VTraceAgent(ModelAgent):
     """Samples from its policy; learns off-policy by V-trace from unrolls of its slightly older self."""
 
     def __init__(self, config: VTrace, env_spec: EnvSpec, seed: int):
-        self._actions = distribution_of(env_spec.action)
+        self._actions = distribution_of(env_spec.action, config.initial_deviation)
         self._config = config
         self.behaviour_spec = tf.TensorSpec([self._actions.num_parameters], tf.float32)
         keras.utils.set_random_seed(seed)
-        network = ActorCritic(Trunk(config, env_spec), self._actions.num_parameters)
+        trunk = Trunk(config, env_spec)
+        network = ActorCritic(trunk, self._actions.num_parameters, config.kernel_initializer)
         super().__init__(network, env_spec, config.unroll_length)
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             self._log_entropy_cost = keras.Variable(
                 math.log(config.entropy_cost), dtype="float32", name="log_entropy_cost"
             )
+            limit = _MAX_LOG_ENTROPY_COST
+            self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, -limit, limit)
 
     @property
     def variables(self) -> Sequence[Any]:

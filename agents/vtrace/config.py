@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import NonNegative, Share
+from seed_rl.settings import NonNegative, Share, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -28,18 +28,12 @@ class VTrace(TrunkConfig, AgentConfig):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     # Loss
-    discount: Share = 0.99
-    """gamma, per agent step."""
     lambda_: Share = 1.0
     """Mixes the one-step target (0) and the full correction (1)."""
     clip_rho: NonNegative = 1.0
     """rho_bar, upper bound of the importance weights in the targets."""
     clip_pg_rho: NonNegative = 1.0
     """Upper bound of the importance weights in the policy gradient."""
-    reward_scale: NonNegative = 1.0
-    """Factor of the rewards in the loss, applied before they are clipped."""
-    max_abs_reward: NonNegative = 0.0
-    """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     baseline_cost: NonNegative = 0.5
     """Weight of half the mean squared error of the value."""
     entropy_cost: NonNegative = 0.00025
@@ -48,6 +42,8 @@ class VTrace(TrunkConfig, AgentConfig):
     """Nats; the entropy cost is then a Lagrange multiplier that drives the mean entropy towards this."""
     entropy_cost_adjustment_speed: NonNegative = 10.0
     """Learning rate of the log of the entropy cost, as a multiple of the optimizer's; only with `target_entropy`."""
+    initial_deviation: Annotated[float, Within(0.01)] = 1.0
+    """Of continuous actions before they are squashed: the standard deviation where the network's output is zero."""
     kl_cost: NonNegative = 0.0
     """Weight of the mean of log mu - log pi."""
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.rl import losses
 from seed_rl.rl.distributions import ActionDistribution
+from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import EnvOutput
 
@@ -33,27 +34,25 @@ def vtrace_loss(
       baseline: float32 [T + 1, B].
       behaviour_policy: float32 [T + 1, B, P], parameters of the policy that acted.
       action: [T + 1, B, ...].
-      env_output: `reward` and `done` [T + 1, B].
+      env_output: `reward`, `done` and `truncated` [T + 1, B].
       entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
       config: all other settings.
 
     Returns:
       float32 scalar, and float32 scalars by name.
     """
-    r_t = config.reward_scale * env_output.reward[1:]
-    if config.max_abs_reward:
-        r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
-    discount_t = config.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
+    transitions = transitions_of(env_output, config)
     a_tm1 = action[:-1]
     target_log_prob = actions.log_prob(target_policy[:-1], a_tm1)
     behaviour_log_prob = actions.log_prob(behaviour_policy[:-1], a_tm1)
 
     returns = vtrace(
         tf.stop_gradient(target_log_prob - behaviour_log_prob),
-        discount_t,
-        r_t,
+        transitions.discount_t,
+        transitions.r_t,
         baseline[:-1],
         baseline[-1],
+        truncated_t=transitions.truncated_t,
         lambda_=config.lambda_,
         clip_rho=config.clip_rho,
         clip_pg_rho=config.clip_pg_rho,

@@ -82,7 +82,9 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
 
     def act(inputs: dict[str, tf.Tensor], seed: tf.Tensor, greedy: bool) -> dict[str, tf.Tensor]:
         observation = {name: inputs[served] for name, served in names.items()}
-        output = EnvOutput(inputs["reward"], inputs["done"], observation.get("", observation))
+        output = EnvOutput(
+            inputs["reward"], inputs["done"], tf.zeros_like(inputs["done"]), observation.get("", observation)
+        )
         state = tf.nest.pack_sequence_as(initial, [inputs[name] for name in _named(initial)])
         chosen, after = policy.one_step(inputs["prev_action"], output, state, seed, greedy)
         return {"action": chosen, **_named(after)}

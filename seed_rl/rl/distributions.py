@@ -121,17 +121,25 @@ class MultiCategorical(ActionDistribution):
 class SquashedNormal(ActionDistribution):
     """tanh of K independent normal variables, scaled to the bounds (Haarnoja et al. 2018, arXiv:1801.01290, C).
 
-    The parameters are K means and K numbers from which the deviations come as softplus(x + c), with c so that x = 0
-    gives 1, and never less than `MIN_DEVIATION`.
+    The parameters are K means and K numbers x from which the deviations come as softplus(x + c) + `MIN_DEVIATION`.
+
+    Further out than `TAIL` (on the scale of [-1, 1]), where float32 soon can't distinguish values of atanh, the density
+    is that of the whole tail, spread evenly.
     """
 
     MIN_DEVIATION = 1e-3
-    # Actions nearer to a bound are clipped to this: further out float32 can't distinguish values of atanh.
-    _LARGEST = 1.0 - 1e-6
+    TAIL = 0.999
     # Nodes and weights of Gauss-Hermite quadrature.
     _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
-    def __init__(self, low: Sequence[float], high: Sequence[float]):
+    def __init__(self, low: Sequence[float], high: Sequence[float], initial_deviation: float = 1.0):
+        """
+        Args:
+          low: bounds of the K parts of an action.
+          high: likewise.
+          initial_deviation: deviation at x = 0, which gives c; more than `MIN_DEVIATION`.
+        """
+        self._offset = math.log(math.expm1(initial_deviation - self.MIN_DEVIATION))  # softplus of it is the deviation
         self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
         self._half = (self._high - self._low) / 2
         self._middle = self._low + self._half  # the sum of the bounds may overflow
@@ -151,9 +159,14 @@ class SquashedNormal(ActionDistribution):
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
         mean, deviation = self._mean_and_deviation(parameters)
         checks.check_shape("actions", actions, checks.static_shape(mean))
-        u = tf.atanh(tf.clip_by_value(self.features(actions), -self._LARGEST, self._LARGEST))
+        squashed = self.features(actions)
+        u = tf.atanh(tf.clip_by_value(squashed, -self.TAIL, self.TAIL))
         normal = -0.5 * tf.square((u - mean) / deviation) - tf.math.log(deviation) - 0.5 * math.log(2 * math.pi)
-        return tf.reduce_sum(normal - self._log_slope(u), axis=-1)
+        inside = normal - _log_derivative_of_tanh(u)
+        sign = tf.sign(squashed)  # of the side whose tail it is in; u is where that begins
+        tail = _log_normal_cdf(sign * (mean - u) / deviation) - math.log(1.0 - self.TAIL)
+        density = tf.where(tf.abs(squashed) < self.TAIL, inside, tail)
+        return tf.reduce_sum(density - np.log(self._half), axis=-1)
 
     def entropy(self, parameters: Any) -> tf.Tensor:
         """That of the normal variable plus the mean of log |da/du|, by Gauss-Hermite quadrature."""
@@ -172,26 +185,31 @@ class SquashedNormal(ActionDistribution):
     def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
         mean, raw = tf.split(tf.cast(parameters, tf.float32), 2, axis=-1)
-        return mean, tf.nn.softplus(raw + math.log(math.e - 1)) + self.MIN_DEVIATION
-
-    def _log_slope(self, u: tf.Tensor) -> tf.Tensor:
-        """log |da/du|."""
-        return _log_derivative_of_tanh(u) + np.log(self._half)
+        return mean, tf.nn.softplus(raw + self._offset) + self.MIN_DEVIATION
 
 
-def distribution_of(spec: ActionSpec) -> ActionDistribution:
-    """The distribution for a kind of action space."""
+def distribution_of(spec: ActionSpec, initial_deviation: float = 1.0) -> ActionDistribution:
+    """The distribution for a kind of action space; `initial_deviation` is that of continuous actions."""
     if isinstance(spec, DiscreteSpec):
         return Categorical(spec.n)
     if isinstance(spec, MultiDiscreteSpec):
         return MultiCategorical(spec.n)
     assert isinstance(spec, ContinuousSpec)
-    return SquashedNormal(spec.low, spec.high)
+    return SquashedNormal(spec.low, spec.high, initial_deviation)
 
 
 def _log_derivative_of_tanh(u: tf.Tensor) -> tf.Tensor:
     """log(1 - tanh(u)^2) without the cancellation."""
     return 2.0 * (math.log(2.0) - u - tf.nn.softplus(-2.0 * u))
+
+
+def _log_normal_cdf(x: tf.Tensor) -> tf.Tensor:
+    """log of the standard normal distribution function, also far to the left, where the function itself is zero."""
+    near, far = tf.maximum(x, -5.0), tf.minimum(x, -5.0)
+    inverse = 1.0 / tf.square(far)
+    series = 1.0 - inverse * (1.0 - inverse * (3.0 - inverse * 15.0))  # asymptotic
+    left = -0.5 * tf.square(far) - tf.math.log(-far) - 0.5 * math.log(2 * math.pi) + tf.math.log(series)
+    return tf.where(x > -5.0, tf.math.log(0.5 * tf.math.erfc(-near / math.sqrt(2))), left)
 
 
 def _float_logits(logits: Any) -> tf.Tensor:

@@ -11,19 +11,21 @@ import tensorflow as tf
 from seed_rl.rl import checks
 
 
-def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int) -> tf.Tensor:
+def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, truncated_t: Any = None) -> tf.Tensor:
     """float32 [T, B]: the n-step return of each a_t, shorter where fewer than n steps are left.
 
         G_t = sum_{k < m} (prod_{i < k} d_{t+i}) r_{t+k} + (prod_{i < m} d_{t+i}) v_{t+m-1},  m = min(n, T - t)
 
     So the last n - 1 rows all bootstrap from the last value. A discount of zero cuts off the rewards and the value
-    behind it.
+    behind it. Where a_{t+k} truncated the episode, m is at most k: the return bootstraps from the state in which that
+    action was taken, the last one seen. For k = 0 there is no such return: row t has no meaning.
 
     Args:
       r_t: float [T, B]: the reward of a_t.
       discount_t: float [T, B]: d_t = gamma (1 - done), zero where a_t ended the episode.
       v_t: float [T, B]: the value of the state that a_t led to.
       n: the number of rewards, at least 1; it may be larger than T.
+      truncated_t: bool [T, B]: whether a_t truncated the episode; None: nowhere.
 
     Raises:
       ValueError: for an argument of another shape, if n is less than 1, or if T is zero or unknown.
@@ -32,7 +34,8 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int) -> tf.Tensor:
         raise ValueError(f"n must be at least 1, got {n}")
     checks.check_rank("r_t", r_t, 2)
     shape = checks.static_shape(r_t)
-    for name, tensor in (("discount_t", discount_t), ("v_t", v_t)):
+    truncated_t = tf.zeros_like(r_t, tf.bool) if truncated_t is None else tf.convert_to_tensor(truncated_t)
+    for name, tensor in (("discount_t", discount_t), ("v_t", v_t), ("truncated_t", truncated_t)):
         checks.check_shape(name, tensor, shape)
     length = checks.static_length("r_t", r_t)
 
@@ -40,9 +43,13 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int) -> tf.Tensor:
     n = min(n, length)
     # Padding behind the end that passes the last value on: no reward, discount 1.
     end = [[0, n - 1], [0, 0]]
-    r_t = tf.pad(r_t, end)
+    r_t, truncated_t = tf.pad(r_t, end), tf.pad(truncated_t, end)
     discount_t = tf.pad(discount_t, end, constant_values=1.0)
-    returns = tf.concat([v_t[n - 1 :], *[v_t[-1:]] * (n - 1)], axis=0)
+    v_t = tf.concat([v_t, *[v_t[-1:]] * (n - 1)], axis=0)
+    returns = v_t[n - 1 :]
     for i in reversed(range(n)):
-        returns = r_t[i : i + length] + discount_t[i : i + length] * returns
+        rows, before = slice(i, i + length), slice(i - 1, i - 1 + length)
+        returns = r_t[rows] + discount_t[rows] * returns
+        if i:
+            returns = tf.where(truncated_t[rows], v_t[before], returns)
     return returns

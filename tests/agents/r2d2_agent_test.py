@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2.agent import Behaviour
 from seed_rl.agents.r2d2.config import R2D2
-from seed_rl.agents.r2d2.loss import r2d2_loss, td_errors
+from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss, td_errors
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.optimizers import Optimizer
-from seed_rl.rl.q_learning import sequence_priorities
 from seed_rl.specs import ArraySpec, CannotAct, DiscreteSpec, EnvSpec
 from tests.support.experience import (
     CHOICES,
@@ -160,7 +159,7 @@ def test_the_loss_is_that_of_the_steps_after_the_burn_in(changed):
     assert np.abs(expected.td_errors).max() > 0.1
     output = agent.loss(unroll, tf.constant(WEIGHTS))
     np.testing.assert_allclose(output.losses["model"], expected.total, rtol=1e-4)
-    priorities = sequence_priorities(expected.td_errors, config.max_priority_weight)
+    priorities = priorities_of(expected.td_errors, env_output, config)
     np.testing.assert_allclose(output.priorities, priorities, rtol=1e-4)
     metrics = {name: float(value) for name, value in (output.metrics | output.maxima).items()}
     assert metrics == pytest.approx(
@@ -264,7 +263,7 @@ def test_initial_priorities_are_computed_from_the_values_recorded_while_acting(c
     priorities = agent.initial_priorities(without_what_is_large(stored))
     assert priorities.dtype == tf.float32
     assert priorities.shape == (B,)
-    np.testing.assert_allclose(priorities, sequence_priorities(errors, config.max_priority_weight), rtol=1e-4)
+    np.testing.assert_allclose(priorities, priorities_of(errors, env_output, config), rtol=1e-4)
     # Before any update they are those of the loss.
     initial = agent.initial_priorities(without_what_is_large(unroll))
     np.testing.assert_allclose(initial, agent.loss(unroll, tf.ones([B])).priorities, rtol=1e-4)

@@ -31,7 +31,9 @@ def random_sequences(length, batch, seed=0):
 def loss_of(data, **settings):
     """`r2d2_loss` of numpy arrays or tensors by name."""
     floats = {name: tf.cast(data[name], tf.float32) for name in ("online_q", "target_q", "importance_weights")}
-    env_output = EnvOutput(tf.cast(data["reward"], tf.float32), tf.constant(data["done"]), observation=())
+    env_output = EnvOutput(
+        tf.cast(data["reward"], tf.float32), tf.constant(data["done"]), tf.zeros(data["done"].shape, tf.bool), ()
+    )
     action = tf.constant(data["action"], tf.int32)
     return r2d2_loss(action=action, env_output=env_output, config=dataclasses.replace(SETTINGS, **settings), **floats)
 

@@ -48,7 +48,9 @@ def random_unroll(length, batch, seed=0, kind="discrete"):
 def loss_of(unroll, kind="discrete", **settings):
     """`vtrace_loss` of numpy arrays or tensors by name."""
     tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, *CONSTANTS)}
-    env_output = EnvOutput(tensors.pop("reward"), tf.constant(unroll["done"]), observation=())
+    env_output = EnvOutput(
+        tensors.pop("reward"), tf.constant(unroll["done"]), tf.zeros(unroll["done"].shape, tf.bool), ()
+    )
     action = tf.constant(unroll["action"], KINDS[kind].tensor.dtype)
     actions = distribution_of(KINDS[kind])
     config = VTrace(**(SETTINGS | settings))

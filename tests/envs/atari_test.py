@@ -1,5 +1,8 @@
+import ale_py
+import cv2
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs.atari import Atari
 from seed_rl.envs.base import random_actions
@@ -11,8 +14,9 @@ from seed_rl.envs.conformance import check_suite
     [
         Atari(game="pong", max_episode_frames=200),
         Atari(game="breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=200, threads=2),
+        Atari(game="pong", max_episode_frames=200, resize="linear"),
     ],
-    ids=["pong", "breakout"],
+    ids=["pong", "breakout", "linear"],
 )
 def test_conformance(config):
     check_suite(config, steps=120)
@@ -38,6 +42,39 @@ def test_observations_are_single_gray_frames():
     assert (observation.shape, observation.dtype) == ((2, 84, 84, 1), np.uint8)
     assert observation.flags.c_contiguous
     assert observation.std() > 5
+
+
+def test_episodes_begin_with_up_to_max_noops_and_the_frame_cap_does_not_count_them():
+    env = Atari(game="pong", max_noops=3, max_episode_frames=40).make(64)
+    _, info = env.reset(seed=1)
+    assert set(info["episode_frame_number"]) == {0, 1, 2, 3}
+    ends = [env.step(np.zeros(64, np.int32))[3].all() for _ in range(10)]
+    assert ends == [False] * 9 + [True]
+
+
+@pytest.mark.parametrize("game", ["breakout", "air_raid"])  # screens of 210 and 250 lines
+def test_linear_frames_are_those_of_opencv(game):
+    config = Atari(game=game, resize="linear")
+    env, height = config.make(2), 210 if game == "breakout" else 250
+    native = ale_py.AtariVectorEnv(
+        game,
+        2,
+        img_height=height,
+        img_width=160,
+        stack_num=1,
+        noop_max=config.max_noops + 1,
+        use_fire_reset=False,
+        reward_clipping=False,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+    )
+    frames, screens = (each.reset(seed=3)[0] for each in (env, native))
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        for frame, screen in zip(frames, screens, strict=True):
+            expected = cv2.resize(screen[0], (84, 84), interpolation=cv2.INTER_LINEAR)
+            np.testing.assert_array_equal(frame[..., 0], expected, strict=True)
+        actions = random_actions(config.spec().action, rng, 2)
+        frames, screens = env.step(actions)[0], native.step(actions)[0]
 
 
 def test_action_sets():

@@ -75,12 +75,34 @@ def test_samples_lie_inside_and_have_the_moments_of_the_density():
     assert (drawn >= LOW).all()
     assert (drawn <= HIGH).all()
     u = np.arctanh((drawn - np.array([0.0, 2.5])) / np.array([1.0, 2.5]))
-    deviation = np.log1p(np.exp(NORMAL[2:] + math.log(math.e - 1))) + 1e-3
+    deviation = np.log1p(np.exp(NORMAL[2:] + math.log(math.expm1(0.999)))) + 1e-3
     np.testing.assert_allclose(u.mean(axis=0), NORMAL[:2], atol=4 * deviation.max() / math.sqrt(MANY))
     np.testing.assert_allclose(u.std(axis=0), deviation, rtol=0.02)
     assert abs(np.corrcoef(u.T)[0, 1]) < 0.03
     estimate = -distribution.log_prob(repeated(NORMAL), drawn).numpy().mean()
     assert float(distribution.entropy(NORMAL)) == pytest.approx(estimate, abs=0.03)
+
+
+@pytest.mark.parametrize("initial_deviation", [1.0, 0.694, 3.0])
+def test_the_deviation_at_zero_is_a_setting(initial_deviation):
+    distribution = distribution_of(ContinuousSpec((-1.0,), (1.0,)), initial_deviation)
+    drawn = np.arctanh(distribution.sample(tf.zeros([MANY, 2]), tf.constant([1, 2])).numpy().clip(-0.999, 0.999))
+    inside = np.abs(drawn) < 3  # further out samples are clipped
+    assert np.std(drawn[inside]) == pytest.approx(initial_deviation, rel=0.02 if initial_deviation < 2 else 0.6)
+    density = np.exp(float(distribution.log_prob([0.0, 0.0], [0.0])))
+    assert density == pytest.approx(1 / (initial_deviation * math.sqrt(2 * math.pi)), rel=1e-4)
+
+
+@pytest.mark.parametrize("mean", [-8.0, -1.0, 0.0, 3.0, 8.0])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_the_density_of_a_saturated_action_is_the_mean_of_the_tail(side, mean):
+    """The probability of the tail, exact in float64, over its width, in the units of the action."""
+    distribution, half = SquashedNormal((-3.0,), (3.0,)), 3.0
+    begin = math.atanh(0.999)
+    log_tail = math.log(0.5 * math.erfc((begin - side * mean) / math.sqrt(2)))
+    for action in (0.9995, 1.0):
+        log_prob = float(distribution.log_prob([mean, 0.0], [side * action * half]))
+        assert log_prob == pytest.approx(log_tail - math.log(0.001 * half), rel=1e-4, abs=1e-4)
 
 
 def test_actions_at_and_beyond_float32s_reach_of_the_bounds_have_finite_probabilities_and_gradients():

@@ -35,7 +35,10 @@ def random_output(rng, spec, leading, done=0.3):
     """An `EnvOutput` with fields [*leading, ...] of an `EnvSpec`."""
     tensors = {name: random_tensor(rng, tensor, leading) for name, tensor in spec.observation_tensors()}
     reward, begins = rng.normal(size=leading), rng.random(leading) < done
-    return EnvOutput(tf.constant(reward, tf.float32), tf.constant(begins), tensors.get("", tensors))
+    truncated = begins & (rng.random(leading) < 0.5)
+    return EnvOutput(
+        tf.constant(reward, tf.float32), tf.constant(begins), tf.constant(truncated), tensors.get("", tensors)
+    )
 
 
 def random_steps(spec, length, batch, seed=0, done=0.25):
@@ -57,7 +60,8 @@ def acted_unroll(agent, batch, seed=0, warm_up=2, act=None):
         if t == warm_up:
             initial = state
         output = random_output(rng, spec, (batch,))
-        output = output._replace(done=tf.constant(output.done.numpy() & (np.arange(batch) > 0)))
+        others = np.arange(batch) > 0
+        output = output._replace(done=output.done & others, truncated=output.truncated & others)
         answer = (act or agent.act)(prev_action, output, state, tf.range(batch), tf.constant([seed, t]))
         steps.append((prev_action, output, answer.action, answer.behaviour))
         prev_action, state = answer.action, answer.state

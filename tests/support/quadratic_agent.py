@@ -77,6 +77,6 @@ class QuadraticAgent(Agent):
 def unroll_of(reward, initial_state=None):
     """A batch for `QuadraticAgent`, from rewards [L, B] and states [B]."""
     zeros = tf.zeros(reward.shape, tf.int32)
-    env_output = EnvOutput(tf.constant(reward, tf.float32), tf.zeros(reward.shape, tf.bool), ())
+    env_output = EnvOutput(tf.constant(reward, tf.float32), *[tf.zeros(reward.shape, tf.bool)] * 2, ())
     states = np.zeros(reward.shape[1]) if initial_state is None else initial_state
     return Unroll(tf.constant(states, tf.float32), zeros, env_output, zeros, ())

@@ -1,0 +1,37 @@
+"""The outcomes of actions, read from the steps that report them.
+
+Shapes: T actions, B sequences, so T + 1 steps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.types import EnvOutput
+
+if TYPE_CHECKING:
+    from seed_rl.agents.config import AgentConfig
+
+
+class Transitions(NamedTuple):
+    """Index t belongs to the action a_t, taken in state x_t; its outcome is reported by step t + 1."""
+
+    r_t: tf.Tensor
+    """float32 [T, B]: its reward, as the agent learns from it."""
+    discount_t: tf.Tensor
+    """float32 [T, B]: gamma, zero where it ended the episode, in either way."""
+    truncated_t: tf.Tensor
+    """bool [T, B]: whether it ended the episode by truncation. The state that it led to was not seen: the trajectory is
+    known up to x_t."""
+
+
+def transitions_of(env_output: EnvOutput, config: AgentConfig) -> Transitions:
+    """The transitions between the steps of unrolls; fields of `env_output` [T + 1, B, ...]."""
+    r_t = config.reward_scale * env_output.reward[1:]
+    if config.max_abs_reward:
+        r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
+    discount_t = config.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
+    truncated_t = tf.convert_to_tensor(env_output.truncated[1:])
+    return Transitions(r_t, discount_t, tf.zeros_like(truncated_t) if config.truncation_is_termination else truncated_t)

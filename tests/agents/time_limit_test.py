@@ -1,0 +1,62 @@
+"""A task with a time limit and a known value: a reward of 1 at every step is worth 1 / (1 - discount), limit or not."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.optimizers import Optimizer
+from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.types import EnvOutput, Unroll
+
+SPEC = EnvSpec(ArraySpec((1,), "float32"), DiscreteSpec(1))
+LIMIT, BATCH = 7, 4
+VALUE = 1 / (1 - 0.99)
+VTRACE = VTrace(torso="mlp", hidden=8, unroll_length=20, discount=0.99, entropy_cost=0.0)
+DQN = R2D2(
+    torso="mlp",
+    hidden=8,
+    head_hidden=8,
+    core="none",
+    previous_step_inputs=False,
+    unroll_length=20,
+    burn_in=2,
+    n_steps=5,
+    discount=0.99,
+    value_rescaling=False,
+    target_update_period=8,
+)
+
+
+def unroll_of(agent):
+    """Environments whose episodes are cut off after `LIMIT` steps, at another step in each."""
+    steps = np.arange(agent.length)[:, None] + np.arange(BATCH)
+    ended = steps % LIMIT == 0
+    env_output = EnvOutput(np.ones_like(steps, np.float32), ended, ended, np.ones((*steps.shape, 1), np.float32))
+    action = np.zeros_like(steps, np.int32)
+    behaviour = tf.nest.map_structure(
+        lambda spec: np.zeros((*steps.shape, *spec.shape), spec.dtype.as_numpy_dtype), agent.behaviour_spec
+    )
+    unroll = Unroll(agent.initial_state(BATCH), action, env_output, action, behaviour)
+    return tf.nest.map_structure(tf.convert_to_tensor, unroll)
+
+
+def learned_value(config):
+    """The value of the only state, after training on the same unrolls."""
+    agent = config.build(SPEC, BATCH, seed=1)
+    train_step, unroll = TrainStep(agent, Optimizer(learning_rate=0.02)), unroll_of(agent)
+    for update in range(1, 1501):
+        train_step(unroll, 0.0, np.ones(BATCH, np.float32))
+        agent.after_update(update)
+    output, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+    return float(np.mean(output.baseline if isinstance(config, VTrace) else output))
+
+
+@pytest.mark.parametrize("config", [VTRACE, DQN], ids=["vtrace", "r2d2"])
+def test_the_value_reaches_beyond_the_time_limit_unless_that_counts_as_termination(config):
+    assert learned_value(config) == pytest.approx(VALUE, rel=0.02)
+    assert learned_value(dataclasses.replace(config, truncation_is_termination=True)) < 0.1 * VALUE

@@ -1,0 +1,115 @@
+"""Truncation: targets, errors and gradients are those of the trajectory split by hand where it was cut off."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss
+from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.transitions import transitions_of
+from seed_rl.rl.vtrace import vtrace
+from seed_rl.types import EnvOutput
+
+T = 6
+POSITIONS = pytest.mark.parametrize("cut", range(T))
+
+
+def random_steps(cut, batch=3, terminated=()):
+    """T actions of B environments, of which the one at `cut` truncated every episode; float32."""
+    rng = np.random.default_rng(cut)
+    steps = {name: rng.standard_normal((T, batch)).astype(np.float32) for name in ("log_rhos", "r_t", "values", "v_t")}
+    steps["discount_t"] = np.full((T, batch), 0.9, np.float32)
+    steps["discount_t"][[cut, *terminated]] = 0.0
+    steps["bootstrap_value"] = rng.standard_normal(batch).astype(np.float32)
+    steps["truncated_t"] = np.zeros((T, batch), bool)
+    steps["truncated_t"][cut] = True
+    return steps
+
+
+@pytest.mark.parametrize("log_rhos", [0.0, 1.0], ids=["lambda-returns", "off-policy"])
+@pytest.mark.parametrize("terminated", [(), (1,), (4,)], ids=str)
+@POSITIONS
+def test_v_trace_before_and_after_are_two_trajectories(cut, terminated, log_rhos):
+    steps = random_steps(cut, terminated=set(terminated) - {cut})
+    steps["log_rhos"] *= log_rhos
+    names = ("log_rhos", "discount_t", "r_t", "values")
+    returns = vtrace(
+        *(steps[name] for name in names), steps["bootstrap_value"], truncated_t=steps["truncated_t"], lambda_=0.8
+    )
+    np.testing.assert_allclose(returns.vs[cut], steps["values"][cut], rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(returns.pg_advantages[cut], 0)
+    pieces = [(slice(0, cut), steps["values"][cut]), (slice(cut + 1, T), steps["bootstrap_value"])]
+    for rows, bootstrap in pieces:
+        if rows.start == rows.stop:
+            continue
+        expected = vtrace(*(steps[name][rows] for name in names), bootstrap, lambda_=0.8)
+        for whole, part in zip(returns, expected, strict=True):
+            np.testing.assert_allclose(whole[rows], part, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+@pytest.mark.parametrize("terminated", [(), (1,), (4,)], ids=str)
+@POSITIONS
+def test_n_step_returns_before_and_after_are_those_of_two_trajectories(cut, terminated, n):
+    steps = random_steps(cut, terminated=set(terminated) - {cut})
+    names = ("r_t", "discount_t", "v_t")
+    returns = n_step_returns(*(steps[name] for name in names), n, steps["truncated_t"])
+    for rows in (slice(0, cut), slice(cut + 1, T)):
+        if rows.start < rows.stop:
+            expected = n_step_returns(*(steps[name][rows] for name in names), n)
+            np.testing.assert_allclose(returns[rows], expected, rtol=0, atol=1e-6)
+
+
+def random_sequence(cut, burn_in=0):
+    """Steps of one sequence for the loss of R2D2; step `cut` + 1 reports a truncation."""
+    rng = np.random.default_rng(cut)
+    done = np.zeros((T + 1, 1), bool)
+    done[cut + 1] = True
+    env_output = EnvOutput(tf.constant(rng.standard_normal((T + 1, 1)), tf.float32), done, done, ())
+    q = [tf.constant(rng.standard_normal((T + 1, 1, 3)), tf.float32) for _ in range(2)]
+    return q, rng.integers(0, 3, (T + 1, 1)).astype(np.int32), env_output
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@POSITIONS
+def test_the_loss_of_r2d2_its_gradient_and_priority_are_those_of_two_sequences(cut, n):
+    config = R2D2(n_steps=n)
+    (online_q, target_q), action, env_output = random_sequence(cut)
+
+    def loss_of(rows):
+        """Loss, errors and gradient of a part of the sequence."""
+        steps = EnvOutput(*(x[rows] for x in env_output[:3]), ())
+        with tf.GradientTape() as tape:
+            tape.watch(online_q)
+            result = r2d2_loss(
+                online_q=online_q[rows],
+                target_q=target_q[rows],
+                action=action[rows],
+                env_output=steps,
+                importance_weights=tf.ones([1]),
+                config=config,
+            )
+        return result.total, result.td_errors, tape.gradient(result.total, online_q)
+
+    total, errors, gradient = loss_of(slice(0, T + 1))
+    parts = [loss_of(rows) for rows in (slice(0, cut + 1), slice(cut + 1, T + 1)) if rows.stop - rows.start > 1]
+    np.testing.assert_allclose(total, sum(part[0] for part in parts), rtol=1e-5)
+    np.testing.assert_allclose(gradient, sum(part[2] for part in parts), rtol=0, atol=1e-6)
+    magnitudes = np.abs(np.concatenate([part[1] for part in parts])) if parts else np.zeros((1, 1))
+    expected = config.max_priority_weight * magnitudes.max() + (1 - config.max_priority_weight) * magnitudes.mean()
+    np.testing.assert_allclose(priorities_of(errors, env_output, config), [expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize("config", [VTrace(), R2D2()], ids=["vtrace", "r2d2"])
+def test_a_setting_treats_truncation_as_termination(config):
+    _, _, env_output = random_sequence(cut=2)
+    as_end = dataclasses.replace(config, truncation_is_termination=True)
+    kept, dropped = transitions_of(env_output, config), transitions_of(env_output, as_end)
+    np.testing.assert_array_equal(np.flatnonzero(kept.truncated_t), [2])
+    assert not np.any(dropped.truncated_t)
+    np.testing.assert_array_equal(kept.discount_t, dropped.discount_t)
+    assert np.flatnonzero(kept.discount_t == 0).tolist() == [2]
