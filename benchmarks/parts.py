@@ -124,7 +124,12 @@ class ReplayPart:
     STEP_SPEC = Unroll(
         initial_state=tf.TensorSpec([16], tf.float32),
         prev_action=tf.TensorSpec([], tf.int32),
-        env_output=EnvOutput(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool), tf.TensorSpec([4], tf.uint8)),
+        env_output=EnvOutput(
+            reward=tf.TensorSpec([], tf.float32),
+            done=tf.TensorSpec([], tf.bool),
+            truncated=tf.TensorSpec([], tf.bool),
+            observation=tf.TensorSpec([4], tf.uint8),
+        ),
         action=tf.TensorSpec([], tf.int32),
         behaviour=(),
     )

@@ -91,7 +91,7 @@ def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
         return rng.integers(0, 2 if tensor.dtype == "bool" else 100, (batch, *tensor.shape)).astype(tensor.dtype)
 
     drawn = {name: draw(tensor) for name, tensor in spec.observation_tensors()}
-    return EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), drawn.get("", drawn))
+    return EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), np.zeros(batch, bool), drawn.get("", drawn))
 
 
 def measure(

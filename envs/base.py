@@ -26,6 +26,7 @@ from seed_rl.specs import (
     EnvSpec,
     MultiDiscreteSpec,
 )
+from seed_rl.types import EnvOutput
 
 
 class CannotBuild(ValueError):
@@ -156,6 +157,19 @@ class ObservationPictures(Watchable):
     def picture(self, observation: Any) -> np.ndarray:
         tensor = observation[self._name] if self._name else observation
         return self._to_colours(np.asarray(tensor[0]))
+
+
+def reset(env: VectorEnv, seed: int | None) -> EnvOutput:
+    """Begins a run of B environments; its first output says that an episode begins in each."""
+    observation, _ = env.reset(seed=seed)
+    nowhere = np.zeros(env.num_envs, bool)
+    return EnvOutput(np.zeros(env.num_envs, np.float32), ~nowhere, nowhere, observation)
+
+
+def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
+    """Steps B environments with SAME_STEP autoreset."""
+    observation, reward, terminated, truncated, _ = env.step(actions)
+    return EnvOutput(np.asarray(reward, np.float32), terminated | truncated, truncated & ~terminated, observation)
 
 
 def spec_of(env: VectorEnv) -> EnvSpec:

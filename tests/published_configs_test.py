@@ -4,7 +4,7 @@ import pytest
 
 from seed_rl import config_files
 
-# All settings that the original release states, without those that it leaves to defaults.
+# What the paper, its results page and the released scripts state, copied from there and not from the gin files.
 FOOTBALL = {
     "env.kind": "Football",
     "env.scenario": "11_vs_11_hard_stochastic",
@@ -23,6 +23,7 @@ FOOTBALL = {
     "agent.max_abs_reward": 0.0,
     "batch_size": 32,
     "inference.max_batch_size": 64,
+    "agent.truncation_is_termination": True,
     "total_frames": 500_000_000,
     "optimizer.name": "adam",
     "optimizer.schedule": "constant",
@@ -47,6 +48,8 @@ DMLAB = {
     "agent.max_abs_reward": 1.0,
     "batch_size": 32,
     "inference.max_batch_size": 64,
+    "agent.truncation_is_termination": True,
+    "total_frames": 1_000_000_000,  # the default of its flag, which the published runs leave
     "optimizer.name": "adam",
     "optimizer.schedule": "linear",
     "optimizer.beta_1": 0.0,
@@ -55,6 +58,12 @@ PUBLISHED = {
     "atari/r2d2": {
         "env.kind": "Atari",
         "env.full_action_set": True,
+        "env.frame_skip": 4,
+        "env.max_noops": 30,
+        "env.max_episode_frames": 108_000,
+        "env.resize": "linear",
+        "agent.truncation_is_termination": True,
+        "agent.max_abs_reward": 0.0,
         "agent.kind": "R2D2",
         "agent.torso": "shallow",
         "agent.core": "lstm",
@@ -81,7 +90,7 @@ PUBLISHED = {
         "optimizer.clip_norm": 80.0,
         "inference.max_batch_size": 32,
         "actors.num_eval_envs": 30,
-        "total_frames": 40_000_000_000,
+        "total_frames": 40_000_000_000,  # of the published curves; the released script sets 50e9
     },
     "dmlab/explore_goal_locations_small": DMLAB
     | {

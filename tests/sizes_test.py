@@ -16,8 +16,8 @@ from seed_rl.sizes import INSERT_AT_MOST, Sizes
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
 
-STEP_NBYTES = 4 + 4 + 1 + 16 + 4 + 4
-"""Previous action, reward, done, observation, action, behaviour; an initial state takes 4 more."""
+STEP_NBYTES = 4 + 4 + 1 + 1 + 16 + 4 + 4
+"""Previous action, reward, done, truncated, observation, action, behaviour; an initial state takes 4 more."""
 
 
 class ReplayedConfig(CountingAgentConfig):

@@ -13,14 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs import registry
+from seed_rl.envs import base, registry
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
 from seed_rl.transport.client import Disconnected, LearnerClient
-from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
@@ -152,12 +150,10 @@ class Actor:
         env = self._envs[group]
         # When one group ends, closing the client ends the others.
         with contextlib.closing(client), contextlib.closing(client.open(lease, group, spec)) as stream:
-            observation, _ = self._call_env("reset", env.reset, seed=lease.groups[group].seed)
-            output = EnvOutput(np.zeros(env.num_envs, np.float32), np.ones(env.num_envs, bool), observation)
+            output = self._call_env("reset", base.reset, env, lease.groups[group].seed)
             while not self._stop.is_set():
                 actions = stream.step(output)
-                observation, reward, terminated, truncated, _ = self._call_env("step", env.step, actions)
-                output = EnvOutput(np.asarray(reward, np.float32), terminated | truncated, observation)
+                output = self._call_env("step", base.step, env, actions)
 
     def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Calls an environment; any exception is logged and becomes an EnvironmentFailed of one sentence."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from seed_rl.envs import base
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from seed_rl.files import complete_or_absent
 from seed_rl.types import EnvOutput
@@ -67,17 +68,15 @@ def play(
     left = np.full(num_envs, episodes // num_envs)
     left[: episodes % num_envs] += 1
     policy.reset(num_envs)
-    observation, _ = env.reset(seed=seed)
-    output = EnvOutput(np.zeros(num_envs, np.float32), np.ones(num_envs, bool), observation)
+    output = base.reset(env, seed)
     on_output(output)
     total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     returns: list[float] = []
     lengths: list[int] = []
     while left.any():
-        observation, reward, terminated, truncated, _ = env.step(policy.act(output))
-        output = EnvOutput(np.asarray(reward, np.float32), terminated | truncated, observation)
+        output = base.step(env, policy.act(output))
         on_output(output)
-        total += reward
+        total += output.reward
         length += 1
         for index in np.flatnonzero(output.done):
             if left[index]:

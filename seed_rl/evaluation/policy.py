@@ -26,7 +26,8 @@ class Policy:
 
     policy = load_policy("runs/pong")
     policy.reset(num_envs)
-    actions = policy.act(EnvOutput(reward, done, observation))   # done: an episode begins; all true in the first call
+    actions = policy.act(seed_rl.envs.base.reset(env, seed=1))
+    actions = policy.act(seed_rl.envs.base.step(env, actions))
     """
 
     checkpoint: str = ""
@@ -62,8 +63,8 @@ class Policy:
         """The next actions.
 
         Args:
-          output: reward float32 [B], done bool [B], observation [B, ...]; the state of an environment is reset where
-            `done`.
+          output: reward float32 [B], done and truncated bool [B], observation [B, ...]; the state of an environment is
+            reset where `done`.
 
         Returns:
           [B, ...], as specified by `env_spec`.

@@ -24,7 +24,7 @@ class AgreedSource:
         self.left = False
         """Whether the hosts have agreed to end the run."""
         self.env_frames = counters.env_frames
-        """Progress of the run with the last batch, in environment frames, equal on all hosts."""
+        """Progress of the run before the last batch, in environment frames, equal on all hosts."""
         self._source = source
         self._counters = counters
         self._link = link
@@ -42,7 +42,7 @@ class AgreedSource:
         if self._batch is None and not leave:
             self._batch = self._source.next(_POLL_SECONDS)
         ready = self._batch is not None
-        agreed = self._link.agree(leave=leave, ready=ready, env_frames=self._frames_taken())
+        agreed = self._link.agree(leave=leave, ready=ready, env_frames=self._counters.env_frames)
         self.left = agreed.leave
         if agreed.leave or (ready and not agreed.update):  # a batch that waits for other hosts is counted when used
             return None
@@ -55,19 +55,12 @@ class AgreedSource:
     def leave(self) -> None:
         """Ends the run for all hosts, unless they have left already."""
         if not self.left:
-            self._link.agree(leave=True, ready=False, env_frames=self._frames_taken())
+            self._link.agree(leave=True, ready=False, env_frames=self._counters.env_frames)
             self.left = True
-
-    def _new_steps(self) -> int:
-        """Agent steps, on all hosts, in the unrolls taken since the last count."""
-        return (self._source.taken - self._counted) * self._steps_per_unroll
-
-    def _frames_taken(self) -> int:
-        return self._counters.env_frames + self._new_steps() * self._action_repeat
 
     def _count(self) -> None:
         """Counts the unrolls taken since the last call: each once, however often it is replayed."""
-        steps = self._new_steps()
+        steps = (self._source.taken - self._counted) * self._steps_per_unroll  # on all hosts
         self._counted = self._source.taken
         self._counters.agent_steps += steps
         self._counters.env_frames += steps * self._action_repeat

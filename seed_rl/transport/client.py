@@ -191,7 +191,7 @@ class ActStream:
         """Sends a step of the group's E environments and waits for the answer.
 
         Args:
-          output: reward float32 [E], done bool [E], observation [E, ...] of the spec.
+          output: reward float32 [E], done and truncated bool [E], observation [E, ...] of the spec.
 
         Returns:
           Actions [E, ...] of the spec.

@@ -40,8 +40,8 @@ class _Field(NamedTuple):
 class StepCodec:
     """Encodes and decodes the steps of one group of environments, checking both.
 
-    A step's tensors are reward float32 [E], done bool [E] and the observation [E, ...shape] as the spec says: one
-    array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
+    A step's tensors are reward float32 [E], done and truncated bool [E], and the observation [E, ...shape] as the spec
+    says: one array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
 
     Encoding raises a WireError if a tensor is missing, unexpected, or of the wrong dtype or shape. Decoding raises one
     if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number that isn't
@@ -68,12 +68,18 @@ class StepCodec:
         self._names = None if isinstance(env_spec.observation, ArraySpec) else [name for name, _ in observation]
         self._fields: list[_Field] = []
         self.payload_bytes = 0
-        for name, spec in (("reward", ArraySpec((), "float32")), ("done", ArraySpec((), "bool")), *observation):
+        flag = ArraySpec((), "bool")
+        outcome = (("reward", ArraySpec((), "float32")), ("done", flag), ("truncated", flag))
+        for name, spec in (*outcome, *observation):
             shape = (num_envs, *spec.shape)
             self._fields.append(_Field(name or "observation", np.dtype(spec.dtype), shape, self.payload_bytes))
             self.payload_bytes += num_envs * spec.nbytes
-        # Tensors with values to check; `done` is checked separately.
-        self._checked = [index for index, field in enumerate(self._fields) if index != 1 and field.dtype.kind in "fb"]
+        # Tensors with values to check; the flags of the outcome are checked separately.
+        self._checked = [
+            index
+            for index, field in enumerate(self._fields)
+            if field.dtype.kind in "fb" and field.name not in ("done", "truncated")
+        ]
         self._header = _header(self.payload_bytes)
         self.step_bytes = len(self._header) + self.payload_bytes
 
@@ -106,17 +112,19 @@ class StepCodec:
         """The step whose tensors are these, in the order of the payload.
 
         Raises:
-          WireError: a bool isn't 0 or 1, or a floating-point number isn't finite.
+          WireError: a bool isn't 0 or 1, a floating-point number isn't finite, or an episode is truncated without end.
         """
-        reward, done, *observation = tensors
-        # Strips every 0 and 1 from both ends: faster than numpy for the few bytes of `done`.
-        if done.tobytes().strip(b"\x00\x01"):
-            raise WireError("done must hold only 0 and 1, got another value")
+        reward, done, truncated, *observation = tensors
+        # Strips every 0 and 1 from both ends: faster than numpy for these few bytes.
+        if (done.tobytes() + truncated.tobytes()).strip(b"\x00\x01"):
+            raise WireError("done and truncated must hold only 0 and 1, got another value")
+        if truncated.any() and (truncated > done).any():
+            raise WireError("truncated must be 0 where done is, got 1")
         for index in self._checked:
             _check_values(self._fields[index].name, tensors[index])
         if self._names is None:
-            return EnvOutput(reward, done, observation[0])
-        return EnvOutput(reward, done, dict(zip(self._names, observation, strict=True)))
+            return EnvOutput(reward, done, truncated, observation[0])
+        return EnvOutput(reward, done, truncated, dict(zip(self._names, observation, strict=True)))
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
         """The message of a reply."""
@@ -135,12 +143,13 @@ class StepCodec:
     def _tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
         """A step's tensors in the order of the payload, each of its field's dtype and shape."""
         observation: Any = output.observation
-        tensors: tuple[Any, ...] = (output.reward, output.done, observation)
+        parts: Sequence[Any] = [observation]
         if self._names is not None:
             if not isinstance(observation, Mapping) or set(observation) != set(self._names):
                 names = sorted(map(str, observation)) if isinstance(observation, Mapping) else ["one array"]
                 raise WireError(f"expected observations {', '.join(self._names)}, got {', '.join(names) or 'none'}")
-            tensors = (output.reward, output.done, *(observation[name] for name in self._names))
+            parts = [observation[name] for name in self._names]
+        tensors: tuple[Any, ...] = (output.reward, output.done, output.truncated, *parts)
         for tensor, field in zip(tensors, self._fields, strict=True):
             field.check(tensor)
         return tensors

@@ -47,8 +47,7 @@ class Service(Protocol):
         Args:
           lease: from `open`.
           first: whether this is the stream's first message.
-          output: reward [E], done [E], observation [E, ...]: read-only. The observation must not be read once the
-            answer is given.
+          output: fields [E, ...], read-only. The observation must not be read once the answer is given.
           stream: takes the actions, once.
         """
 
@@ -249,8 +248,8 @@ class ActorStream:
         if message:
             raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
         # Copied before they are checked: an actor that misbehaves could change them after the check.
-        reward, done, *observation = self._shared
-        return self._codec.checked_step([reward.copy(), done.copy(), *observation])
+        reward, done, truncated, *observation = self._shared
+        return self._codec.checked_step([reward.copy(), done.copy(), truncated.copy(), *observation])
 
     def _vanished(self) -> None:
         self._close("the actor vanished")

@@ -13,7 +13,9 @@ LENGTH, SLOTS = 3, 12
 SPEC = Unroll(
     initial_state=(tf.TensorSpec([2], tf.float32), ()),
     prev_action=tf.TensorSpec([], tf.int32),
-    env_output=EnvOutput(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool), tf.TensorSpec([4, 1], tf.uint8)),
+    env_output=EnvOutput(
+        tf.TensorSpec([], tf.float32), *[tf.TensorSpec([], tf.bool)] * 2, tf.TensorSpec([4, 1], tf.uint8)
+    ),
     action=tf.TensorSpec([], tf.int32),
     behaviour={"q": tf.TensorSpec([], tf.float32)},
 )
@@ -73,7 +75,7 @@ def test_damage_and_other_unrolls_are_refused(monkeypatch):
     with pytest.raises(BadSnapshot, match=r"int32\[4, 4\] expected, got int32\[4, 3\]"):
         read_unrolls(data, longer, slots)
     np.testing.assert_array_equal(contents(longer, [0, 1])[0], 0)
-    with pytest.raises(BadSnapshot, match="7 tensors expected, got 0"):
+    with pytest.raises(BadSnapshot, match="8 tensors expected, got 0"):
         read_unrolls(written(store, slots[:0]), store, slots)
     monkeypatch.setattr(snapshot, "PIECE_BYTES", 1)
     with pytest.raises(BadSnapshot, match="it holds more than 2 unrolls"):

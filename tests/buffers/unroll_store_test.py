@@ -9,7 +9,7 @@ SPEC = Unroll(
     initial_state=tf.TensorSpec([2], tf.float32),
     prev_action=tf.TensorSpec([], tf.int32),
     env_output=EnvOutput(
-        tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool), {"a": tf.TensorSpec([3, 2], tf.uint8)}
+        tf.TensorSpec([], tf.float32), *[tf.TensorSpec([], tf.bool)] * 2, {"a": tf.TensorSpec([3, 2], tf.uint8)}
     ),
     action=tf.TensorSpec([], tf.int32),
     behaviour=(),
@@ -67,7 +67,7 @@ def test_unrolls_equal_those_of_a_naive_twin(jit_compile):
 
 
 def test_counts_its_bytes():
-    # Per step: prev_action 4, reward 4, done 1, observation 6, action 4; per unroll: state 8. One spare slot.
+    # A step: prev_action 4, reward 4, done 1, truncated 1, observation 6, action 4; an unroll: state 8. One spare slot.
     store = UnrollStore(SPEC, 4, 5)
-    assert store.nbytes_each == 4 * 19 + 8
+    assert store.nbytes_each == 4 * 20 + 8
     assert store.nbytes == 6 * store.nbytes_each

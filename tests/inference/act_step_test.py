@@ -91,6 +91,7 @@ class Step(NamedTuple):
     prev_action: Any
     reward: Any
     done: bool
+    truncated: bool
     observation: Any
     action: Any
     behaviour: int
@@ -104,11 +105,11 @@ class Twin:
         self.choose = kind.choose
         self.steps: list[Step] = []
 
-    def act(self, reward, done, observation):
+    def act(self, reward, done, truncated, observation):
         before, prev_action = self.state, self.prev_action
         self.state = 1 if done else before + 1
         self.prev_action = self.choose(observation)
-        self.steps.append(Step(before, prev_action, reward, done, observation, self.prev_action, self.state))
+        self.steps.append(Step(before, prev_action, reward, done, truncated, observation, self.prev_action, self.state))
 
 
 def fields(unroll):
@@ -138,14 +139,15 @@ class Twins:
         reward = rng.normal(size=batch).astype(np.float32)
         observation = rng.integers(0, 100, (batch, 4)).astype(np.int32)
         cuts = np.sort(rng.choice(batch + 1, size=min(2, batch), replace=False))  # pieces may be empty
-        pieces = zip(*(np.split(x, cuts) for x in (reward, done, observation)), strict=True)
+        truncated = done & (rng.random(batch) < 0.5)
+        pieces = zip(*(np.split(x, cuts) for x in (reward, done, truncated, observation)), strict=True)
         actions, writes, finished = act(self._acting, env_ids, restarted, [EnvOutput(*piece) for piece in pieces])
 
         for b, env in enumerate(env_ids.tolist()):
             if restarted[b]:
                 self._twins[env] = Twin(self._kind)
             twin = self._twins[env]
-            twin.act(reward[b], bool(done[b] or restarted[b]), observation[b])
+            twin.act(reward[b], bool(done[b] or restarted[b]), truncated[b], observation[b])
             self._store(twin, writes, b)
         expected = [self._twins[env].steps[-1].action for env in env_ids.tolist()]
         expected = np.array(expected, self._kind.spec.tensor.dtype)
@@ -255,7 +257,7 @@ def stored_steps(seed, store_device, specs, batches):
         batch = len(env_ids)
         observation = {name: random_tensor(rng, spec, batch) for name, spec in specs.items()}
         observation["counters"] = rng.integers(0, 100, (batch, 4)).astype(np.int32)
-        output = EnvOutput(np.zeros(batch, np.float32), np.zeros(batch, bool), observation)
+        output = EnvOutput(np.zeros(batch, np.float32), *np.zeros((2, batch), bool), observation)
         actions, writes, _ = act(acting, np.array(env_ids, np.int32), np.array(restarted), [output])
         rows = contents(acting)._replace(initial_state=())
         stored = tf.nest.map_structure(lambda x, w=writes: x[w.slots[0], w.positions[0]], rows)

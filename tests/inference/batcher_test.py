@@ -9,7 +9,7 @@ from seed_rl.types import EnvOutput
 
 
 def request(begin, size):
-    output = EnvOutput(np.zeros(size, np.float32), np.zeros(size, bool), np.zeros((size, 1), np.uint8))
+    output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
     return Request(GroupLease(tuple(range(begin, begin + size)), 0), False, output, stream=None)
 
 

@@ -14,7 +14,8 @@ def output(env_spec, rows, rng):
         name: rng.integers(0, 2, (rows, *spec.shape)).astype(spec.dtype)
         for name, spec in reversed(env_spec.observation_tensors())
     }
-    return EnvOutput(rng.normal(size=rows).astype(np.float32), rng.random(rows) < 0.5, tensors.get("", tensors))
+    reward, flags = rng.normal(size=rows).astype(np.float32), rng.random((2, rows)) < 0.5
+    return EnvOutput(reward, *flags, tensors.get("", tensors))
 
 
 def fields(step):

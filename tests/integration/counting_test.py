@@ -100,7 +100,10 @@ def check_inside(unroll):
     counters = unroll.env_output.observation
     assert (np.diff(counters[:, 3]) == 1).all(), "steps are consecutive"
     assert len(set(counters[:, 0])) == 1, "all of one environment's run"
-    np.testing.assert_array_equal(unroll.env_output.done, counters[:, 2] == 0)
+    begins = counters[:, 2] == 0
+    np.testing.assert_array_equal(unroll.env_output.done, begins)
+    after_odd_episode = (counters[:, 1] > 0) & (counters[:, 1] % 2 == 0)
+    np.testing.assert_array_equal(unroll.env_output.truncated, begins & after_odd_episode)
     np.testing.assert_array_equal(unroll.action, action_of(counters))
     np.testing.assert_array_equal(unroll.env_output.reward[1:], unroll.action[:-1])
     np.testing.assert_array_equal(unroll.prev_action[1:], unroll.action[:-1])

@@ -65,8 +65,8 @@ def test_each_unroll_is_counted_once_however_often_it_is_replayed():
         batch = batches.next(leave=False)
         found.append((batch and batch.parts[0], counters.agent_steps, batches.env_frames))
         assert counters.env_frames == 3 * counters.agent_steps
-    # Unrolls that only fill the replay count, too; progress is that with the last batch.
-    assert found == [(None, 36, 84), ("a", 48, 144), ("b", 48, 144), (None, 48, 144), ("c", 52, 156)]
+    # Unrolls that only fill the replay count, too; progress is that before the last batch.
+    assert found == [(None, 36, 84), ("a", 48, 108), ("b", 48, 144), (None, 48, 144), ("c", 52, 144)]
     assert not batches.left
 
 
@@ -79,15 +79,15 @@ def test_a_batch_waits_for_another_host_and_is_counted_when_used():
         assert (counters.agent_steps, batches.env_frames) == (0, 0)
     assert batches.next(leave=False).parts == ["a"]
     assert counters.agent_steps == 2 * 4 * 2, "and as many on the other host"
-    assert batches.env_frames == counters.env_frames == 48
+    assert (batches.env_frames, counters.env_frames) == (0, 48), "the first update is made at the start of the run"
     assert batches.next(leave=False) is None, "no batch here"
     assert counters.env_frames == 96
     assert batches.next(leave=False).parts == ["b"]
     assert link.said == [
-        (False, True, 48),
-        (False, True, 48),
-        (False, True, 48),
-        (False, False, 96),
+        (False, True, 0),
+        (False, True, 0),
+        (False, True, 0),
+        (False, False, 48),
         (False, True, 96),
     ]
 

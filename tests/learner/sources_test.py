@@ -25,7 +25,7 @@ LENGTH, QUEUE = 2, 3
 SPEC = Unroll(
     (),
     tf.TensorSpec([], tf.int32),
-    EnvOutput(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.bool), tf.TensorSpec([2], tf.uint8)),
+    EnvOutput(tf.TensorSpec([], tf.float32), *[tf.TensorSpec([], tf.bool)] * 2, tf.TensorSpec([2], tf.uint8)),
     tf.TensorSpec([], tf.int32),
     (),
 )
@@ -77,7 +77,7 @@ class Rig:
             self.produced += 1
             slot = self.pool.acquire(1, version=10 * self.produced)
             number = np.array([self.produced], np.int32)
-            env_output = EnvOutput(number.astype(np.float32), np.array([False]), np.zeros([1, 2], np.uint8))
+            env_output = EnvOutput(number.astype(np.float32), *np.zeros([2, 1], bool), np.zeros([1, 2], np.uint8))
             writes = StepWrites(np.stack([slot] * LENGTH), np.arange(LENGTH, dtype=np.int32)[:, None], slot)
             self._write(*tf.nest.map_structure(tf.constant, (writes, Unroll((), number, env_output, number, ()))))
             self.queue.put(slot)

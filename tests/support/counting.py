@@ -18,7 +18,10 @@ from seed_rl.envs.base import EnvConfig, UniformVectorEnv
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Counting(EnvConfig):
-    """Environment e has episodes of `shortest_episode` + e % 3 steps; the reward of a step is the action taken."""
+    """Environment e has episodes of `shortest_episode` + e % 3 steps; the reward of a step is the action taken.
+
+    Episodes 1, 3, ... (counted from 0) are truncated, the others terminated.
+    """
 
     suite: ClassVar[str] = "counting"
 
@@ -48,8 +51,9 @@ class CountingVectorEnv(UniformVectorEnv):
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Counts."""
         self._counters[:, 2:] += 1
-        terminated = self._counters[:, 2] == self._episode_length
-        self._counters[terminated, 1] += 1
-        self._counters[terminated, 2] = 0
+        ended = self._counters[:, 2] == self._episode_length
+        self._counters[ended, 1] += 1
+        self._counters[ended, 2] = 0
+        truncated = ended & (self._counters[:, 1] % 2 == 0)
         reward = np.asarray(actions, np.float64)
-        return self._counters.copy(), reward, terminated, np.zeros(self.num_envs, bool), {}
+        return self._counters.copy(), reward, ended & ~truncated, truncated, {}

@@ -19,7 +19,7 @@ NAMED = EnvSpec({"pixels": ArraySpec((4,), "uint8"), "alive": ArraySpec((), "boo
 CHOICES = EnvSpec(ArraySpec((2,), "float32"), MultiDiscreteSpec((2, 3, 300)))
 FORCES = EnvSpec(ArraySpec((3,), "float16"), ContinuousSpec((-1.5, 0.0), (1.5, 4.0)))
 
-ZEROS = EnvOutput(np.zeros(2, np.float32), np.zeros(2, bool), np.zeros((2, 2, 3), np.uint8))
+ZEROS = EnvOutput(np.zeros(2, np.float32), *np.zeros((2, 2), bool), np.zeros((2, 2, 3), np.uint8))
 
 seeded = settings(derandomize=True, database=None, deadline=None)
 
@@ -27,7 +27,7 @@ seeded = settings(derandomize=True, database=None, deadline=None)
 def flat(output):
     """A step's tensors in the order of the payload."""
     observation = output.observation if isinstance(output.observation, dict) else {"": output.observation}
-    return [output.reward, output.done, *(observation[name] for name in sorted(observation))]
+    return [output.reward, output.done, output.truncated, *(observation[name] for name in sorted(observation))]
 
 
 def tree(function, part):
@@ -81,9 +81,9 @@ def test_actions_survive_the_round_trip(group):
 def test_layout():
     spec = EnvSpec({"b": ArraySpec((2,), "uint16"), "a": ArraySpec((), "int32")}, MultiDiscreteSpec((2, 300)))
     observation = {"b": np.array([[1, 2], [3, 4]], np.uint16), "a": np.array([-1, 7], np.int32)}
-    output = EnvOutput(np.array([1.0, -2.0], np.float32), np.array([False, True]), observation)
+    output = EnvOutput(np.array([1.0, -2.0], np.float32), np.array([False, True]), np.array([False, True]), observation)
     codec = StepCodec(spec, 2)
-    step = bytes.fromhex("0a 1a  0000803f 000000c0  00 01  ffffffff 07000000  0100 0200 0300 0400")
+    step = bytes.fromhex("0a 1c  0000803f 000000c0  00 01  00 01  ffffffff 07000000  0100 0200 0300 0400")
     assert codec.encode_step(output) == step
     actions = bytes.fromhex("0a 10  01000000 02010000  00000000 03000000")
     assert codec.encode_actions(np.array([[1, 258], [0, 3]], np.int32)) == actions
@@ -106,11 +106,11 @@ def test_layout():
     ],
 )
 def test_a_wrong_step_is_not_encoded(spec, change, sentence):
-    codec, memory = StepCodec(spec, 2), bytearray(22)
+    codec, memory = StepCodec(spec, 2), bytearray(24)
     for encode in (codec.encode_step, lambda output: codec.write_step(output, codec.views(memory))):
         with pytest.raises(WireError, match=sentence):
             encode(ZEROS._replace(**change))
-    assert memory == bytes(22)
+    assert memory == bytes(24)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_wrong_actions_are_not_encoded(spec, actions, sentence):
 def test_a_message_of_another_size_or_header_is_refused():
     codec = StepCodec(SMALL, 2)
     valid = [
-        (codec.decode_step, codec.encode_step(ZEROS), 24),
+        (codec.decode_step, codec.encode_step(ZEROS), 26),
         (codec.decode_actions, codec.encode_actions(np.zeros(2, np.int32)), 10),
     ]
     for decode, message, size in valid:
@@ -145,7 +145,9 @@ def test_a_message_of_another_size_or_header_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("spec", "byte", "name"), [(SMALL, 2 + 2 * 4 + 1, "done"), (NAMED, 2 + 2 * 5, "alive")], ids=["done", "observation"]
+    ("spec", "byte", "name"),
+    [(SMALL, 2 + 2 * 4 + 1, "truncated"), (SMALL, 2 + 2 * 5, "truncated"), (NAMED, 2 + 2 * 6, "alive")],
+    ids=["done", "truncated", "observation"],
 )
 @pytest.mark.parametrize("value", [2, 128, 255])
 def test_bools_must_be_0_or_1(spec, byte, name, value):
@@ -158,11 +160,19 @@ def test_bools_must_be_0_or_1(spec, byte, name, value):
         codec.decode_step(bytes(message))
 
 
+def test_only_an_episode_that_ends_is_truncated():
+    codec = StepCodec(SMALL, 2)
+    truncated = ZEROS._replace(truncated=np.array([False, True]))
+    codec.decode_step(codec.encode_step(truncated._replace(done=np.array([False, True]))))
+    with pytest.raises(WireError, match="truncated must be 0 where done is, got 1"):
+        codec.decode_step(codec.encode_step(truncated._replace(done=np.array([True, False]))))
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_must_be_finite(value):
     codec = StepCodec(FORCES, 4)
     largest = np.full(4, np.finfo(np.float32).max)
-    output = EnvOutput(largest, np.zeros(4, bool), np.zeros((4, 3), np.float16))
+    output = EnvOutput(largest, *np.zeros((2, 4), bool), np.zeros((4, 3), np.float16))
     codec.decode_step(codec.encode_step(output))  # though the sum of its rewards overflows
     output.observation[3, 1] = value
     with pytest.raises(WireError, match=rf"observation must be finite, got {value} in environment 3"):

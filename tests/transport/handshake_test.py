@@ -92,11 +92,11 @@ def test_a_learner_of_another_version_is_rejected(house):
 
 def test_groups_whose_steps_are_too_large_may_not_join(house):
     learner = house.serve(max_message_bytes=1000)
-    largest = 47  # 2 + 1 + 47 * 21 = 990
+    largest = 45  # 2 + 1 + 45 * 22 = 993
     assert StepCodec(peers.SPEC, largest).step_bytes <= 1000 < StepCodec(peers.SPEC, largest + 1).step_bytes
     client = house.connect()
     client.join("run", peers.SPEC, [largest], timeout=5.0)
-    with pytest.raises(Rejected, match=r"a step of 48 environments is a message of 1011 bytes .* up to 1000: make"):
+    with pytest.raises(Rejected, match=r"a step of 46 environments is a message of 1015 bytes .* up to 1000: make"):
         client.join("run", peers.SPEC, [1, largest + 1], timeout=5.0)
     assert len(learner.service.joined) == 1
 

@@ -92,7 +92,7 @@ def answer(lease, observation):
 
 def output(size, value=1):
     """A step of `size` environments whose observations hold `value`."""
-    return EnvOutput(np.zeros(size, np.float32), np.zeros(size, bool), np.full((size, 4), value, np.int32))
+    return EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.full((size, 4), value, np.int32))
 
 
 def learn(address):

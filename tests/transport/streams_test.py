@@ -44,7 +44,9 @@ def run_steps(group, stream, num_steps):
     right = 0
     for _ in range(num_steps):
         ids = np.array(group.env_ids)
-        output = EnvOutput(ids.astype(np.float32), ids % 2 > 0, rng.integers(0, 2000, (size, 4), np.int32))
+        output = EnvOutput(
+            ids.astype(np.float32), ids % 2 > 0, ids % 4 == 3, rng.integers(0, 2000, (size, 4), np.int32)
+        )
         actions = stream.step(output)
         right += actions.dtype == np.int32 and np.array_equal(actions, peers.answer(group, output.observation))
     stream.close()
@@ -57,8 +59,8 @@ NAN = b"\x00\x00\xc0\x7f"
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda message: message[:-1], "expected a message of 44 bytes, got 43"),
-        (lambda message: message[:10] + b"\x02" + message[11:], "done must hold only 0 and 1"),
+        (lambda message: message[:-1], "expected a message of 46 bytes, got 45"),
+        (lambda message: message[:10] + b"\x02" + message[11:], "done and truncated must hold only 0 and 1"),
         (lambda message: message[:2] + NAN + message[6:], "reward must be finite"),
     ],
 )
