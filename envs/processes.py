@@ -6,7 +6,9 @@ import contextlib
 import dataclasses
 import functools
 import multiprocessing.connection
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +27,8 @@ class ProcessVectorEnv(AsyncVectorEnv):
 
     For simulators that hold the interpreter's lock, don't survive a fork, or crash their process. Unlike the base
     class, it builds no environment in the calling process, reports which process died and how, keeps Ctrl-C from the
-    environments, and kills those that hang while closing.
+    environments, and kills those that hang while closing. The programs that environments start, such as compilers, end
+    with them; all end with the calling process, even if that is killed.
 
     After an error, only `close` may be called.
     """
@@ -52,10 +55,13 @@ class ProcessVectorEnv(AsyncVectorEnv):
         """
         self._name = name
         self.processes, self.parent_pipes = [], []
+        self._guard: subprocess.Popen[bytes] | None = None
         remote = functools.partial(_Remote, make_env, observation_space, action_space)
         try:
             with self._deaths_named():
                 super().__init__([remote] * num_envs, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
+                self.call("lead_group")
+                self._guard = _guard_of([process.pid for process in self.processes])
                 reasons = [reason for reason in self.call("start") if reason]
             if reasons:
                 raise CannotBuild(reasons[0])
@@ -81,7 +87,10 @@ class ProcessVectorEnv(AsyncVectorEnv):
         deadline = time.monotonic() + CLOSE_SECONDS
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
-            process.kill()
+        if self._guard is not None:
+            self._guard.communicate()  # it kills all that are left
+        for process in self.processes:
+            process.kill()  # one without a group
             process.join()
         for pipe in filter(None, self.parent_pipes):
             pipe.close()
@@ -101,8 +110,15 @@ class ProcessVectorEnv(AsyncVectorEnv):
             code: Any = self.processes[index].exitcode
             how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
             raise EnvironmentFailed(
-                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}"
+                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}; its own "
+                "messages are in the output of this process"
             ) from error
+
+
+def _guard_of(groups: list[int]) -> subprocess.Popen[bytes]:
+    """A shell that kills process groups when its standard input is closed: by this process, or with it."""
+    program = ["/bin/sh", "-c", 'read -r _; kill -9 "$@"', "sh", *(f"-{group}" for group in groups)]
+    return subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 @dataclasses.dataclass
@@ -114,9 +130,15 @@ class _Remote(gymnasium.Env):
     action_space: gymnasium.Space[Any]
     env: Any = None
 
+    def lead_group(self) -> None:
+        """Makes its process the leader of a group, to which the programs that it starts will belong."""
+        os.setpgid(0, 0)
+        # The process that steps the environments decides when they end. A handler and not SIG_IGN, which the programs
+        # that an environment starts would inherit.
+        signal.signal(signal.SIGINT, lambda *_: None)
+
     def start(self) -> str:
         """Builds it; returns the message of a `CannotBuild`, otherwise an empty string."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that steps the environments decides when they end
         try:
             self.env = _call(self.make_env)
         except CannotBuild as error:

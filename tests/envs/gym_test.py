@@ -154,7 +154,7 @@ ONE_PART = {"only": (ArraySpec((4,), "bool"), lambda own: own["only"] == np.aran
         (echo("one part"), ONE_PART),
         *((echo(senses), {"": part}) for senses, part in SINGLE.items()),
     ],
-    ids=str,
+    ids=lambda value: value.options if isinstance(value, Gym) else "",  # one without the addresses of functions
 )
 def test_every_part_of_an_observation_is_named_by_its_path_and_has_a_form_that_can_be_sent(make, config, parts):
     assert dict(config.spec().observation_tensors()) == {name: spec for name, (spec, _) in parts.items()}

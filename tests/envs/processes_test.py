@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import psutil
@@ -27,6 +28,14 @@ def make():
             return made.enter_context(contextlib.closing(ProcessVectorEnv(make_env, num_envs, *spaces, "the thing")))
 
         yield make_envs
+
+
+def with_descendants(pids):
+    """Processes, and those that they started."""
+    parents = [psutil.Process(pid) for pid in pids]
+    while any(len(parent.children(recursive=True)) < 2 for parent in parents):
+        time.sleep(0.01)  # until the shell has started its program
+    return [*parents, *(child for parent in parents for child in parent.children(recursive=True))]
 
 
 def pids(env):
@@ -98,11 +107,12 @@ def test_a_failure_to_start_leaves_no_process(make, fails, error, message):
 
 def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
     monkeypatch.setattr(processes, "CLOSE_SECONDS", 0.2)
-    env = make(2, hangs_at_close=True)
-    hanging = [psutil.Process(pid) for pid in pids(env)]
+    env = make(2, hangs_at_close=True, compiles=True)
+    hanging = with_descendants(pids(env))
+    assert len(hanging) == 2 * 3, "each with a shell, and the program that it started"
     env.close()
     env.close()
-    assert not any(process.is_running() for process in hanging)
+    assert not psutil.wait_procs(hanging, timeout=5)[1]
 
 
 def test_an_interrupt_from_the_terminal_does_not_reach_the_environments(make):
@@ -114,17 +124,19 @@ def test_an_interrupt_from_the_terminal_does_not_reach_the_environments(make):
 
 def test_processes_end_with_the_one_that_steps_them():
     program = """
+import functools
 import sys
 from seed_rl.envs.processes import ProcessVectorEnv
 from tests.support.failing_env import FailingEnv
 if __name__ == "__main__":
-    env = ProcessVectorEnv(FailingEnv, 2, FailingEnv.observation_space, FailingEnv.action_space, "the thing")
+    make = functools.partial(FailingEnv, compiles=True)
+    env = ProcessVectorEnv(make, 2, FailingEnv.observation_space, FailingEnv.action_space, "the thing")
     print(*env.reset()[0][:, 0], flush=True)
     sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as stepping:
-        alive = [psutil.Process(int(pid)) for pid in stepping.stdout.readline().split()]
-        assert len(alive) == 2
+        alive = with_descendants(map(int, stepping.stdout.readline().split()))
+        assert len(alive) == 2 * 3
         stepping.kill()
         _, alive = psutil.wait_procs(alive, timeout=20)
     assert not alive

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
 import threading
 from typing import Any
 
@@ -27,16 +28,19 @@ class FailingEnv(gymnasium.Env):
     observation_space = spaces.Box(-1, 2**62, (3,), np.int64)
     action_space = spaces.Discrete(5)
 
-    def __init__(self, fails: str = "", hangs_at_close: bool = False):
+    def __init__(self, fails: str = "", hangs_at_close: bool = False, compiles: bool = False):
         """
         Args:
           fails: how the construction fails, if at all: `cannot_build` or `exit`.
           hangs_at_close: `close` never returns.
+          compiles: starts a program that runs for five minutes.
         """
         if fails == "cannot_build":
             raise CannotBuild("no such thing here")
         if fails == "exit":
             os._exit(3)
+        if compiles:
+            subprocess.Popen(["sh", "-c", "sleep 300; exit"])
         self._hangs_at_close = hangs_at_close
         self._seed, self._steps = -1, 0
 
