@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import gymnasium
@@ -115,7 +115,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
             ) from error
 
 
-def _guard_of(groups: list[int]) -> subprocess.Popen[bytes]:
+def _guard_of(groups: Iterable[int | None]) -> subprocess.Popen[bytes]:
     """A shell that kills process groups when its standard input is closed: by this process, or with it."""
     program = ["/bin/sh", "-c", 'read -r _; kill -9 "$@"', "sh", *(f"-{group}" for group in groups)]
     return subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)

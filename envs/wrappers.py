@@ -113,8 +113,8 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
             yield _Part(name, spaces.Box(low, high, dtype=np.uint8), as_frames, path)
             return
         dtype = np.dtype(_WIDER.get(np.dtype(space.dtype).name, space.dtype))
-        if dtype == np.uint16 and len(space.shape) == 2:
-            dtype = np.dtype(np.int32)  # in this project, uint16 maps are planes of bits
+        if dtype == np.uint16 and len(space.shape) in (1, 2):
+            dtype = np.dtype(np.int32)  # in this project, these are words, and planes of bits
         sent: Any = dtype.type
         box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=sent)
         yield _Part(name, box, functools.partial(np.ascontiguousarray, dtype=dtype), path)

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.envs.dmlab.levels import needs_dataset, path_of, reference_of
+from seed_rl.envs.dmlab.levels import has_instructions, is_held_out, needs_dataset, path_of, reference_of
 from seed_rl.envs.processes import ProcessVectorEnv
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -47,6 +47,11 @@ DEFAULT_ACTIONS = (
 # fmt: on
 """The nine actions of IMPALA and its successors."""
 
+MAX_WORDS = 16
+"""Words of an instruction that are kept."""
+VOCABULARY = 1000
+"""Words are numbered from 1 to this by a hash."""
+
 HELD_OUT_MIXER_SEED = 0x600D5EED
 """Mixed into the seeds of held-out levels, so that none of their maps occurs in training. Within [0, 2^32)."""
 
@@ -70,6 +75,10 @@ class DMLab(EnvConfig):
     """The raw actions, concatenated, seven numbers each (see `CONTROLS`); empty: the usual nine."""
     held_out: bool = False
     """For evaluation: maps, texts and objects that training never shows, in levels that have them."""
+    instructions: bool | None = None
+    """Whether observations have the level's instruction; None: in the levels that give instructions (`language_...`).
+    They then have the tensors `frame` and `instruction`, the latter uint16 [16]: a number for each word, 0 behind the
+    last."""
     dataset_path: str = ""
     """Directory on the actors' machines of the pictures that two psychlab levels show."""
     runfiles_path: str = ""
@@ -82,6 +91,8 @@ class DMLab(EnvConfig):
     def __post_init__(self):
         super().__post_init__()
         path_of(self.level)
+        if is_held_out(self.level) and not self.held_out:
+            raise ValueError(f"DMLab.held_out must be True in {self.level}, which is for evaluation alone")
         for name in ("width", "height"):
             if getattr(self, name) % 4:
                 raise ValueError(f"DMLab.{name} must be a multiple of 4, got {getattr(self, name)}")
@@ -110,12 +121,22 @@ class DMLab(EnvConfig):
         return self.num_action_repeats
 
     @property
-    def env_spaces(self) -> tuple[spaces.Box, spaces.Discrete]:
+    def gives_instructions(self) -> bool:
+        """Whether observations have the level's instruction."""
+        return has_instructions(self.level) if self.instructions is None else self.instructions
+
+    @property
+    def env_spaces(self) -> tuple[spaces.Box | spaces.Dict, spaces.Discrete]:
         """Observations and actions of one environment."""
-        return spaces.Box(0, 255, (self.height, self.width, 3), np.uint8), spaces.Discrete(len(self.actions))
+        frame = spaces.Box(0, 255, (self.height, self.width, 3), np.uint8)
+        words = spaces.Box(0, VOCABULARY, (MAX_WORDS,), np.uint16)
+        observation = spaces.Dict({"frame": frame, "instruction": words}) if self.gives_instructions else frame
+        return observation, spaces.Discrete(len(self.actions))
 
     def spec(self) -> EnvSpec:
-        return EnvSpec(ArraySpec((self.height, self.width, 3), "uint8"), DiscreteSpec(len(self.actions)))
+        frame, words = ArraySpec((self.height, self.width, 3), "uint8"), ArraySpec((MAX_WORDS,), "uint16")
+        observation = {"frame": frame, "instruction": words} if self.gives_instructions else frame
+        return EnvSpec(observation, DiscreteSpec(len(self.actions)))
 
     def human_normalised(self, mean_return: float) -> float | None:
         reference = reference_of(self.level)
@@ -129,10 +150,11 @@ class DMLab(EnvConfig):
         """
         from seed_rl.envs.dmlab.env import DMLabEnv  # which imports this module
 
-        if needs_dataset(self.path) and not os.path.isdir(self.dataset_path):
+        first = os.path.join(self.dataset_path, "0001.png")
+        if needs_dataset(self.path) and not os.path.isfile(first):
             raise CannotBuild(
-                f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows, "
-                f"got {self.dataset_path!r}"
+                f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows, there is no "
+                f"{first!r} here"
             )
-        name = f"DeepMind Lab level {self.path}"
+        name = f"DeepMind Lab level {self.path} (DMLab.level)"
         return ProcessVectorEnv(functools.partial(DMLabEnv, self), num_envs, *self.env_spaces, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +11,10 @@ import gymnasium
 import numpy as np
 
 from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.dmlab import HELD_OUT_MIXER_SEED, DMLab
+from seed_rl.envs.dmlab import CONTROLS, HELD_OUT_MIXER_SEED, MAX_WORDS, VOCABULARY, DMLab
 from seed_rl.envs.dmlab.cache import LevelCache
 
-_FRAMES = "RGB_INTERLEAVED"
+_FRAME, _INSTRUCTION = "RGB_INTERLEAVED", "INSTR"
 _NOT_INSTALLED = (
     "the package deepmind_lab is not installed here, and no package index has it: run actors in the Docker image that "
     "docker/ describes, or build it with Bazel from https://github.com/google-deepmind/lab"
@@ -26,7 +27,8 @@ class DMLabEnv(gymnasium.Env):
     The simulator has no observation for the end of an episode: the last step repeats the previous frame, and SAME_STEP
     autoreset replaces it.
 
-    `reset(seed=...)` starts the episode of that seed; the seeds of later episodes are drawn from it.
+    `reset(seed=...)` starts the episode of that seed; the seeds of later episodes are drawn from it. A new environment
+    plays the same episodes for the same seed and actions; one that has been played may not.
     """
 
     def __init__(self, config: DMLab):
@@ -38,30 +40,24 @@ class DMLabEnv(gymnasium.Env):
         self._name = f"DeepMind Lab level {config.path}"
         self._repeats = config.num_action_repeats
         self._actions = np.array(config.actions, np.intc)
-        self._frame = np.zeros(self.observation_space.shape, np.uint8)
-        self._played = False
+        self._observation: Any = None
         self._lab = _start(config, self._name)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.
 
         Raises:
           RuntimeError: the simulator failed, or is closed.
         """
         super().reset(seed=None if seed is None else int(seed))
-        # A Python integer below 2^32: the simulator refuses NumPy's and truncates larger ones.
-        episode_seed = int(self.np_random.integers(2**32)) if seed is None else int(seed) % 2**32
+        # A Python integer below 2^31: the simulator refuses NumPy's and truncates larger ones.
+        episode_seed = int(self.np_random.integers(2**31)) if seed is None else int(seed) % 2**31
         with self._simulator(f"reset with seed {episode_seed}") as lab:
-            if not self._played:  # the simulator's first episode differs from later ones with the same seed
-                lab.reset(seed=episode_seed)
-                self._played = True
             lab.reset(seed=episode_seed)
-            self._frame = lab.observations()[_FRAMES]
-        return self._frame, {}
+            self._observation = _read(lab)
+        return self._observation, {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Repeats an action; the reward is the sum over its frames.
 
         Raises:
@@ -72,8 +68,8 @@ class DMLabEnv(gymnasium.Env):
             reward = lab.step(self._actions[action].copy(), num_steps=self._repeats)
             running = lab.is_running()
             if running:
-                self._frame = lab.observations()[_FRAMES]  # renders, so only once per step
-        return self._frame, reward, not running, False, {}
+                self._observation = _read(lab)  # renders, so only once per step
+        return self._observation, reward, not running, False, {}
 
     def close(self) -> None:
         """Ends the simulator; may be called more than once."""
@@ -107,6 +103,30 @@ def _start(config: DMLab, name: str) -> Any:
     try:
         if config.runfiles_path:
             deepmind_lab.set_runfiles_path(config.runfiles_path)
-        return deepmind_lab.Lab(config.path, [_FRAMES], config=settings, renderer=config.renderer, level_cache=cache)
+        wanted = [_FRAME, _INSTRUCTION] if config.gives_instructions else [_FRAME]
+        lab = deepmind_lab.Lab(config.path, wanted, config=settings, renderer=config.renderer, level_cache=cache)
     except (RuntimeError, ValueError) as error:
         raise CannotBuild(f"{name} can't be started: {error}") from error
+    ranges = [(control["min"], control["max"]) for control in lab.action_spec()]
+    if ranges != list(CONTROLS.values()):
+        lab.close()
+        raise CannotBuild(
+            f"{name} (DMLab.level) has actions of its own, {ranges}, instead of those of DMLab.action_set"
+        )
+    return lab
+
+
+def _read(lab: Any) -> Any:
+    """The current observation; renders."""
+    observations = lab.observations()
+    if _INSTRUCTION not in observations:
+        return observations[_FRAME]
+    return {"frame": observations[_FRAME], "instruction": word_ids(observations[_INSTRUCTION])}
+
+
+def word_ids(text: str) -> np.ndarray:
+    """A number from 1 to `VOCABULARY` for each of the first words of a text, then zeros: uint16 [MAX_WORDS]."""
+    ids = np.zeros(MAX_WORDS, np.uint16)
+    words = text.lower().split()[:MAX_WORDS]
+    ids[: len(words)] = [1 + zlib.crc32(word.encode()) % VOCABULARY for word in words]
+    return ids

@@ -45,6 +45,16 @@ def path_of(level: str) -> str:
     return level
 
 
+def has_instructions(level: str) -> bool:
+    """Whether a level, a name or a path, gives its player instructions in words."""
+    return level.rpartition("/")[2].startswith("language_")
+
+
+def is_held_out(level: str) -> bool:
+    """Whether a level, a name or a path, is the version of a level of DMLab-30 that is for scoring alone."""
+    return level.removeprefix(_FOLDER) in TEST_TWINS.values()
+
+
 def needs_dataset(level: str) -> bool:
     """Whether a level, a name or a path, shows pictures that don't come with DeepMind Lab."""
     return level.rpartition("/")[2].removeprefix("psychlab_") in _NEED_A_DATASET

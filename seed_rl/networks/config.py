@@ -27,7 +27,7 @@ class TrunkConfig(Settings):
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: three convolutions (Nature
     DQN); `deep`: the ResNet of IMPALA; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too
     small for it; `module:Class`: a Keras layer of your own (`networks.trunk.Torso`). All other observations go through
-    dense layers."""
+    dense layers, words (uint16 [W]) through an LSTM."""
     hidden: Annotated[int, Within(0)] = 0
     """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
     mlp_layers: Count = 1

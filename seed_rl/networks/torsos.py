@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 
+from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.rl import checks
 
 
@@ -71,6 +73,35 @@ class MLPTorso(Chain):
     def call(self, x: Any) -> Any:
         """The features [N, hidden] of `x` [N, ...] of any dtype."""
         return super().call(keras.ops.cast(x, self.compute_dtype) * self._scale)
+
+
+class WordTorso(keras.layers.Layer):
+    """An LSTM over embedded words, [N, W] to [N, 64]: the language part of IMPALA's network for DMLab-30.
+
+    A word is a number from 0 to 65,535, of which 0 is no word. Numbers above `vocabulary` share embeddings.
+    """
+
+    def __init__(self, vocabulary: int = 1000, dtype: str = "float32", name: str = "word_torso"):
+        super().__init__(dtype=dtype, name=name)
+        self._vocabulary = vocabulary
+        self._embedding = keras.layers.Embedding(vocabulary + 1, 20, dtype=dtype, name="embedding")
+        self._lstm = ResetLSTM(64, dtype=dtype, name="lstm")
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the weights for words [N, W]."""
+        self._embedding.build(input_shape)
+        self._lstm.build((input_shape[1], input_shape[0], 20))
+
+    def call(self, words: Any) -> Any:
+        """The features [N, 64] of `words`, integers [N, W]: the output after the last word, zeros without any."""
+        words = tf.cast(words, tf.int32)
+        numbers = tf.where(words > 0, 1 + (words - 1) % self._vocabulary, 0)
+        steps = tf.transpose(self._embedding(numbers), [1, 0, 2])
+        outputs, _ = self._lstm(steps, tf.zeros(steps.shape[:2], tf.bool), self._lstm.initial_state(words.shape[0]))
+        outputs = tf.concat([tf.zeros_like(outputs[:1]), outputs], axis=0)
+        length = tf.reduce_sum(tf.cast(words > 0, tf.int32), axis=1)
+        chosen = tf.one_hot(length, words.shape[1] + 1, axis=0, dtype=outputs.dtype)  # [W + 1, N]
+        return tf.reduce_sum(outputs * chosen[..., tf.newaxis], axis=0)
 
 
 class ShallowTorso(Chain):

@@ -15,7 +15,7 @@ import tensorflow as tf
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.recurrent import ResetLSTM
-from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso
+from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
@@ -65,8 +65,9 @@ class Trunk(keras.layers.Layer):
     """From T steps of B environments to features [T, B, F] in the compute dtype.
 
     Each observation tensor goes through a torso of its own: images (stacked over time) and bit planes through
-    convolutions, all others flattened through dense layers. Their features are concatenated, with those of the previous
-    step if the settings ask for them, and go through the recurrent core if there is one.
+    convolutions, words (uint16 [W]) through an LSTM, all others flattened through dense layers. Their features are
+    concatenated, with those of the previous step if the settings ask for them, and go through the recurrent core if
+    there is one.
     """
 
     def __init__(self, config: TrunkConfig, env_spec: EnvSpec, name: str = "trunk"):
@@ -175,6 +176,11 @@ def is_planes(spec: ArraySpec) -> bool:
     return spec.dtype == "uint16" and len(spec.shape) == 2
 
 
+def is_words(spec: ArraySpec) -> bool:
+    """Whether a tensor holds words, as numbers uint16 [W]."""
+    return spec.dtype == "uint16" and len(spec.shape) == 1
+
+
 def unpack_planes(packed: Any) -> tf.Tensor:
     """Frames uint8 [..., H, W, 16] of 0 and 255 from bits, uint16 [..., H, W]; the lowest bit comes first."""
     bits = tf.constant([1 << bit for bit in range(16)], tf.int32)
@@ -182,7 +188,9 @@ def unpack_planes(packed: Any) -> tf.Tensor:
 
 
 def torso_of(spec: ArraySpec, wanted: str) -> str:
-    """The kind of torso for a tensor, `shallow`, `deep`, `mlp` or `module:Class`, where the settings say `wanted`."""
+    """The kind of torso for a tensor, where the settings say `wanted`: that, or `shallow`, `mlp` or `words`."""
+    if is_words(spec):
+        return "words"
     if not (is_frame(spec) or is_planes(spec)):
         return "mlp"
     if wanted != "auto":
@@ -210,6 +218,8 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
         "name": name,
     }
     kind = torso_of(spec, config.torso)
+    if kind == "words":
+        return WordTorso(dtype=config.dtype, name=name)
     if kind == "shallow":
         return ShallowTorso(config.hidden or 512, **shared)
     if kind == "deep":

@@ -39,7 +39,9 @@ def record(policy, env, num_envs):
     outputs = []
     play(policy, env.make(num_envs), 3 * num_envs, 1, outputs.append)
     policy.reset(num_envs)
-    recorded = {name: np.array([getattr(output, name) for output in outputs]) for name in outputs[0]._fields}
+    recorded = {
+        name: np.array([getattr(output, name) for output in outputs]) for name in ("reward", "done", "observation")
+    }
     return recorded, np.array([policy.act(output) for output in outputs])
 
 

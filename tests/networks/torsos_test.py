@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso
+from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
 
 TORSOS = {
     "shallow": ShallowTorso,
@@ -231,6 +231,18 @@ def test_variable_paths_depend_on_nothing_made_before(kind, way):
         function(random_frames(2, FRAMES[kind]))
     expected = [f"{kind}_torso/{layer}/{weight}" for layer in LAYERS[kind] for weight in ("kernel", "bias")]
     assert [v.path for v in torso.trainable_variables] == expected
+
+
+def test_words_are_read_up_to_the_last_one():
+    torso, words = WordTorso(), np.array([[3, 7, 0, 0], [3, 7, 9, 0], [0, 0, 0, 0], [1003, 1007, 0, 0]], np.uint16)
+    features = torso(words)
+    assert features.shape == (4, 64)
+    np.testing.assert_allclose(features[0], torso(words[:1, :2])[0], rtol=1e-5, atol=1e-7)
+    assert np.abs(features[0] - features[1]).max() > 1e-4, "the third word matters"
+    assert np.abs(features[0] - torso(words[:1, 1::-1])[0]).max() > 1e-4, "so does their order"
+    np.testing.assert_array_equal(features[2], 0)
+    np.testing.assert_array_equal(features[3], features[0], err_msg="numbers above the vocabulary share embeddings")
+    np.testing.assert_allclose(tf.function(torso, jit_compile=True)(words), features, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(35, 84), (84, 35), (4, 4)])

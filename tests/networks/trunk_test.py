@@ -18,7 +18,8 @@ IMAGES = EnvSpec(ArraySpec((4, 4, 1), "uint8"), DiscreteSpec(A))
 NUMBERS = EnvSpec(experience.NUMBERS, ContinuousSpec((-1.0, 0.0), (1.0, 5.0)))
 PLANES = EnvSpec(ArraySpec((4, 3), "uint16"), CHOICES)
 SEVERAL = EnvSpec(experience.SEVERAL, CHOICES)
-SPECS = {"images": IMAGES, "numbers": NUMBERS, "planes": PLANES, "several": SEVERAL}
+WORDS = EnvSpec({"frame": ArraySpec((4, 4, 3), "uint8"), "words": ArraySpec((5,), "uint16")}, DiscreteSpec(A))
+SPECS = {"images": IMAGES, "words": WORDS, "numbers": NUMBERS, "planes": PLANES, "several": SEVERAL}
 SETTINGS = TrunkConfig(
     torso="mlp",
     hidden=8,
@@ -64,6 +65,7 @@ VARIANTS = [
     {"dtype": "mixed_bfloat16"},
     {"of": "numbers", "mlp_layers": 2},
     {"of": "planes", "torso": "deep"},
+    {"of": "words"},
     {"of": "several", "torso": "deep", "frame_stack": 2, "core": OWN_CORE},
     {"of": "several", "torso": "auto", "core": "none", "previous_step_inputs": False},
 ]

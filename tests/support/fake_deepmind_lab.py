@@ -19,10 +19,14 @@ from typing import Any
 import numpy as np
 
 LEVELS = {
-    "seekavoid_arena_01": 3_600,
+    "seekavoid_arena_01": 1_200,
     "lt_chasm": 18,
     "contributed/dmlab30/rooms_watermaze": 7_200,
     "contributed/dmlab30/explore_goal_locations_small": 5_400,
+    "contributed/dmlab30/language_select_described_object": 3_600,
+    "no_map": 60,
+    "lua_error": 60,
+    "own_actions": 60,
 }
 """Frames of an episode."""
 COMPILING = "contributed/dmlab30/explore_goal_locations_small"
@@ -60,14 +64,19 @@ class Lab:
         config: dict[str, str] = {},  # noqa: B006 (as it is)
         renderer: str = "software",
         level_cache: Any = None,
+        temp_folder: str = "/tmp/dmlab_temp_folder",
     ):
         if not isinstance(observations, list):
             raise TypeError("'observations' must be a list of str")
-        for value in (level, renderer, *observations, *config, *config.values()):
+        for value in (level, renderer, temp_folder, *observations, *config, *config.values()):
             if not isinstance(value, str):
                 raise TypeError(f"expected str, got {value!r}")
-        if observations != ["RGB_INTERLEAVED"]:
-            raise ValueError(f"Unknown observation '{observations[0]}'.")
+        for name in observations:
+            if name not in ("RGB_INTERLEAVED", "INSTR"):
+                raise ValueError(f"Unknown observation '{name}'.")
+        unknown = set(config) - {"width", "height", "mixerSeed", "allowHoldOutLevels", "datasetPath"}
+        if unknown:
+            raise RuntimeError(f"Invalid setting {sorted(unknown)}")
         if runfiles_path and not os.path.isdir(runfiles_path):
             raise RuntimeError(f"Invalid runfiles path '{runfiles_path}'")
         if level not in LEVELS:
@@ -79,7 +88,7 @@ class Lab:
         self._mixer = int(config.get("mixerSeed", "0"))
         if not 0 <= self._mixer < 2**32:
             raise RuntimeError(f"Failed to init environment - invalid mixerSeed {self._mixer}")
-        self._level, self._cache = level, level_cache
+        self._level, self._cache, self._observed = level, level_cache, observations
         self._pid = os.getpid()
         self._folder = tempfile.TemporaryDirectory(prefix="fake_dmlab_")
         self._closed = self._running = False
@@ -87,22 +96,33 @@ class Lab:
         self.actions: list[tuple[np.ndarray, int]] = []
         self.renderings = 0
 
-    def reset(self, episode: int = -1, seed: int | None = None) -> None:
+    def action_spec(self) -> list[dict[str, Any]]:
+        """The controls."""
+        self._check_open(crashes=True)
+        ranges = [(-512, 512), (-512, 512), (-1, 1), (-1, 1), (0, 1), (0, 1), (0, 1)]
+        shown = ranges[:2] if self._level == "own_actions" else ranges
+        return [{"name": f"CONTROL_{i}", "min": low, "max": high} for i, (low, high) in enumerate(shown)]
+
+    def reset(self, episode: int = -1, seed: int | None = None) -> bool:
         """Starts an episode."""
         self._check_open(crashes=True)
-        if type(seed) is not int or not 0 <= seed < 2**32:
+        if not isinstance(seed, int):
             raise ValueError(f"'seed' must be int, got {seed!r}")
-        self._seed = seed
+        if not -(2**63) <= seed < 2**63 or not -(2**31) <= episode < 2**31:
+            raise OverflowError("Python int too large to convert")
+        if self._level == "no_map":
+            raise WouldCrash("no map: the process ends with exit code 1")
+        self._seed = seed % 2**31
         self._episodes += 1
         self._running = False
         if self._level == COMPILING:
             self._load_map(f"{self._seed} {self._mixer}")
         self._frame = self._turned = 0
         self._running = True
+        return True
 
     def is_running(self) -> bool:
         """Whether an episode is under way."""
-        self._check_open(crashes=True)
         return self._running
 
     def step(self, action: np.ndarray, num_steps: int = 1) -> float:
@@ -112,6 +132,12 @@ class Lab:
             raise TypeError(f"argument 1 must be numpy.ndarray, not {type(action).__name__}")
         if action.shape != (7,) or action.dtype != np.intc:
             raise ValueError(f"action must have shape (7,) and type intc, got {action!r}")
+        if not isinstance(num_steps, int):
+            raise TypeError(f"an integer is required, got {num_steps!r}")
+        if not 0 <= num_steps < 2**31:
+            raise OverflowError("Python int too large to convert")
+        if self._level == "lua_error":
+            raise WouldCrash("an error in the level's script aborts the process")
         if not action.flags.c_contiguous or not action.flags.owndata:
             raise WouldCrash(f"{action!r} would be misread: pass a new array")
         if not self._running:
@@ -129,10 +155,14 @@ class Lab:
         if not self._running:
             raise RuntimeError("Environment in wrong status for call to observations()")
         self.renderings += 1
-        # The first episode differs from later ones with the same seed.
-        entropy = [self._seed, self._mixer, self._episodes == 1, self._frame, self._turned % 2**32]
+        # A simulator that has been played does not repeat the episode of a seed.
+        entropy = [self._seed, self._mixer, self._episodes, self._frame, self._turned % 2**32]
         shape = (self._height, self._width, 3)
-        return {"RGB_INTERLEAVED": np.random.default_rng(entropy).integers(256, size=shape, dtype="u1")}
+        everything = {
+            "RGB_INTERLEAVED": np.random.default_rng(entropy).integers(256, size=shape, dtype="u1"),
+            "INSTR": f"Pick the red object {self._seed % 7}" if "language" in self._level else "",
+        }
+        return {name: everything[name] for name in self._observed}
 
     def close(self) -> bool:
         """Ends the simulator; False if it had ended before."""

@@ -30,8 +30,14 @@ def running(level="lt_chasm", closed=False, **arguments):
         (lambda: running().step(FORWARD.tolist()), TypeError, "ndarray"),
         (lambda: running().step(FORWARD.astype(np.int64)), ValueError, "intc"),
         (lambda: running().step(np.zeros(14, np.intc)[::2]), WouldCrash, "misread"),
+        (lambda: running().step(FORWARD, num_steps=2.0), TypeError, "integer"),
+        (lambda: running().step(FORWARD, num_steps=2**40), OverflowError, "too large"),
         (lambda: running().reset(seed=np.int64(1)), ValueError, "seed"),
-        (lambda: running().reset(seed=2**32), ValueError, "seed"),
+        (lambda: running().reset(seed=2**63), OverflowError, "too large"),
+        (lambda: running().reset(episode=2**40, seed=1), OverflowError, "too large"),
+        (lambda: running(config={"colour": "red"}), RuntimeError, "Invalid setting"),
+        (lambda: running("no_map"), WouldCrash, "exit code 1"),
+        (lambda: running("lua_error").step(FORWARD), WouldCrash, "script"),
         (lambda: running(closed=True).step(FORWARD), RuntimeError, "closed"),
         (lambda: running(closed=True).reset(seed=1), WouldCrash, "closed"),
         (lambda: running(COMPILING, level_cache=LYING), WouldCrash, "no pk3 file"),
@@ -40,3 +46,11 @@ def running(level="lt_chasm", closed=False, **arguments):
 def test_it_refuses_wrong_calls(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_it_accepts_what_the_real_module_accepts():
+    lab = running()
+    assert lab.reset(seed=True)
+    assert lab.reset(episode=np.int32(3), seed=2**40)
+    lab.close()
+    assert not lab.is_running()
