@@ -26,6 +26,7 @@ from seed_rl.specs import EnvDescription
 
 SUITES = {
     "pong": EnvDescription("atari", {"game": "pong"}),
+    "pong_linear": EnvDescription("atari", {"game": "pong", "resize": "linear"}),
     "breakout": EnvDescription("atari", {"game": "breakout"}),
     "cartpole": EnvDescription("gym", {"id": "CartPole-v1"}),
     "catch": EnvDescription("catch", {}),

@@ -107,6 +107,9 @@ def test_the_entropy_cost_is_a_lagrange_multiplier_with_a_learning_rate_of_its_o
     assert metrics["entropy_cost/learning_rate"] == pytest.approx(0.02)
     assert metrics["learning_rate"] == pytest.approx(0.001)
     assert float(log_cost.value) == pytest.approx(math.log(0.01) + direction * 0.02, rel=1e-4)
+    log_cost.assign(100.0 * direction)
+    TrainStep(agent, Optimizer(learning_rate=0.001))(unroll, 0.0, np.ones(2))
+    assert float(log_cost.value) == 20.0 * direction, "kept from overflow"
     excess = metrics["policy/entropy"] - target
     assert metrics["entropy_cost/gradient_norm"] == pytest.approx(0.01 * abs(excess), rel=1e-3)
 
@@ -158,6 +161,14 @@ def test_actions_are_drawn_by_the_seed_of_the_step_eagerly_and_compiled_and_gree
                 np.testing.assert_allclose(actual, value, rtol=0, atol=1e-5, err_msg="policy and state")
     greedy = [agent.act(*arguments, tf.constant([7, t]), greedy=True).action.numpy() for t in range(3)]
     np.testing.assert_array_equal(greedy, [greedy[0]] * 3)
+
+
+@pytest.mark.parametrize(("initializer", "variance"), [("lecun_normal", 1 / 256), ("he_normal", 2 / 256)])
+def test_the_baseline_head_is_initialised_like_the_torso_and_the_policy_nearly_uniform(initializer, variance):
+    agent = dataclasses.replace(SMALL, hidden=256, kernel_initializer=initializer).build(SPEC, 2, seed=1)
+    deviations = {v.path.split("/")[-2]: float(np.std(v.value)) for v in agent.model.variables if v.name == "kernel"}
+    assert deviations["baseline"] == pytest.approx(math.sqrt(variance), rel=0.15)
+    assert deviations["policy"] < 0.01 * math.sqrt(variance) * 2
 
 
 def test_the_seed_draws_the_weights():
