@@ -14,6 +14,7 @@ import inspect
 import math
 import types
 import typing
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 
@@ -64,16 +65,18 @@ class Settings:
 
 
 def _check(name: str, value: Any, hint: Any) -> None:
-    annotated = typing.get_origin(hint) is Annotated
-    declared, *constraints = typing.get_args(hint) if annotated else (hint,)
-    _check_type(name, value, declared)
+    is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    kinds, constraints = [], []
+    for part in typing.get_args(hint) if is_union else (hint,):
+        kind, *own = typing.get_args(part) if typing.get_origin(part) is Annotated else (part,)
+        kinds.append(typing.get_origin(kind) or kind)
+        constraints += own
+    _check_type(name, value, kinds)
     for constraint in constraints if value is not None else ():
         constraint.check(name, value)
 
 
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    kinds = [typing.get_origin(part) or part for part in parts]
+def _check_type(name: str, value: Any, kinds: Sequence[Any]) -> None:
     if not all(kind in (bool, int, float, str, tuple, type(None)) for kind in kinds):
         return
     if not (type(value) in kinds or (type(value) is int and float in kinds)):

@@ -13,7 +13,8 @@ from seed_rl.settings import Count, OneOf, Settings, Share, Within
 class Sound(Settings):
     volume: Share = 0.5
     speakers: Count = 2
-    delay: Annotated[float | None, Within(0)] = 0.0
+    delay: Annotated[float, Within(0)] | None = 0.0
+    gain: Share | None = None
     codec: Annotated[str, OneOf("opus", "flac")] = "opus"
     loud: bool = False
     channels: tuple = ()
@@ -36,6 +37,8 @@ class Stereo(Sound):
         ({"speakers": 2.5}, "Sound.speakers must be int, got 2.5"),
         ({"delay": math.inf}, "Sound.delay must be finite, got inf"),
         ({"delay": "1"}, "Sound.delay must be float or None, got '1'"),
+        ({"delay": -1.0}, "Sound.delay must be at least 0, got -1.0"),
+        ({"gain": 2.0}, r"Sound.gain must be in \[0, 1\], got 2.0"),
         ({"codec": "mp3"}, "Sound.codec must be one of opus, flac, got 'mp3'"),
         ({"loud": 1}, "Sound.loud must be bool, got 1"),
         ({"channels": 16}, "Sound.channels must be tuple, got 16"),

@@ -42,7 +42,7 @@ class VTrace(TrunkConfig, AgentConfig):
     """Nats; the entropy cost is then a Lagrange multiplier that drives the mean entropy towards this."""
     entropy_cost_adjustment_speed: NonNegative = 10.0
     """Learning rate of the log of the entropy cost, as a multiple of the optimizer's; only with `target_entropy`."""
-    initial_deviation: Annotated[float, Within(0.01)] = 1.0
+    initial_deviation: Annotated[float, Within(0.01, 100)] = 1.0
     """Of continuous actions before they are squashed: the standard deviation where the network's output is zero."""
     kl_cost: NonNegative = 0.0
     """Weight of the mean of log mu - log pi."""

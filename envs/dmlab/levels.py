@@ -1,6 +1,6 @@
 """The levels of DMLab-30 and the summary of their human-normalised scores (IMPALA, arXiv:1802.01561).
 
-scores = {level: DMLab(level).human_normalised(mean_return) for level, mean_return in mean_returns.items()}
+scores = {name: DMLab(name, held_out=True).human_normalised(mean) for name, mean in mean_returns.items()}
 summary(scores).mean_capped
 """
 

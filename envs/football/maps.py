@@ -124,7 +124,7 @@ class PackedMaps(VectorWrapper):
             self._checkpoints.begin(done)
         stacked = stack_map(self._stacked, newest)
         self._stacked = np.where(done[:, None, None], first_map(newest), stacked)
-        return self._stacked, reward, terminated, truncated, {}
+        return self._stacked, reward, done, np.zeros_like(done), {}  # a match ends with its time, as in the engine
 
 
 def _pack(maps: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ class Fleet(abc.ABC):
         self.restarts = 0
         self._address = ""  # of the learner
         self._handles: dict[int, Any] = {}  # of the actors that can be ended, by their numbers
+        self._starts: dict[int, float] = {}  # of the actors, by their numbers
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._reported: set[str] = set()
@@ -104,6 +105,10 @@ class Fleet(abc.ABC):
         finally:
             del self._handles[number]
 
+    def _began(self, number: int) -> None:
+        """Called by `_run` when an actor that had to wait for a place begins to run."""
+        self._starts[number] = time.monotonic()
+
     def _end_all(self, kill: bool) -> None:
         for number, handle in list(self._handles.items()):
             self._end(number, handle, kill)
@@ -112,7 +117,7 @@ class Fleet(abc.ABC):
         delays, failures = growing_delays(), 0
         log = os.path.join(self.log_directory, f"actor-{number}.log")
         while not self._stopping.is_set():
-            started = time.monotonic()
+            self._starts[number] = time.monotonic()
             try:
                 ended = self._run(number, log)
             except OSError as error:  # no log file, no process: both may be possible again later
@@ -120,7 +125,7 @@ class Fleet(abc.ABC):
             except ActorFailed as failed:
                 self._give_up(failed)
                 return
-            was_stable = time.monotonic() - started > _STABLE_SECONDS
+            was_stable = time.monotonic() - self._starts[number] > _STABLE_SECONDS
             if was_stable:
                 delays, failures = growing_delays(), 0
             failures += 1

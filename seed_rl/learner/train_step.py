@@ -174,10 +174,11 @@ class TrainStep:
         variables = {name: [variable.value for variable in group.variables] for name, group in self._groups.items()}
         with tf.GradientTape(persistent=len(variables) > 1) as tape:
             output = self._agent.loss(unroll, weights, seed)
-        gradients = {
-            name: tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            for name, own in variables.items()
-        }
+        gradients = {}
+        for name, own in variables.items():
+            found = tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            # Those of embeddings are a row for each look-up, which neither norms nor Keras's optimizers add up.
+            gradients[name] = [tf.convert_to_tensor(gradient) for gradient in found]
         prefixes = ["", *(f"{name}/" for name in list(variables)[1:])]
         extra = [f"{prefix}{name}" for name in ("gradient_norm", "learning_rate") for prefix in prefixes]
         self._mean_names, self._max_names = [*output.metrics, *extra], list(output.maxima)

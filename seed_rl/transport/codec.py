@@ -76,9 +76,7 @@ class StepCodec:
             self.payload_bytes += num_envs * spec.nbytes
         # Tensors with values to check; the flags of the outcome are checked separately.
         self._checked = [
-            index
-            for index, field in enumerate(self._fields)
-            if field.dtype.kind in "fb" and field.name not in ("done", "truncated")
+            index for index, field in enumerate(self._fields) if field.dtype.kind in "fb" and index not in (1, 2)
         ]
         self._header = _header(self.payload_bytes)
         self.step_bytes = len(self._header) + self.payload_bytes

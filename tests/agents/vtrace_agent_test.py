@@ -107,7 +107,7 @@ def test_the_entropy_cost_is_a_lagrange_multiplier_with_a_learning_rate_of_its_o
     assert metrics["entropy_cost/learning_rate"] == pytest.approx(0.02)
     assert metrics["learning_rate"] == pytest.approx(0.001)
     assert float(log_cost.value) == pytest.approx(math.log(0.01) + direction * 0.02, rel=1e-4)
-    log_cost.assign(100.0 * direction)
+    log_cost.assign(20.5 * direction)
     TrainStep(agent, Optimizer(learning_rate=0.001))(unroll, 0.0, np.ones(2))
     assert float(log_cost.value) == 20.0 * direction, "kept from overflow"
     excess = metrics["policy/entropy"] - target
@@ -169,6 +169,21 @@ def test_the_baseline_head_is_initialised_like_the_torso_and_the_policy_nearly_u
     deviations = {v.path.split("/")[-2]: float(np.std(v.value)) for v in agent.model.variables if v.name == "kernel"}
     assert deviations["baseline"] == pytest.approx(math.sqrt(variance), rel=0.15)
     assert deviations["policy"] < 0.01 * math.sqrt(variance) * 2
+
+
+def test_the_gradients_of_repeated_words_are_added_up():
+    spec = EnvSpec({"a": NUMBERS, "words": ArraySpec((4,), "uint16")}, DiscreteSpec(5))
+    agent = SMALL.build(spec, num_training_envs=2, seed=1)
+    move(agent, seed=1, scale=0.2)
+    unroll = acted_unroll(agent, batch=3)
+    words = dict(unroll.env_output.observation, words=tf.fill([5, 3, 4], tf.constant(7, tf.uint16)))
+    unroll = unroll._replace(env_output=unroll.env_output._replace(observation=words))
+    with tf.GradientTape() as tape:
+        loss = agent.loss(unroll, tf.ones([3])).losses["model"]
+    gradients = tape.gradient(loss, [weight.value for weight in agent.trainable_variables])
+    expected = tf.linalg.global_norm([tf.convert_to_tensor(gradient) for gradient in gradients])
+    metrics = TrainStep(agent, Optimizer(learning_rate=0.001))(unroll, 0.0, np.ones(3)).metrics
+    assert metrics["gradient_norm"] == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_the_seed_draws_the_weights():

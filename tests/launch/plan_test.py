@@ -19,8 +19,8 @@ RATES = Rates(
     learner_cores=4,
     accelerators=1,
 )
-UNROLL = 21 * (50 + 4 + 1 + 4 + 4 + 12)
-"""Bytes of 21 steps of Catch: observation, reward, done, action, the one before and three logits."""
+UNROLL = 21 * (50 + 4 + 1 + 1 + 4 + 4 + 12)
+"""Bytes of 21 steps of Catch: observation, reward, done, truncated, action, the one before and three logits."""
 
 
 def load(name, *bindings):
@@ -45,7 +45,7 @@ def test_a_learner_with_an_accelerator(catch):
     assert needs.latency_seconds == pytest.approx(0.012)
     assert needs.actors == Actors(6, 2, 16, 0)
     # A step is 4 + 1 + 50 bytes, and 3 for each message; an action 4 bytes, and 2.
-    assert needs.up == pytest.approx(rate / 16 * (883 * 1538 / 1448 + 100))
+    assert needs.up == pytest.approx(rate / 16 * (899 * 1538 / 1448 + 100))
     assert needs.down == pytest.approx(rate / 16 * (66 * 1538 / 1448 + 100))
     assert needs.kept_bytes == 16 * UNROLL
     # One in progress of each environment, 16 queued, 32 of one more batch, and a spare one.
@@ -236,9 +236,9 @@ def test_the_command_prints_the_plan(capsys):
         "6 cores  to step environments: machines of 4 cores: 2",
         "2 groups per core",
         "192 environments",
-        "2.77 Mbit/s",
+        "2.81 Mbit/s",
         "0.454 Mbit/s",
-        "0.38 MB",
+        "0.385 MB",
         "--num_actors=6 --gin_param=Actors.groups_per_actor=2",
     ):
         assert words in out, out

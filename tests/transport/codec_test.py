@@ -168,6 +168,14 @@ def test_only_an_episode_that_ends_is_truncated():
         codec.decode_step(codec.encode_step(truncated._replace(done=np.array([True, False]))))
 
 
+def test_observations_named_like_the_outcome_are_checked():
+    spec = EnvSpec({"done": ArraySpec((), "float32"), "truncated": ArraySpec((), "bool")}, SMALL.action)
+    codec = StepCodec(spec, 2)
+    observation = {"done": np.array([0.0, math.nan], np.float32), "truncated": np.zeros(2, bool)}
+    with pytest.raises(WireError, match="done must be finite, got nan in environment 1"):
+        codec.decode_step(codec.encode_step(ZEROS._replace(observation=observation)))
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_must_be_finite(value):
     codec = StepCodec(FORCES, 4)

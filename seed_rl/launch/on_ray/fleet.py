@@ -120,6 +120,7 @@ class RayActors(Fleet):
                 stream = actor.run.options(num_returns="streaming").remote(self.spec)
                 node = ray.get(next(stream))
                 self._placed.add(number)
+                self._began(number)
                 _log.info("actor %d runs on %s", number, node)
                 line = f"%(asctime)s %(levelname).1s [{node}] %(name)s: %(message)s"
                 with contextlib.closing(LogFile(log, line)) as file:
