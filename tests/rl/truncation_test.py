@@ -9,6 +9,8 @@ import tensorflow as tf
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss
 from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.agents.vtrace.loss import vtrace_loss
+from seed_rl.rl.distributions import Categorical
 from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.vtrace import vtrace
@@ -64,8 +66,8 @@ def test_n_step_returns_before_and_after_are_those_of_two_trajectories(cut, term
             np.testing.assert_allclose(returns[rows], expected, rtol=0, atol=1e-6)
 
 
-def random_sequence(cut, burn_in=0):
-    """Steps of one sequence for the loss of R2D2; step `cut` + 1 reports a truncation."""
+def random_sequence(cut):
+    """Q-values of two networks, actions and outputs of one sequence; step `cut` + 1 reports a truncation."""
     rng = np.random.default_rng(cut)
     done = np.zeros((T + 1, 1), bool)
     done[cut + 1] = True
@@ -102,6 +104,35 @@ def test_the_loss_of_r2d2_its_gradient_and_priority_are_those_of_two_sequences(c
     magnitudes = np.abs(np.concatenate([part[1] for part in parts])) if parts else np.zeros((1, 1))
     expected = config.max_priority_weight * magnitudes.max() + (1 - config.max_priority_weight) * magnitudes.mean()
     np.testing.assert_allclose(priorities_of(errors, env_output, config), [expected], rtol=1e-5)
+
+
+@POSITIONS
+def test_the_loss_of_v_trace_and_its_gradient_are_those_of_two_unrolls(cut):
+    """But for the entropy and the KL divergence, which need no outcome, and are left out here."""
+    (target_policy, behaviour_policy), action, env_output = random_sequence(cut)
+    baseline = tf.constant(np.random.default_rng(cut).standard_normal((T + 1, 1)), tf.float32)
+
+    def sum_of(rows):
+        """The loss of a part of the unroll, summed over its steps instead of their mean, and its gradients."""
+        with tf.GradientTape() as tape:
+            tape.watch([target_policy, baseline])
+            mean, _ = vtrace_loss(
+                actions=Categorical(3),
+                target_policy=target_policy[rows],
+                baseline=baseline[rows],
+                behaviour_policy=behaviour_policy[rows],
+                action=action[rows],
+                env_output=EnvOutput(*(x[rows] for x in env_output[:3]), ()),
+                entropy_cost=0.0,
+                config=VTrace(entropy_cost=0.0),
+            )
+            total = (rows.stop - rows.start - 1) * mean
+        return [total, *tape.gradient(total, [target_policy, baseline])]
+
+    whole = sum_of(slice(0, T + 1))
+    parts = [sum_of(rows) for rows in (slice(0, cut + 1), slice(cut + 1, T + 1)) if rows.stop - rows.start > 1]
+    for actual, expected in zip(whole, zip(*parts, strict=True), strict=True):
+        np.testing.assert_allclose(actual, sum(expected), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("config", [VTrace(), R2D2()], ids=["vtrace", "r2d2"])
