@@ -1,10 +1,13 @@
 """Checkpoints: an .npz file each (no pickled objects) of named arrays and JSON state.
 
 A checkpoint is written under another name, flushed to disk and renamed: a file with a checkpoint's name is complete.
+Its last bytes, the comment of the .npz archive, are the SHA-256 of all others: a damaged file is never loaded.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import logging
 import os
@@ -22,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
 class CheckpointError(Exception):
@@ -35,8 +39,14 @@ def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Map
       OSError: it could not be written; older checkpoints are untouched.
     """
     text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **{_STATE: text, **arrays})  # type: ignore[arg-type]
+    with zipfile.ZipFile(content, "a") as archive:
+        archive.comment = bytes(_CHECKSUM_BYTES)  # reserves them
+    checked = content.getbuffer()[:-_CHECKSUM_BYTES]
     with complete_or_absent(os.path.join(directory, f"checkpoint-{step:012d}.npz")) as file:
-        np.savez(file, allow_pickle=False, **{_STATE: text, **arrays})  # type: ignore[arg-type]
+        file.write(checked)
+        file.write(hashlib.sha256(checked).digest())
     for old in paths(directory)[:-keep]:
         os.remove(old)
 
@@ -77,11 +87,15 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
       CannotReach: the store can't be.
     """
     try:
-        with local_file(path) as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        return arrays, json.loads(arrays.pop(_STATE).tobytes())
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is not a checkpoint that can be read: {error}") from error
+        with local_file(path) as local, open(local, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise CheckpointError(f"{path} can't be read: {error}") from error
+    if hashlib.sha256(content[:-_CHECKSUM_BYTES]).digest() != content[-_CHECKSUM_BYTES:]:
+        raise CheckpointError(f"{path} is damaged: its checksum doesn't match its content")
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return arrays, json.loads(arrays.pop(_STATE).tobytes())
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def test_a_policy_takes_the_configuration_and_the_newest_checkpoint_that_can_be_
     assert policy.checkpoint == f"{url}/checkpoints/checkpoint-000000000008.npz"
     taken = ["config.gin", "checkpoints/checkpoint-000000000009.npz", "checkpoints/checkpoint-000000000008.npz"]
     assert fetched == [f"{logdir}/{name}" for name in taken]
-    assert f"{url}/{taken[1]} is not a checkpoint that can be read" in caplog.text
+    assert f"{url}/{taken[1]} is damaged: its checksum doesn't match its content" in caplog.text
     here = load_policy(logdir, greedy=True)
     assert here.checkpoint == f"{logdir}/{taken[2]}"
     for ours, theirs in zip(policy.agent.variables, here.agent.variables, strict=True):

@@ -100,11 +100,11 @@ def test_anything_missing_is_named(saved_run, prefix):
     logdir = f"{prefix}{here}"
     with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: there is no {logdir}/no/config.gin"):
         load_policy(f"{logdir}/no")
-    with pytest.raises(NoPolicy, match=f"^{logdir}/none.npz is not a checkpoint that can be read: .*No such file"):
+    with pytest.raises(NoPolicy, match=f"^{logdir}/none.npz can't be read: .*No such file"):
         load_policy(logdir, f"{logdir}/none.npz")
     damaged = only_file(here).replace("0007", "0008")
     pathlib.Path(damaged).write_bytes(pathlib.Path(only_file(here)).read_bytes()[:-1000])
-    with pytest.raises(NoPolicy, match=f"^{prefix}{damaged} is not a checkpoint that can be read"):
+    with pytest.raises(NoPolicy, match=f"^{prefix}{damaged} is damaged"):
         load_policy(logdir, f"{prefix}{damaged}")
     shutil.rmtree(f"{here}/checkpoints")
     with pytest.raises(NoPolicy, match=f"^{logdir} has no checkpoint yet: the first is written after 90 s of training"):

@@ -61,7 +61,7 @@ def test_killed_in_the_middle_of_a_save_the_previous_one_loads(directory):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_damaged_file_is_passed_over_and_named_if_it_is_the_only_one(directory, share):
+def test_a_file_that_was_cut_off_is_passed_over_and_named_if_it_is_the_only_one(directory, share):
     for step in (1, 2):
         save(directory, step)
     good, damaged = checkpoints.paths(directory)
@@ -69,8 +69,25 @@ def test_a_damaged_file_is_passed_over_and_named_if_it_is_the_only_one(directory
         file.truncate(int(share * os.path.getsize(damaged)))
     assert newest_step(directory) == 1
     os.remove(good)
-    with pytest.raises(CheckpointError, match="000002.npz is not a checkpoint that can be read"):
+    with pytest.raises(CheckpointError, match="000002.npz is damaged: its checksum doesn't match its content"):
         checkpoints.newest(directory)
+
+
+def test_no_damaged_bit_goes_unnoticed(directory):
+    save(directory, 1)
+    (path,) = checkpoints.paths(directory)
+    with open(path, "rb") as file:
+        content = bytearray(file.read())
+    with np.load(path) as archive:
+        np.testing.assert_array_equal(archive["a"], ARRAYS["a"], err_msg="it is an ordinary .npz file, too")
+    for byte in range(len(content)):
+        bit = 1 << byte % 8
+        content[byte] ^= bit
+        with open(path, "wb") as file:
+            file.write(content)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            load(path)
+        content[byte] ^= bit
 
 
 def test_variables_get_their_values_back():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from multiprocessing.synchronize import Event
 from unittest import mock
@@ -15,11 +16,10 @@ def save_for_ever(directory: str, half_written: Event) -> None:
     """Saves checkpoint 1, then hangs in the middle of writing checkpoint 2 and sets `half_written`."""
     checkpoints.save(directory, 1, {"x": np.ones(1000)}, {"step": 1}, keep=3)
 
-    def write_half(file, **arrays):
-        file.write(b"PK\x03\x04 half of an archive")
-        file.flush()
+    def hang(descriptor: int) -> None:
+        os.ftruncate(descriptor, 100)
         half_written.set()
         threading.Event().wait()
 
-    with mock.patch.object(np, "savez", write_half):
+    with mock.patch.object(os, "fsync", hang):
         checkpoints.save(directory, 2, {"x": np.zeros(1000)}, {"step": 2}, keep=3)
