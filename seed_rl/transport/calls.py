@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 _MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
 _POLL_SECONDS = 0.1  # longest wait of a posted function
+STUCK_SECONDS = 5.0
 _IDLE_SECONDS = 0.001
 _NO_FLAGS = 0
 
@@ -167,14 +168,20 @@ class CallServer:
         self._posted.append(function)
 
     def stop(self, grace: float) -> None:
-        """Refuses new calls, gives the others `grace` seconds to end, then cancels them and ends the thread."""
+        """Refuses new calls, gives the others `grace` seconds to end, then cancels them and ends the thread.
+
+        A thread that is stuck is left behind after `STUCK_SECONDS`, so that the learner can end.
+        """
         self._server.shutdown(self._queue, lambda _: self._calls_ended.set())
         if not self._calls_ended.wait(grace):
             self._server.cancel_all_calls()
-            self._calls_ended.wait()
+            self._calls_ended.wait(STUCK_SECONDS)
         self._queue.shutdown()
-        self._thread.join()
-        self._server.destroy()
+        self._thread.join(STUCK_SECONDS)
+        if self._thread.is_alive():
+            _log.error("the server's thread is stuck, and left behind")
+        else:
+            self._server.destroy()
 
     def _poll(self) -> None:
         drained_at = time.monotonic()

@@ -134,7 +134,7 @@ class ActorServer:
         if not self._calls.is_serving:
             return
         self._calls.post(self._end_streams)
-        self._stopping.wait()
+        self._stopping.wait(grace)
         self._calls.stop(grace)
 
     def _end_streams(self) -> None:

@@ -69,10 +69,16 @@ def open_offered(offer: str, num_bytes: int) -> memoryview:
     if match is None:
         raise OSError("the offer isn't process/file/token")
     process, file, token = match.groups()
-    path = f"/proc/{process}/fd/{file}"
-    if not os.readlink(path).startswith(f"/memfd:{_NAME}"):  # opening something else might have effects
-        raise OSError("it isn't memory for steps")
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # An O_PATH descriptor holds the file without opening it, which might have effects, such as waiting for a FIFO's
+    # writer. Whatever the actor does meanwhile, the file that is checked is the one that is opened.
+    held = os.open(f"/proc/{process}/fd/{file}", os.O_PATH | os.O_CLOEXEC)
+    try:
+        path = f"/proc/self/fd/{held}"
+        if not os.readlink(path).startswith(f"/memfd:{_NAME}"):
+            raise OSError("it isn't memory for steps")
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(held)
     try:
         if fcntl.fcntl(opened, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
             raise OSError("its size isn't sealed")

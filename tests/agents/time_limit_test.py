@@ -45,11 +45,11 @@ def unroll_of(agent):
     return tf.nest.map_structure(tf.convert_to_tensor, unroll)
 
 
-def learned_value(config):
+def learned_value(config, updates):
     """The value of the only state, after training on the same unrolls."""
     agent = config.build(SPEC, BATCH, seed=1)
     train_step, unroll = TrainStep(agent, Optimizer(learning_rate=0.02)), unroll_of(agent)
-    for update in range(1, 1501):
+    for update in range(1, updates + 1):
         train_step(unroll, 0.0, np.ones(BATCH, np.float32))
         agent.after_update(update)
     output, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
@@ -58,5 +58,6 @@ def learned_value(config):
 
 @pytest.mark.parametrize("config", [VTRACE, DQN], ids=["vtrace", "r2d2"])
 def test_the_value_reaches_beyond_the_time_limit_unless_that_counts_as_termination(config):
-    assert learned_value(config) == pytest.approx(VALUE, rel=0.02)
-    assert learned_value(dataclasses.replace(config, truncation_is_termination=True)) < 0.1 * VALUE
+    assert learned_value(config, 1500) == pytest.approx(VALUE, rel=0.02)
+    # As terminal states they are worth no more than the rewards before the limit, which takes fewer updates to learn.
+    assert learned_value(dataclasses.replace(config, truncation_is_termination=True), 300) == pytest.approx(4, abs=1.5)

@@ -92,6 +92,27 @@ def test_other_files_are_not_opened(tmp_path):
     os.close(file)
 
 
+def test_what_was_checked_is_opened_even_if_it_is_swapped_for_a_fifo(offered, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "fifo")
+    fifo = os.open(tmp_path / "fifo", os.O_RDWR)
+    _, file, _ = offered.offer.split("/")
+    offered.step[:3] = b"now"
+    saved, readlink = os.dup(int(file)), os.readlink
+
+    def swapped(path):
+        os.dup2(fifo, int(file))
+        return readlink(path)
+
+    monkeypatch.setattr(os, "readlink", swapped)
+    assert bytes(open_offered(offered.offer, SIZE)[:3]) == b"now"
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="it isn't memory for steps"):
+        open_offered(offered.offer, SIZE)
+    os.dup2(saved, int(file))
+    for descriptor in (saved, fifo):
+        os.close(descriptor)
+
+
 def test_memory_that_may_shrink_is_refused():
     file = os.memfd_create("seed_rl-step", os.MFD_ALLOW_SEALING)
     os.ftruncate(file, mmap.PAGESIZE)
