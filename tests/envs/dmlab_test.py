@@ -193,8 +193,8 @@ def test_a_level_that_ends_its_process_is_named(fake):
 
 def test_language_levels_give_their_instruction_in_words(simulator):
     level = "language_select_described_object"
-    config = DMLab(level=level)
-    check_suite(config, steps=950)
+    config = DMLab(level=level, num_action_repeats=60)
+    check_suite(config, steps=70)
     with contextlib.closing(config.make(1)) as env:
         words = env.reset(seed=1)[0]["instruction"][0]
     used = np.count_nonzero(words)
