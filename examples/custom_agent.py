@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent
 from seed_rl.agents.config import AgentConfig
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.settings import NonNegative, Share
 from seed_rl.specs import EnvSpec

@@ -19,11 +19,11 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.config import AgentConfig, TargetConfig
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.rl.transitions import transitions_of
 from seed_rl.settings import Within
 from seed_rl.specs import CannotAct, ContinuousSpec, EnvSpec
 from seed_rl.types import Unroll

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.rl import q_learning
-from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.value_rescaling import IDENTITY, SIGNED_HYPERBOLIC, ValueTransform
 from seed_rl.types import EnvOutput
 

@@ -19,7 +19,7 @@ from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Unroll
 
-_MAX_LOG_ENTROPY_COST = 20.0  # either way: beyond it the cost would soon overflow
+_LOG_ENTROPY_COSTS = (-20.0, 20.0)  # beyond these bounds the cost would soon vanish or overflow
 
 
 class VTraceAgent(ModelAgent):
@@ -38,8 +38,7 @@ class VTraceAgent(ModelAgent):
             self._log_entropy_cost = keras.Variable(
                 math.log(config.entropy_cost), dtype="float32", name="log_entropy_cost"
             )
-            limit = _MAX_LOG_ENTROPY_COST
-            self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, -limit, limit)
+            self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, *_LOG_ENTROPY_COSTS)
 
     @property
     def variables(self) -> Sequence[Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.rl import losses
 from seed_rl.rl.distributions import ActionDistribution
-from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import EnvOutput
 

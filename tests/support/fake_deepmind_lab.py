@@ -64,7 +64,7 @@ class Lab:
         config: dict[str, str] = {},  # noqa: B006 (as it is)
         renderer: str = "software",
         level_cache: Any = None,
-        temp_folder: str = "/tmp/dmlab_temp_folder",
+        temp_folder: str = "",
     ):
         if not isinstance(observations, list):
             raise TypeError("'observations' must be a list of str")

@@ -9,8 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
-from seed_rl.transport import calls, messages, protocol
-from seed_rl.transport.calls import CallServer
+from seed_rl.transport import messages, protocol
 from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.shared_memory import OfferedMemory
@@ -340,20 +339,3 @@ def test_both_sides_notice_a_cut_cable(house):
     assert isinstance(result.exception(timeout=10.0), Disconnected)
     assert learner.service.closed.get(timeout=10.0)[3] == "the actor vanished"
     cable.close()
-
-
-def test_a_stuck_thread_does_not_keep_the_learner_from_ending(house, monkeypatch, caplog):
-    monkeypatch.setattr(calls, "STUCK_SECONDS", 0.1)
-    stuck, release = threading.Event(), threading.Event()
-
-    def hang(call):
-        stuck.set()
-        release.wait()
-
-    server = CallServer(hang, ())
-    assert server.start(house.path, None)
-    house.threads.submit(house.connect().describe, 1.0)
-    assert stuck.wait(10)
-    server.stop(grace=0.1)
-    assert "the server's thread is stuck" in caplog.text
-    release.set()

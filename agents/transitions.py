@@ -5,14 +5,12 @@ Shapes: T actions, B sequences, so T + 1 steps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from seed_rl.agents.config import AgentConfig
 from seed_rl.types import EnvOutput
-
-if TYPE_CHECKING:
-    from seed_rl.agents.config import AgentConfig
 
 
 class Transitions(NamedTuple):

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
 from seed_rl.rl.distributions import Categorical
 from seed_rl.rl.n_step import n_step_returns
-from seed_rl.rl.transitions import transitions_of
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import EnvOutput
 
