@@ -27,7 +27,8 @@ LAYERS = (
     ("seed_rl.envs.*",),  # suites
     ("seed_rl.transport",),
     ("seed_rl.actor",),
-    ("seed_rl.agents", "seed_rl.agents.base", "seed_rl.agents.config", "seed_rl.agents.transitions"),
+    ("seed_rl.agents", "seed_rl.agents.base", "seed_rl.agents.config"),
+    ("seed_rl.agents.transitions",),
     ("seed_rl.agents.*",),
     ("seed_rl.buffers.sum_tree",),
     ("seed_rl.buffers.samplers",),
