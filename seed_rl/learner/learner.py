@@ -163,13 +163,14 @@ class Learner:
         progress = self._batches.env_frames / self._experiment.total_frames
         with self._replicas.scope(), self._replicas.host_loss_as_error():
             unroll = self._replicas.joined(batch.parts)
-            seed = counters.learner_updates
-            metrics, priorities = self._train_step(unroll, progress, batch.importance_weights, seed)
+            update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
+        metrics = update.metrics
         queues = [acting.unrolls.queue for acting in self._acting]
         metrics["queue_fill"] = float(np.mean([len(queue) / queue.capacity for queue in queues]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
-        self._source.write_back(priorities)
+        self._source.write_back(update.priorities)
         counters.learner_updates += 1
+        counters.optimizer_steps += update.optimizer_steps
         self._agent.after_update(counters.learner_updates)
         for acting in self._acting:
             acting.cursor.newest_version = counters.learner_updates

@@ -23,6 +23,8 @@ class Update(NamedTuple):
     variables these two are prefixed with its name. Means over optimizer steps, maxima where the agent says so."""
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
+    optimizer_steps: int
+    """At most passes x minibatches: the agent may stop after any pass."""
 
 
 class TrainStep:
@@ -47,7 +49,7 @@ class TrainStep:
           optimizer: settings, which each of the agent's groups of variables may change.
           strategy: of the replicas; None: a single device.
           local_replicas: those of this process.
-          passes: over each batch.
+          passes: over each batch, at most; see `Agent.learned_enough`.
           minibatches: optimizer steps per pass, each from an equal part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
@@ -93,58 +95,75 @@ class TrainStep:
         weights = tf.constant(importance_weights, tf.float32)
         rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
         generator = np.random.default_rng(seed)
-        columns = self._columns(len(importance_weights) // self._local_replicas, generator)
-        seeds = generator.integers(2**31 - self._replicas, size=(len(columns), 2), dtype=np.int32)
-        steps = [
-            self._compiled(unroll, weights, rates, tf.constant(part), tf.constant(own))
-            for part, own in zip(columns, seeds, strict=True)
-        ]
+        passed = []
+        for _ in range(self._passes):
+            columns = self._columns(len(importance_weights) // self._local_replicas, generator)
+            seeds = generator.integers(2**31 - self._replicas, size=(len(columns), 2), dtype=np.int32)
+            steps = [
+                self._compiled(unroll, weights, rates, tf.constant(part), tf.constant(own))
+                for part, own in zip(columns, seeds, strict=True)
+            ]
+            means, maxima, priorities = self._read(steps)
+            passed.append((means, maxima))
+            if not all(np.isfinite(value) for name, value in means.items() if name.endswith("gradient_norm")):
+                raise Diverged("the gradient is no longer finite")
+            if self._agent.learned_enough(means):
+                break
+        metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
+        metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
+        return Update(metrics, self._in_order(columns, priorities), len(passed) * self._minibatches)
+
+    def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray]:
+        """Means and maxima of the metrics of a pass by name, and its priorities [steps, any]."""
         values = np.stack([step.numpy() for step in steps])
         ends = np.cumsum([len(self._mean_names), len(self._max_names)])
         means, maxima, priorities = np.split(values, ends, axis=1)
-        scalars = [*means.mean(axis=0).tolist(), *maxima.max(axis=0, initial=-np.inf).tolist()]
-        metrics = dict(zip([*self._mean_names, *self._max_names], scalars, strict=True))
-        if not all(np.isfinite(value) for name, value in metrics.items() if name.endswith("gradient_norm")):
-            raise Diverged("the gradient is no longer finite")
-        return Update(metrics, self._in_order(columns, priorities))
+        return (
+            dict(zip(self._mean_names, means.mean(axis=0).tolist(), strict=True)),
+            dict(zip(self._max_names, maxima.max(axis=0, initial=-np.inf).tolist(), strict=True)),
+            priorities,
+        )
 
     def _columns(self, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
-        """The sequences of each optimizer step, int32 [B / minibatches], among those of a replica."""
+        """The sequences of each optimizer step of a pass, int32 [B / minibatches], among those of a replica."""
         if self._minibatches == 1:
-            return [np.arange(batch_size, dtype=np.int32)] * self._passes
-        orders = [generator.permutation(batch_size).astype(np.int32) for _ in range(self._passes)]
-        return [part for order in orders for part in np.split(order, self._minibatches)]
+            return [np.arange(batch_size, dtype=np.int32)]
+        return np.split(generator.permutation(batch_size).astype(np.int32), self._minibatches)
 
     def _in_order(self, columns: Sequence[np.ndarray], priorities: np.ndarray) -> np.ndarray:
-        """The priorities that the last pass gave, [steps, any], in the order of the batch."""
+        """The priorities that a pass gave, [steps, any], in the order of the batch."""
         if not priorities.size:
             return priorities.ravel()
-        last = slice(-self._minibatches, None)
-        parts = [step.reshape(self._local_replicas, -1) for step in priorities[last]]
-        return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns[last]))].ravel()
+        parts = [step.reshape(self._local_replicas, -1) for step in priorities]
+        return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns))].ravel()
 
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
         """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
-        gradients, means, maxima, priorities = self._differentiate(unroll, weights, columns, seed)
+        gradients, means, maxima, priorities, statistics = self._differentiate(unroll, weights, columns, seed)
         norms = self._apply(gradients, rates)
+        self._agent.update_statistics(statistics)
         return tf.concat([means, norms, rates, maxima, priorities], axis=0)
 
     def _step_on_replicas(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
-        replicas, local = self._replicas, self._local_replicas
+        replicas, count = self._replicas, self._local_replicas
         # TPUStrategy compiles everything it runs.
         compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled)
 
-        def on_replica(unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
+        def on_replica(unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor, Any]:
             context = tf.distribute.get_replica_context()
             replica = context.replica_id_in_sync_group
-            own_weights = tf.reshape(weights, [local, -1])[replica % local]
-            gradients, means, maxima, priorities = differentiate(unroll, own_weights, columns, seed + replica)
+            own_weights = tf.reshape(weights, [count, -1])[replica % count]
+            gradients, means, maxima, priorities, statistics = differentiate(
+                unroll, own_weights, columns, seed + replica
+            )
             gradients = context.all_reduce("mean", gradients)
+            if tf.nest.flatten(statistics):
+                statistics = context.all_reduce("mean", statistics)
             means = tf.reduce_mean(context.all_gather(means[None], axis=0), axis=0)
             if self._max_names:
                 maxima = tf.reduce_max(context.all_gather(maxima[None], axis=0), axis=0)
@@ -154,18 +173,19 @@ class TrainStep:
                 # The optimizer sums over replicas.
                 self._optimizers[name].apply([g / replicas for g in own], list(self._groups[name].variables))
                 norms.append(norm)
-            return tf.concat([means, tf.stack(norms), rates, maxima], axis=0), priorities
+            return tf.concat([means, tf.stack(norms), rates, maxima], axis=0), priorities, statistics
 
         self._set_learning_rates(rates)
-        values, priorities = (
-            self._strategy.experimental_local_results(each) for each in self._strategy.run(on_replica, (unroll,))
-        )
-        return tf.concat([values[0], *priorities], axis=0)
+        local = self._strategy.experimental_local_results
+        values, priorities, statistics = self._strategy.run(on_replica, (unroll,))
+        self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
+        return tf.concat([local(values)[0], *local(priorities)], axis=0)
 
     def _differentiate(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The gradients of each group, the mean and the maximum metrics, and the priorities, from some sequences."""
+    ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor, Any]:
+        """The gradients of each group, the mean and the maximum metrics, priorities and statistics, from some
+        sequences."""
         if self._minibatches > 1:
             state = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=0), unroll.initial_state)
             steps = unroll._replace(initial_state=())
@@ -183,7 +203,7 @@ class TrainStep:
         extra = [f"{prefix}{name}" for name in ("gradient_norm", "learning_rate") for prefix in prefixes]
         self._mean_names, self._max_names = [*output.metrics, *extra], list(output.maxima)
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
-        return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities
+        return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities, output.statistics
 
     @tf.function(jit_compile=True)  # also on CPUs: one pass over the weights instead of a dozen
     def _apply(self, gradients: Mapping[str, list[tf.Tensor]], rates: tf.Tensor) -> tf.Tensor:
