@@ -1,9 +1,9 @@
 """Frames and minutes until experiments reach returns, each over several seeds, one run after another.
 
-A run ends when it has reached the highest threshold or spent its budget of training time, start-up excluded. A threshold
-is reached with the first row of metrics whose mean return is as high: over the last 100 episodes, or over the last 30
-evaluation episodes where an experiment has evaluation environments. The median counts a seed that does not reach it as
-infinitely late.
+A run ends when it has reached the highest threshold or spent its budget of training time, start-up excluded. A
+threshold is reached with the first row of metrics whose mean return is as high: over the last 100 episodes, or over the
+last 30 evaluation episodes where an experiment has evaluation environments. The median counts a seed that does not
+reach it as infinitely late.
 
 Before each start of a run, its environments are measured alone, with random actions: their rate and the load average of
 that moment tell machines and busy hours apart.
@@ -46,7 +46,9 @@ _STARTS = "starts.jsonl"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.add_argument("--configs", type=_names, default="atari/vtrace_pong", help="gin files, shipped ones or paths")
-    parser.add_argument("--grid", action="append", default=[], help="NAME=VALUE,VALUE,... for each, as of seed_rl sweep")
+    parser.add_argument(
+        "--grid", action="append", default=[], help="NAME=VALUE,VALUE,... for each, as of seed_rl sweep"
+    )
     parser.add_argument("--seeds", type=flags.count, default=3, help="runs of each combination, seeded 1, 2, ...")
     parser.add_argument("--minutes", type=flags.at_least(0.01), default=45.0, help="of training, the budget of a run")
     parser.add_argument("--thresholds", type=_thresholds, default="15,18", help="returns, separated by commas")
@@ -249,7 +251,9 @@ def table(result: dict[str, Any]) -> str:
             ]
             rows.append([experiment["config"], *cells])
             rows += [[f"  {setting}", *[""] * len(cells)] for setting in experiment["settings"]]
-        failures += [f"{experiment['config']}, seed {run['seed']}: {run['failure']}" for run in runs if "failure" in run]
+        failures += [
+            f"{experiment['config']}, seed {run['seed']}: {run['failure']}" for run in runs if "failure" in run
+        ]
     heads = ["experiment", "return", "seeds", "M frames\nmedian", "worst", "minutes\nmedian", "worst", "env\nsteps/s"]
     return "\n".join([columns(heads, rows), *failures])
 

@@ -2,9 +2,10 @@
 """Writes the tables of benchmarks into pages from JSON files: scripts/performance_page.py [--check]
 
 The pages are docs/performance.md, from docs/results/performance, and docs/results/time_to_score.md, from
-docs/results/time_to_score. A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made from NAME.json, which
-`scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS` with these files. The
-text around them is written by hand. With --check nothing is written: the exit code is 1 if the page is out of date.
+docs/results/time_to_score. A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made from
+NAME.json, which `scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS` with
+these files. The text around them is written by hand. With --check nothing is written: the exit code is 1 if a page is
+out of date.
 """
 
 import argparse

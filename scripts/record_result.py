@@ -29,12 +29,17 @@ COLUMNS = (
     "learner_updates",
     "policy/entropy",
     "policy_lag",
+    "learning/explained_variance",
+    "learning/clipped_share",
+    "learning/clipped_mass",
+    "learning/entropy_share",
     "replay/size",
     "replay/ratio",
     "q/abs_td_error",
     "q/value",
     "loss/total",
     "gradient_norm",
+    "gradient_to_clip",
     "learning_rate",
 )
 

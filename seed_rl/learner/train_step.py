@@ -19,8 +19,9 @@ class Update(NamedTuple):
     """The outcome of an update."""
 
     metrics: dict[str, float]
-    """The agent's metrics, `gradient_norm` (before clipping) and `learning_rate`; of a second and further group of
-    variables these two are prefixed with its name. Means over optimizer steps, maxima where the agent says so."""
+    """The agent's metrics, `gradient_norm` (before clipping), `gradient_to_clip` (its ratio to `clip_norm`, where that
+    is set) and `learning_rate`; of a second and further group of variables these are prefixed with its name.
+    Means over optimizer steps, maxima where the agent says so."""
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
 
@@ -106,6 +107,10 @@ class TrainStep:
         metrics = dict(zip([*self._mean_names, *self._max_names], scalars, strict=True))
         if not all(np.isfinite(value) for name, value in metrics.items() if name.endswith("gradient_norm")):
             raise Diverged("the gradient is no longer finite")
+        for index, (name, settings) in enumerate(self._settings.items()):
+            if settings.clip_norm:
+                prefix = f"{name}/" if index else ""
+                metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
         return Update(metrics, self._in_order(columns, priorities))
 
     def _columns(self, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
