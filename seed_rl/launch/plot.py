@@ -25,6 +25,7 @@ from matplotlib.ticker import EngFormatter
 from seed_rl.launch.cli import UsageError
 from seed_rl.object_store import files_in, local_file
 from seed_rl.reporting import metrics
+from seed_rl.reporting.statistics import interquartile_mean
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +49,6 @@ _STYLE: Any = {
 _MAX_DIFFERENCES = 3  # settings in a label; runs with more differences are named by their directories
 _POINTS = 200  # of a curve of several runs
 _RAGGED = 0.05  # share of a curve without all of its runs from which on it is explained
-# Student's t for a two-sided interval of 95 %, by degrees of freedom; beyond them that of the normal distribution.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 1.960)
 
 
 class Recorded(NamedTuple):
@@ -68,15 +67,17 @@ class Recorded(NamedTuple):
         return points[np.isfinite(points).all(axis=1)]
 
 
-class Mean(NamedTuple):
-    """The mean of several runs; arrays [n]."""
+class Band(NamedTuple):
+    """The interquartile mean of several runs; arrays [n]."""
 
     x: np.ndarray
     """Environment frames or hours."""
-    mean: np.ndarray
+    middle: np.ndarray
     """Of the runs that have values on both sides of x; NaN where none has."""
-    half: np.ndarray
-    """Half of its 95 % confidence interval; NaN where not all runs have values."""
+    low: np.ndarray
+    """Of its 95 % interval; NaN where not all runs have values."""
+    high: np.ndarray
+    """Likewise."""
     is_complete: np.ndarray
     """bool: whether all runs have values."""
 
@@ -119,7 +120,7 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
             f"dashed: evaluation, mean of {metrics.RECENT_EVAL_EPISODES}": any(
                 len(run.points(column, "eval/episode_return")) for run in runs
             ),
-            "shaded: 95 % interval of the mean": any(len(group) > 1 for _, group in groups),
+            "several seeds: interquartile mean and its 95 % interval": any(len(group) > 1 for _, group in groups),
             "thin: some of the seeds": is_ragged,
         }
         title = "; ".join(note for note, applies in notes.items() if applies)
@@ -132,26 +133,33 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
 
 
 def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> bool:
-    """Draws the mean of curves [n, 2] of x and y; whether it is thin in places, where not all have values."""
+    """Draws curves [n, 2] of x and y as one; whether it is thin in places, where not all have values."""
     if len(curves) < 2:
         for curve in curves:
             axes.plot(*curve.T, **line)
         return False
-    x, mean, half, is_complete = mean_of(curves)
-    axes.fill_between(x, mean - half, mean + half, color=line["color"], alpha=0.2, linewidth=0)
-    axes.plot(x, mean, **line | {"linewidth": 0.8, "marker": ""})
-    axes.plot(x, np.where(is_complete, mean, np.nan), **line)
+    x, middle, low, high, is_complete = band_of(curves)
+    axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
+    axes.plot(x, middle, **line | {"linewidth": 0.8, "marker": ""})
+    axes.plot(x, np.where(is_complete, middle, np.nan), **line)
     return bool(1 - is_complete.mean() > _RAGGED)
 
 
-def mean_of(curves: Sequence[np.ndarray]) -> Mean:
-    """The mean of several curves [n, 2] of x and y, from the first x to the last one."""
+def band_of(curves: Sequence[np.ndarray]) -> Band:
+    """The interquartile mean of several curves [n, 2] of x and y, from the first x to the last one."""
     x = np.linspace(min(curve[0, 0] for curve in curves), max(curve[-1, 0] for curve in curves), _POINTS)
-    values = np.ma.masked_invalid([np.interp(x, curve[:, 0], curve[:, 1], np.nan, np.nan) for curve in curves])
-    is_complete = values.count(axis=0) == len(curves)
-    deviation = values.std(axis=0, ddof=1).filled(np.nan) / np.sqrt(len(curves))
-    half = np.where(is_complete, _T[min(len(curves) - 2, len(_T) - 1)] * deviation, np.nan)
-    return Mean(x, values.mean(axis=0).filled(np.nan), half, is_complete)
+    values = np.array([np.interp(x, curve[:, 0], curve[:, 1], np.nan, np.nan) for curve in curves])
+    is_known = np.isfinite(values)
+    is_complete = is_known.all(axis=0)
+    middle, low, high = np.full((3, _POINTS), np.nan)
+    for runs in np.unique(is_known.T, axis=0):  # the same runs have values at many points
+        if runs.any():
+            there = (is_known.T == runs).all(axis=1)
+            found = interquartile_mean([values[np.ix_(runs, there)]])
+            middle[there] = found.value
+            if runs.all():
+                low[there], high[there] = found.low, found.high
+    return Band(x, middle, low, high, is_complete)
 
 
 def grouped(runs: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.plot import Recorded, grouped, mean_of, plot_curves
+from seed_rl.launch.plot import Recorded, band_of, grouped, plot_curves
 
 
 def write_run(directory, returns, frames=10, settings=None, seed=1, unfinished="", **more):
@@ -55,26 +55,26 @@ def test_runs_that_differ_in_much_are_named_by_their_directories():
     assert labels(("a/pong", None), ("a/pong", None)) == ["pong", "pong"], "not taken for seeds"
 
 
-def test_the_mean_of_seeds_has_students_interval():
-    mean = mean_of([line((0, 1), (10, 1)), line((0, 3), (10, 3)), line((0, 5), (10, 5))])
-    assert mean.is_complete.all()
-    np.testing.assert_allclose(mean.mean, 3)
-    np.testing.assert_allclose(mean.half, 4.303 * 2 / np.sqrt(3))
-    many = mean_of([line((0, n % 2), (1, n % 2)) for n in range(100)])
-    np.testing.assert_allclose(many.half, 1.96 * np.std([0, 1] * 50, ddof=1) / 10)
+def test_seeds_have_their_interquartile_mean_and_its_interval():
+    band = band_of([line((0, 1), (10, 1)), line((0, 3), (10, 3)), line((0, 5), (10, 5)), line((0, 90), (10, 90))])
+    assert band.is_complete.all()
+    np.testing.assert_allclose(band.middle, 4)
+    assert (band.low[0], band.high[0]) == pytest.approx((1, 90), abs=30)
+    assert band.low[0] < 4 < band.high[0]
 
 
 def test_a_mean_is_of_the_runs_that_have_values():
-    mean = mean_of([line((0, 0), (4, 4)), line((1, 3), (10, 12)), line((2, 2), (10, 10))])
-    complete = (mean.x >= 2) & (mean.x <= 4)
-    np.testing.assert_array_equal(mean.is_complete, complete)
-    np.testing.assert_allclose(mean.mean[complete], mean.x[complete] + 2 / 3)
-    np.testing.assert_allclose(mean.mean[mean.x > 4], mean.x[mean.x > 4] + 1)
-    np.testing.assert_array_equal(np.isfinite(mean.half), complete)
+    band = band_of([line((0, 0), (4, 4)), line((1, 3), (10, 12)), line((2, 2), (10, 10))])
+    complete = (band.x >= 2) & (band.x <= 4)
+    np.testing.assert_array_equal(band.is_complete, complete)
+    np.testing.assert_allclose(band.middle[complete], band.x[complete] + 2 / 3)
+    np.testing.assert_allclose(band.middle[band.x > 4], band.x[band.x > 4] + 1)
+    np.testing.assert_array_equal(np.isfinite(band.low), complete)
+    np.testing.assert_array_equal(np.isfinite(band.high), complete)
 
-    apart = mean_of([line((0, 0), (1, 0)), line((2, 5), (3, 5))])
+    apart = band_of([line((0, 0), (1, 0)), line((2, 5), (3, 5))])
     assert not apart.is_complete.any()
-    assert np.isnan(apart.mean[(apart.x > 1) & (apart.x < 2)]).all()
+    assert np.isnan(apart.middle[(apart.x > 1) & (apart.x < 2)]).all()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_all_formats_show_the_same(tmp_path):
     assert {
         "cost = 0.1 (2 seeds)",
         "cost = 0.2",
-        "mean of 100 episodes; shaded: 95 % interval of the mean",
+        "mean of 100 episodes; several seeds: interquartile mean and its 95 % interval",
     } <= set(words(outputs[1]))
     assert outputs[1].read_text() == outputs[2].read_text(), "a picture is the same each time"
     height, width = imread(outputs[0]).shape[:2]
