@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 _RESAMPLES = 2_000
 _SEED = 0  # the same runs have the same interval each time
@@ -34,6 +33,8 @@ def interquartile_mean(scores: Sequence[np.ndarray]) -> Estimate:
     Args:
       scores: float [R, ...] of each task's R runs.
     """
+    from scipy import stats  # late: it takes a second to load
+
     return _estimate(lambda all_scores: stats.trim_mean(all_scores, 0.25, axis=0), scores)
 
 
@@ -49,6 +50,8 @@ def performance_profile(scores: Sequence[np.ndarray], thresholds: np.ndarray) ->
 
 
 def _estimate(statistic: Callable[[np.ndarray], np.ndarray], scores: Sequence[np.ndarray]) -> Estimate:
+    from scipy import stats
+
     value = np.asarray(statistic(np.concatenate(scores)))
     if min(map(len, scores)) < 2:
         return Estimate(value, np.full_like(value, np.nan), np.full_like(value, np.nan))

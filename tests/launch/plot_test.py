@@ -1,5 +1,6 @@
 """Learning curves as pictures."""
 
+import itertools
 import json
 import re
 
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from seed_rl import config_files
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.plot import Recorded, band_of, grouped, plot_curves
+from seed_rl.launch.plot import band_of, plot_curves, plot_profiles
+from seed_rl.launch.recorded import Recorded, grouped
 
 
 def write_run(directory, returns, frames=10, settings=None, seed=1, unfinished="", **more):
@@ -171,3 +174,36 @@ def test_tables_of_published_results_can_be_drawn(tmp_path):
     for place in (str(table), f"file://{table}"):
         plot_curves([place], [str(tmp_path / "curve.svg")], "frames")
         assert "pong" in words(tmp_path / "curve.svg")
+
+
+def test_a_profile_has_a_curve_for_the_seeds_and_games_of_one_agent(tmp_path):
+    for game, cost, score in (
+        ("pong", 0.1, -3.0),
+        ("breakout", 0.1, 30.0),
+        ("pong", 0.2, 14.6),
+        ("breakout", 0.2, 9.0),
+    ):
+        for seed in (1, 2):
+            run = tmp_path / f"runs/{game}_{cost}_{seed}"
+            settings = {"env.game": game, "agent.cost": cost}
+            write_run(run, [0.0, 30 * cost + seed], settings=settings, seed=seed)
+            config_files.save_config(config_files.load(["atari/vtrace"], [f"Atari.game = '{game}'"]), str(run))
+            (run / "config.json").write_text(json.dumps({**settings, "seed": seed}))
+    plot_profiles([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")])
+    assert {
+        "cost = 0.1 (4 seeds)",
+        "cost = 0.2 (4 seeds)",
+        "human-normalised score, %",
+        "last returns; shaded: 95 % interval",
+    } <= set(words(tmp_path / "curve.svg"))
+
+
+def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans_has_none(tmp_path):
+    for name in ("pong", "catch"):
+        write_run(tmp_path / name, [0.0, 14.6, -20.7 + 0.5 * 35.3])
+    config_files.save_config(config_files.load(["atari/vtrace_pong"]), str(tmp_path / "pong"))
+    config_files.save_config(config_files.load(["catch/vtrace"]), str(tmp_path / "catch"))
+    rows = [{"episode_return": 14.6}, {"episode_return": -20.7 + 0.5 * 35.3}]
+    assert Recorded(str(tmp_path / "pong"), rows, None).last_score() == pytest.approx(50.0)
+    with pytest.raises(UsageError, match="catch can't be normalised: there are no scores of humans in its environment"):
+        plot_profiles([str(tmp_path / "catch")], [str(tmp_path / "curve.svg")])
