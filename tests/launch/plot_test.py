@@ -177,12 +177,7 @@ def test_tables_of_published_results_can_be_drawn(tmp_path):
 
 
 def test_a_profile_has_a_curve_for_the_seeds_and_games_of_one_agent(tmp_path):
-    for game, cost, score in (
-        ("pong", 0.1, -3.0),
-        ("breakout", 0.1, 30.0),
-        ("pong", 0.2, 14.6),
-        ("breakout", 0.2, 9.0),
-    ):
+    for game, cost in itertools.product(("pong", "breakout"), (0.1, 0.2)):
         for seed in (1, 2):
             run = tmp_path / f"runs/{game}_{cost}_{seed}"
             settings = {"env.game": game, "agent.cost": cost}

@@ -225,7 +225,7 @@ def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
     "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
     *_EXPERIMENT,
     repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
-    comma_separated("seeds", ["1"], "Seeds of each combination."),
+    comma_separated("seeds", ["1"], "Runs of each combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
     integer("parallel", 1, "Runs at a time.", lower_bound=1),
     string("logdir", None, "Parent directory of the runs; default: runs/sweep_<gin file>."),
 )
@@ -235,7 +235,10 @@ def sweep(values: flags.FlagValues) -> int:
 
     if not all(seed.isdecimal() for seed in values.seeds):
         raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}")
-    wanted = trials(values.grid, [int(seed) for seed in values.seeds])
+    seeds = [int(seed) for seed in values.seeds]
+    if seeds == [0]:
+        raise UsageError("--seeds takes at least one run, or a list of seeds, got 0")
+    wanted = trials(values.grid, range(1, seeds[0] + 1) if len(seeds) == 1 else seeds)
     for trial in wanted:  # reports a mistake before the first run
         _load(values, *trial.bindings)
     if is_url(values.logdir or ""):
