@@ -29,6 +29,7 @@ COLUMNS = (
     "learner_updates",
     "policy/entropy",
     "policy/mean_abs_advantage",
+    "policy/mean_value",
     "policy_lag",
     "learning/explained_variance",
     "learning/clipped_share",

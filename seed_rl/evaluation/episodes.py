@@ -111,8 +111,8 @@ def evaluate_run(
       seed: of environments and sampled actions, 0 to 2^31 - 1.
 
     Returns:
-      The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, the items of `Played.summary`,
-      `human_normalised` in percent or None, and the `returns` and `lengths` of all episodes.
+      The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, the items of
+      `Played.summary`, `human_normalised` in percent or None, and the `returns` and `lengths` of all episodes.
 
     Raises:
       NoPolicy, CannotReach: see `load_policy`.

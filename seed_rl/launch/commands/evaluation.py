@@ -35,7 +35,7 @@ _ACTING = (
     takes_paths=True,
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
-    """Plays episodes with the policies of runs, and prints returns; with several runs, statistics over them."""
+    """Plays episodes with the policies of runs, and prints their mean returns."""
     if places and (values.logdir or values.checkpoint):
         raise UsageError("name log directories or give --logdir and --checkpoint, not both")
     if len(places) > 1 and values.output:

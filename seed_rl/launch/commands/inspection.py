@@ -46,7 +46,7 @@ def doctor(values: flags.FlagValues) -> int:
     takes_paths=True,
 )
 def plot(values: flags.FlagValues, *places: str) -> int:
-    """Draws the learning curves of runs, or their scores; seeds of one configuration as one curve."""
+    """Draws learning curves or scores; seeds of one configuration as one curve."""
     from seed_rl.launch.plot import plot_curves, plot_profiles
 
     if not places:
