@@ -47,8 +47,9 @@ class Recorded(NamedTuple):
 
     def without_environment(self) -> Recorded:
         """The same with the settings of the agent and its training only."""
-        known = None if self.settings is None else self.settings.items()
-        return self._replace(settings=known and {name: value for name, value in known if not name.startswith("env.")})
+        if self.settings is None:
+            return self
+        return self._replace(settings={name: v for name, v in self.settings.items() if not name.startswith("env.")})
 
     def last_score(self) -> float:
         """The last return, of evaluation where there is one, in percent: 0 is a random policy, 100 a human.
