@@ -231,14 +231,9 @@ def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
 )
 def sweep(values: flags.FlagValues) -> int:
     """Trains with combinations of settings and seeds, and compares them."""
-    from seed_rl.launch.sweep import Sweep, trials
+    from seed_rl.launch.sweep import Sweep, seeds_of, trials
 
-    if not all(seed.isdecimal() for seed in values.seeds):
-        raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}")
-    seeds = [int(seed) for seed in values.seeds]
-    if seeds == [0]:
-        raise UsageError("--seeds takes at least one run, or a list of seeds, got 0")
-    wanted = trials(values.grid, range(1, seeds[0] + 1) if len(seeds) == 1 else seeds)
+    wanted = trials(values.grid, seeds_of(values.seeds))
     for trial in wanted:  # reports a mistake before the first run
         _load(values, *trial.bindings)
     if is_url(values.logdir or ""):
