@@ -19,8 +19,9 @@ class Update(NamedTuple):
     """The outcome of an update."""
 
     metrics: dict[str, float]
-    """The agent's metrics, `gradient_norm` (before clipping) and `learning_rate`; of a second and further group of
-    variables these two are prefixed with its name. Means over optimizer steps, maxima where the agent says so."""
+    """The agent's metrics, `gradient_norm` (before clipping), `gradient_to_clip` (its ratio to `clip_norm`, where that
+    is set) and `learning_rate`; of a second and further group of variables these are prefixed with its name.
+    Means over optimizer steps, maxima where the agent says so."""
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
     optimizer_steps: int
@@ -111,6 +112,10 @@ class TrainStep:
                 break
         metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
         metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
+        for index, (name, settings) in enumerate(self._settings.items()):
+            if settings.clip_norm:
+                prefix = f"{name}/" if index else ""
+                metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
         return Update(metrics, self._in_order(columns, priorities), len(passed) * self._minibatches)
 
     def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray]:
