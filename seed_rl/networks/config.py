@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from seed_rl.settings import Count, OneOf, Settings, Within
 
 DTYPES = ("float32", "mixed_bfloat16")
+
+
+NATURE_DQN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Filters, size and stride of the convolutions of Mnih et al. (Nature, 2015)."""
+
+
+def smallest_frame(convolutions: Sequence[tuple[int, int, int]]) -> int:
+    """The smallest height and width of which unpadded convolutions (filters, size, stride) leave a pixel."""
+    pixels = 1
+    for _, size, stride in reversed(convolutions):
+        pixels = (pixels - 1) * stride + size
+    return pixels
 
 
 class _Layer(OneOf):
@@ -24,14 +37,16 @@ class TrunkConfig(Settings):
     """Torso, recurrent core and frame stack: everything below an agent's heads."""
 
     torso: Annotated[str, _Layer("auto", "shallow", "deep", "mlp", "module:Class")] = "auto"
-    """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: three convolutions (Nature
-    DQN); `deep`: the ResNet of IMPALA; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too
-    small for it; `module:Class`: a Keras layer of your own (`networks.trunk.Torso`). All other observations go through
-    dense layers, words (uint16 [W]) through an LSTM."""
+    """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`: the
+    ResNet of IMPALA; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too small for it;
+    `module:Class`: a Keras layer of your own (`networks.trunk.Torso`). All other observations go through dense layers,
+    words (uint16 [W]) through an LSTM."""
     hidden: Annotated[int, Within(0)] = 0
     """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
     mlp_layers: Count = 1
     """Dense layers where there are no convolutions."""
+    convolutions: tuple = NATURE_DQN
+    """Of the shallow torso: filters, size and stride of each, without padding; by default those of Nature DQN."""
     channels: tuple = (16, 32, 32)
     """Output channels of each stage of the ResNet."""
     residual_blocks: Count = 2
@@ -65,3 +80,12 @@ class TrunkConfig(Settings):
         super().__post_init__()
         if not self.channels or not all(type(n) is int and n >= 1 for n in self.channels):
             raise ValueError(f"{type(self).__name__}.channels must be positive integers, got {self.channels!r}")
+        layers = self.convolutions
+        if not layers or not all(
+            isinstance(layer, tuple) and len(layer) == 3 and all(type(n) is int and n >= 1 for n in layer)
+            for layer in layers
+        ):
+            raise ValueError(
+                f"{type(self).__name__}.convolutions must be tuples (filters, size, stride) of positive integers, got "
+                f"{layers!r}"
+            )

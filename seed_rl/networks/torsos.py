@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from seed_rl.networks.config import NATURE_DQN, smallest_frame
 from seed_rl.networks.normalisation import before_relu, relu
 from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.rl import checks
@@ -111,30 +112,31 @@ class WordTorso(keras.layers.Layer):
 
 
 class ShallowTorso(Chain):
-    """The network of Mnih et al. (Nature, 2015): three convolutions and a dense layer, ReLU after each.
-
-    32 filters 8x8 with stride 4, 64 filters 4x4 with stride 2, 64 filters 3x3 with stride 1, all without padding.
-    """
-
-    MIN_FRAME_SIZE = 36
-    """The smallest height and width of which the three convolutions leave a pixel."""
+    """Unpadded convolutions and a dense layer, ReLU after each; by default as in Mnih et al. (Nature, 2015)."""
 
     def __init__(
         self,
         hidden: int = 512,
+        convolutions: Sequence[tuple[int, int, int]] = NATURE_DQN,
         kernel_initializer: str = "glorot_uniform",
         layer_norm: bool = False,
         dtype: str = "float32",
         name: str = "shallow_torso",
     ):
+        """
+        Args:
+          hidden: units of the dense layer.
+          convolutions: filters, size and stride of each.
+          kernel_initializer, layer_norm, dtype, name: see the top of this file.
+        """
+        self._smallest = smallest_frame(convolutions)
         shared = {"kernel_initializer": before_relu(kernel_initializer), "dtype": dtype}
-        layers = [
-            FrameConv(32, 8, strides=4, name="conv_0", **shared),
-            *relu(layer_norm, dtype, "conv_0"),
-            keras.layers.Conv2D(64, 4, strides=2, name="conv_1", **shared),
-            *relu(layer_norm, dtype, "conv_1"),
-            keras.layers.Conv2D(64, 3, strides=1, name="conv_2", **shared),
-            *relu(layer_norm, dtype, "conv_2"),
+        layers: list[Any] = []
+        for index, (filters, size, stride) in enumerate(convolutions):
+            conv = keras.layers.Conv2D if index else FrameConv
+            layers.append(conv(filters, size, strides=stride, name=f"conv_{index}", **shared))
+            layers += relu(layer_norm, dtype, f"conv_{index}")
+        layers += [
             keras.layers.Flatten(name="flatten", dtype=dtype),
             keras.layers.Dense(hidden, name="dense", **shared),
             *relu(layer_norm, dtype, "dense"),
@@ -142,12 +144,12 @@ class ShallowTorso(Chain):
         super().__init__(layers, dtype, name)
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Raises ValueError for frames that are not [N, H, W, C] or smaller than `MIN_FRAME_SIZE`."""
+        """Raises ValueError for frames that are not [N, H, W, C] or too small for the convolutions."""
         height, width, _ = _frame_shape(input_shape)
-        if min(height, width) < self.MIN_FRAME_SIZE:
+        if min(height, width) < self._smallest:
             raise ValueError(
                 f"frames of {height} x {width} are too small for ShallowTorso, whose convolutions need at least "
-                f"{self.MIN_FRAME_SIZE} x {self.MIN_FRAME_SIZE}"
+                f"{self._smallest} x {self._smallest}"
             )
         super().build(input_shape)
 

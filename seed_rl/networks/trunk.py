@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import keras
 import tensorflow as tf
 
-from seed_rl.networks.config import TrunkConfig
+from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
 from seed_rl.networks.recurrent import ResetLSTM
@@ -217,15 +217,15 @@ def unpack_planes(packed: Any) -> tf.Tensor:
     return 255 * tf.cast(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8)
 
 
-def torso_of(spec: ArraySpec, wanted: str) -> str:
-    """The kind of torso for a tensor, where the settings say `wanted`: that, or `shallow`, `mlp` or `words`."""
+def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
+    """The kind of torso for a tensor: the one that the settings name, or `shallow`, `mlp` or `words`."""
     if is_words(spec):
         return "words"
     if not (is_frame(spec) or is_planes(spec)):
         return "mlp"
-    if wanted != "auto":
-        return wanted
-    return "shallow" if min(spec.shape[:2]) >= ShallowTorso.MIN_FRAME_SIZE else "mlp"
+    if config.torso != "auto":
+        return config.torso
+    return "shallow" if min(spec.shape[:2]) >= smallest_frame(config.convolutions) else "mlp"
 
 
 def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
@@ -235,9 +235,9 @@ def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
             f"the {config.torso} torso takes images, uint8 [height, width, channels] or uint16 [height, width] of "
             f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
         )
-    smallest = ShallowTorso.MIN_FRAME_SIZE
+    smallest = smallest_frame(config.convolutions)
     for spec in images:
-        if torso_of(spec, config.torso) == "shallow" and min(spec.shape[:2]) < smallest:
+        if torso_of(spec, config) == "shallow" and min(spec.shape[:2]) < smallest:
             raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
 
 
@@ -248,11 +248,11 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
         "dtype": config.dtype,
         "name": name,
     }
-    kind = torso_of(spec, config.torso)
+    kind = torso_of(spec, config)
     if kind == "words":
         return WordTorso(dtype=config.dtype, name=name)
     if kind == "shallow":
-        return ShallowTorso(config.hidden or 512, **shared)
+        return ShallowTorso(config.hidden or 512, config.convolutions, **shared)
     if kind == "deep":
         return DeepTorso(config.channels, config.hidden or 256, config.residual_blocks, **shared)
     if kind == "mlp":

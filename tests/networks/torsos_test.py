@@ -252,8 +252,11 @@ def test_frames_too_small_for_the_shallow_torso_are_refused(shape):
 
 
 def test_the_smallest_frames():
-    size = ShallowTorso.MIN_FRAME_SIZE
-    assert ShallowTorso()(random_frames(1, (size, size, 1))).shape == (1, 512)
+    assert ShallowTorso()(random_frames(1, (36, 36, 1))).shape == (1, 512)
+    small = ((16, 4, 2), (32, 4, 2), (64, 3, 2))
+    assert ShallowTorso(8, small)(random_frames(1, (18, 18, 1))).shape == (1, 8)
+    with pytest.raises(ValueError, match="need at least 18 x 18"):
+        ShallowTorso(8, small).build((None, 17, 18, 1))
     assert DeepTorso()(random_frames(1, (1, 1, 1))).shape == (1, 256)
 
 

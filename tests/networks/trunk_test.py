@@ -210,7 +210,7 @@ def test_behind_the_torso_stand_the_reward_and_the_features_of_the_previous_acti
     ids=str,
 )
 def test_images_and_planes_go_through_the_torso_and_all_else_through_dense_layers(spec, torsos):
-    assert {wanted: torso_of(spec, wanted) for wanted in torsos} == torsos
+    assert {wanted: torso_of(spec, TrunkConfig(torso=wanted)) for wanted in torsos} == torsos
 
 
 CONVOLUTIONS = [(8, 8, 2, 32), (4, 4, 32, 64), (3, 3, 64, 64), (64, 7)]
