@@ -17,7 +17,7 @@ import ray
 
 from seed_rl.actor.loop import Actor
 from seed_rl.envs.base import CannotBuild
-from seed_rl.launch.fleet import ActorFailed, Fleet
+from seed_rl.launch.fleet import ActorFailed, Ended, Fleet
 from seed_rl.launch.on_ray.cluster import not_started, streamed, this_node, why_ended
 from seed_rl.launch.run_directory import LogFile
 from seed_rl.transport.address import parse_address
@@ -112,7 +112,7 @@ class RayActors(Fleet):
         except ray.exceptions.RayError as error:
             _log.warning("the cluster can't be asked to end the actors: %s", why_ended(error))
 
-    def _run(self, number: int, log: str) -> str:
+    def _run(self, number: int, log: str) -> Ended:
         kind = ray.remote(RayActor).options(num_cpus=self.num_cpus, scheduling_strategy="SPREAD", max_concurrency=2)
         actor: Any = kind.remote()
         with self._reachable(number, actor):
@@ -129,11 +129,11 @@ class RayActors(Fleet):
             except ray.exceptions.RayError as error:
                 if not_started(error):
                     raise ActorFailed(f"actors can't start: {not_started(error)}") from error
-                return why_ended(error)
+                return Ended(why_ended(error), killed=not isinstance(error, ray.exceptions.RayTaskError))
             finally:
                 self._placed.discard(number)
                 ray.kill(actor)
-        return "it was asked to"
+        return Ended("it was asked to")
 
     def _end(self, number: int, handle: Any, kill: bool) -> None:
         if kill or number not in self._placed:
