@@ -6,6 +6,7 @@ import contextlib
 import logging
 import random
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -130,6 +131,13 @@ class Actor:
         self._close_envs()
         self._suite = settings.env.suite
         config: EnvConfig = self._call_env("load", registry.from_description, settings.env)
+        # The learner isn't trusted to run code here; to import what is imported already runs none.
+        for module in config.modules:
+            if module not in sys.modules:
+                raise registry.CannotBuild(
+                    f"the learner asks for an environment of module {module!r}, which this actor may not import: "
+                    f"--import_module={module} permits it"
+                )
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
             builds = [
                 builders.submit(self._call_env, "make", config.make, settings.envs_per_group)

@@ -197,8 +197,9 @@ class Run:
             return self.actors(logs)
         count = self.experiment.actors.num_actors
         if self.actors == PROCESSES:
-            arguments = [f"--import_module={type(self.experiment.env).__module__}", *self.actor_arguments]
-            return LocalActors(count, logs, arguments)
+            env = self.experiment.env
+            imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
+            return LocalActors(count, logs, [*imports, *self.actor_arguments])
         return ActorThreads(count if self.actors == THREADS else 0, logs)
 
 

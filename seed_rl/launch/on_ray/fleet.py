@@ -37,8 +37,8 @@ class ActorSpec:
     """What a node needs to run an actor."""
 
     security: ClientSecurity
-    import_module: str
-    """Registers the environment suite."""
+    import_modules: tuple[str, ...]
+    """The one that registers the environment suite, and those that the environments need."""
     log_level: int
     address: str = ""
     """Of the learner."""
@@ -61,11 +61,11 @@ class RayActor:
 
     def _act(self, spec: ActorSpec) -> None:
         _log.info("looking for a learner at %s", spec.address)
-        try:
-            importlib.import_module(spec.import_module)
-        except ImportError as error:
-            where = this_node()[0]
-            raise CannotBuild(f"{spec.import_module} can't be imported on {where}: {error}") from error
+        for module in spec.import_modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise CannotBuild(f"{module} can't be imported on {this_node()[0]}: {error}") from error
         self._actor.run()
 
     def stop(self) -> None:
