@@ -128,7 +128,7 @@ class Run:
           ConfigError: the experiment can't be run here: agent, environments, checkpoint or memory.
           AddressError, SecurityError: the address can't be listened on.
           ActorFailed: actors end as soon as they start.
-          Diverged: the loss is not finite any more.
+          Diverged: updates are not finite, whichever unrolls they are made from.
           HostLost: another learner host is gone, or never joined.
           CheckpointError: the last checkpoint can't be written.
           RuntimeError: the run is not open: use it in a `with` statement.

@@ -13,7 +13,6 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
-from seed_rl.learner.ending import Diverged
 from seed_rl.learner.replicas import whole_reader
 from seed_rl.learner.sources import Batch, FifoSource, JoinedSource, ReplaySource, Source
 from seed_rl.sizes import INSERT_AT_MOST, Sizes
@@ -192,11 +191,13 @@ def test_a_slow_fill_does_not_outlast_its_timeout():
     assert rig.source.taken == 32, "one piece, then the caller may look at the clock"
 
 
-def test_values_that_are_not_finite_end_the_run_with_a_sentence():
+def test_sequences_whose_priorities_are_not_finite_get_the_lowest_one():
     rig = Rig(4, Replay(capacity=8, min_size=4), divisor=0.0)
     rig.produce(4)
-    with pytest.raises(Diverged, match="Q-values of the acting network are no longer finite"):
-        rig.source.next(0)
+    assert rig.source.next(0) is not None
+    assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
+    rig.source.write_back(np.array([np.nan, np.inf, -np.inf, np.nan], np.float32))
+    assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
 
 
 def inside(rig):
