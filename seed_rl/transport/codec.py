@@ -131,9 +131,11 @@ class StepCodec:
         if truncated.any() and (truncated > done).any():
             raise WireError("truncated must be 0 where done is, got 1")
         if not np.abs(reward).max() <= self._max_reward:  # nor is a NaN
-            env = int(np.argmin(np.abs(reward) <= self._max_reward))
-            bound = f"{self._max_reward:g} (Inference.max_reward)"
-            raise WireError(f"a reward must be finite and within +-{bound}, got {reward[env]} in environment {env}")
+            _check_values("reward", reward)
+            env, bounds = int(np.argmax(np.abs(reward))), f"[-{self._max_reward:g}, {self._max_reward:g}]"
+            raise WireError(
+                f"reward must be in {bounds} (Inference.max_reward), got {reward[env]:g} in environment {env}"
+            )
         for index in self._checked:
             _check_values(self._fields[index].name, tensors[index])
         if self._names is None:
