@@ -142,7 +142,7 @@ class Run:
         actors = self._new_actors()
         stopping = _StopOrFailure(stop, actors)
         with (
-            rendezvous(self.hosts, common_settings(self.experiment), stopping) as link,
+            rendezvous(self.hosts, common_settings(self.experiment), stopping, self.security) as link,
             contextlib.ExitStack() as cleanup,
         ):
             if link is None:

@@ -43,7 +43,9 @@ class Faults:
         found = [] if at_fault is None else [one for one, bad in zip(origins, at_fault, strict=True) if bad]
         if found:
             self._in_a_row = 0
-            _log.warning("an update was left out: it is not finite because of unrolls of %s", self._service.blame(found))
+            _log.warning(
+                "an update was left out: it is not finite because of unrolls of %s", self._service.blame(found)
+            )
             return
         if at_fault is not None and on_other_hosts:
             _log.warning("an update was left out: it is not finite because of unrolls of another learner host")

@@ -110,7 +110,7 @@ class TrainStep:
             self._sound = self._sound or unroll
         scalars = [*means[made].mean(axis=0).tolist(), *maxima[made].max(axis=0).tolist()] if made.any() else []
         metrics = dict(zip([*self._mean_names, *self._max_names], scalars, strict=bool(scalars)))
-        return Update(metrics, self._in_order(columns, priorities), len(made) - np.count_nonzero(made))
+        return Update(metrics, self._in_order(columns, priorities), int(np.count_nonzero(~made)))
 
     def faults(self, unroll: Unroll, importance_weights: np.ndarray) -> np.ndarray | None:
         """The sequences of a batch whose gradients are not finite, each for itself: the reason of a step left out.

@@ -166,7 +166,9 @@ def test_rewards_have_a_bound():
         codec.decode_step(codec.encode_step(ZEROS._replace(reward=np.array([0, reward], np.float32))))
     for reward in (2e6, -3e38):
         message = codec.encode_step(ZEROS._replace(reward=np.array([0, reward], np.float32)))
-        with pytest.raises(WireError, match=r"reward must be in \[-1e\+06, 1e\+06\] \(.*max_reward\), got .* environment 1"):
+        with pytest.raises(
+            WireError, match=r"reward must be in \[-1e\+06, 1e\+06\] \(.*max_reward\), got .* environment 1"
+        ):
             codec.decode_step(message)
 
 
