@@ -24,6 +24,7 @@ from seed_rl.transport.client import Disconnected, LearnerClient
 _log = logging.getLogger(__name__)
 
 _RPC_SECONDS = 10.0  # for each call of the handshake
+_LONGEST_PAUSE = 4.0  # seconds: a learner that answers again has its actors back within five
 
 
 def growing_delays(first: float = 0.5, cap: float = 30.0) -> Iterator[float]:
@@ -49,7 +50,7 @@ class Actor:
         connect: Callable[[], LearnerClient],
         num_groups: int | None = None,
         envs_per_group: int | None = None,
-        delays: Callable[[], Iterator[float]] = growing_delays,
+        delays: Callable[[], Iterator[float]] = lambda: growing_delays(cap=_LONGEST_PAUSE),
     ):
         """
         Args:

@@ -167,7 +167,7 @@ def _encrypted(connection: socket.socket, security: ServerSecurity) -> socket.so
         encrypted = context.wrap_socket(connection)
     except ssl.SSLError as error:
         raise ConfigError(
-            f"learner host 0 has no --tls_cert, and this host has: start all with the same ({error})"
+            "learner host 0 has no --tls_cert, and this host has: start all hosts with the same"
         ) from error
     begin, end, _ = security.certificate.decode("ascii").partition("-----END CERTIFICATE-----")
     own = ssl.PEM_cert_to_DER_cert(begin[begin.index("-----BEGIN") :] + end)

@@ -281,7 +281,7 @@ def test_the_token_is_never_sent_and_with_a_certificate_nothing_can_be_read_on_t
     ("first", "second", "sentence"),
     [
         (True, False, "learner host 0 has --tls_cert: start all hosts with the same --tls_cert and --tls_key"),
-        (False, True, "learner host 0 has no --tls_cert, and this host has: start all with the same"),
+        (False, True, "learner host 0 has no --tls_cert, and this host has: start all hosts with the same"),
         (True, "other", "learner host 0 has another --tls_cert than this host: start all hosts with the same"),
     ],
 )
