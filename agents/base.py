@@ -47,6 +47,8 @@ class LossOutput(NamedTuple):
     """float32 scalars for the logs, of which the maximum over training devices and minibatches is taken."""
     priorities: tf.Tensor | tuple[()] = ()
     """float32 [B]: by how much each sequence is still to be learned from; () if the agent has no use for a replay."""
+    statistics: Any = ()
+    """Nest of float32 tensors, means over the batch: averaged over training devices for `Agent.update_statistics`."""
 
 
 def _same(optimizer: Optimizer) -> Optimizer:
@@ -129,6 +131,17 @@ class Agent(abc.ABC):
         """
         return tf.ones_like(unroll.env_output.reward[0])
 
+    def update_statistics(self, statistics: Any) -> None:  # noqa: B027 (most agents have none)
+        """Moves running statistics, such as those of `networks.normalisation`, after an optimizer step.
+
+        Args:
+          statistics: `LossOutput.statistics`, averaged over the training devices.
+        """
+
+    def learned_enough(self, metrics: Mapping[str, float]) -> bool:
+        """Whether further passes over a batch would do harm, given the mean metrics of the last one."""
+        return False
+
     def after_update(self, learner_updates: int) -> None:  # noqa: B027 (most agents have nothing to do)
         """Called when update number `learner_updates` (from 1) has been applied."""
 
@@ -174,8 +187,8 @@ class ModelAgent(Agent):
     """Base of agents that act by one Keras model.
 
     The model has `initial_state(batch_size)`. It maps the previous actions [T, B, ...], an `EnvOutput` [T, B, ...] and
-    a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. A subclass decides on actions
-    and learns.
+    a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. If losses report statistics, it
+    has `update_statistics`, too. A subclass decides on actions and learns.
     """
 
     def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):
@@ -219,6 +232,10 @@ class ModelAgent(Agent):
         outputs, state = self._model(prev_action, env_output, state)
         action, behaviour = self.decide(tf.nest.map_structure(lambda t: t[0], outputs), env_ids, seed, greedy)
         return ActOutput(action, behaviour, state)
+
+    def update_statistics(self, statistics: Any) -> None:
+        if tf.nest.flatten(statistics):
+            self._model.update_statistics(statistics)
 
     @abc.abstractmethod
     def decide(self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:

@@ -46,6 +46,8 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
         super().__post_init__()
         if self.core != "none":
             raise ValueError(f"SAC.core must be 'none': its critics have no recurrent state, got {self.core!r}")
+        if self.observation_norm:
+            raise ValueError("SAC.observation_norm must be False: its losses report no statistics")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SACAgent:
         """See `AgentConfig.build`."""

@@ -95,6 +95,7 @@ class R2D2Agent(ModelAgent):
             },
             maxima={"q/max_value": tf.reduce_max(result.values)},
             priorities=priorities_of(result.td_errors, learned.env_output, self._config),
+            statistics=self.model.trunk.moments(learned.env_output),
         )
 
     def initial_priorities(self, unroll: Unroll) -> tf.Tensor:

@@ -31,7 +31,7 @@ class VTraceAgent(ModelAgent):
         self.behaviour_spec = tf.TensorSpec([self._actions.num_parameters], tf.float32)
         keras.utils.set_random_seed(seed)
         trunk = Trunk(config, env_spec)
-        network = ActorCritic(trunk, self._actions.num_parameters, config.kernel_initializer)
+        network = ActorCritic(trunk, self._actions.num_parameters, config.kernel_initializer, config.value_norm)
         super().__init__(network, env_spec, config.unroll_length)
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
@@ -68,7 +68,7 @@ class VTraceAgent(ModelAgent):
         entropy_cost: Any = config.entropy_cost
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
-        total, metrics = vtrace_loss(
+        total, metrics, value_targets = vtrace_loss(
             actions=self._actions,
             target_policy=output.policy,
             baseline=output.baseline,
@@ -76,6 +76,7 @@ class VTraceAgent(ModelAgent):
             action=unroll.action,
             env_output=unroll.env_output,
             entropy_cost=tf.stop_gradient(entropy_cost),
+            value_unit=self.model.baseline.deviation,
             config=config,
         )
         losses = {"model": total}
@@ -83,4 +84,7 @@ class VTraceAgent(ModelAgent):
             # Descending this raises the cost while the entropy is below its target, and lowers it above.
             losses["entropy_cost"] = entropy_cost * tf.stop_gradient(metrics["policy/entropy"] - config.target_entropy)
             metrics["policy/entropy_cost"] = entropy_cost
-        return LossOutput(losses, metrics)
+        return LossOutput(losses, metrics, statistics=self.model.moments(unroll.env_output, value_targets))
+
+    def learned_enough(self, metrics: Mapping[str, float]) -> bool:
+        return 0 < self._config.kl_stop < metrics["policy/kl_behaviour_target"]

@@ -46,6 +46,17 @@ class VTrace(TrunkConfig, AgentConfig):
     """Of continuous actions before they are squashed: the standard deviation where the network's output is zero."""
     kl_cost: NonNegative = 0.0
     """Weight of the mean of log mu - log pi."""
+    advantage_norm: bool = False
+    """Standardise the advantages of each batch, or minibatch on each training device, as PPO implementations do."""
+    value_norm: bool = False
+    """PopArt (arXiv:1809.04474): errors of the value, and advantages, in deviations of the value targets."""
+
+    # Reuse of a batch: `Experiment.passes`, `Experiment.minibatches`
+    clip_ratio: NonNegative = 0.0
+    """epsilon of PPO's surrogate (arXiv:1707.06347): a probability ratio to the behaviour policy gains nothing beyond
+    1 +- epsilon; 0: the policy gradient of V-trace."""
+    kl_stop: NonNegative = 0.0
+    """Nats: no further pass once the policy is this far from the behaviour policy, on average over a pass; 0: never."""
 
     def __post_init__(self):
         super().__post_init__()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from seed_rl.agents.transitions import transitions_of
@@ -10,6 +12,17 @@ from seed_rl.rl import losses
 from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import EnvOutput
+
+
+class VTraceLoss(NamedTuple):
+    """The loss of B unrolls and its ingredients."""
+
+    total: tf.Tensor
+    """float32 scalar."""
+    metrics: dict[str, tf.Tensor]
+    """float32 scalars."""
+    value_targets: tf.Tensor
+    """float32 [T, B]"""
 
 
 def vtrace_loss(
@@ -21,8 +34,9 @@ def vtrace_loss(
     action: tf.Tensor,
     env_output: EnvOutput,
     entropy_cost: tf.Tensor | float,
+    value_unit: tf.Tensor | float = 1.0,
     config: VTrace,
-) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+) -> VTraceLoss:
     """The total loss and its terms, of time-major unrolls of T + 1 steps.
 
     The policy at step t is paired with the reward and the discount of step t + 1: action a_t leads to r_{t+1}. The
@@ -36,18 +50,17 @@ def vtrace_loss(
       action: [T + 1, B, ...].
       env_output: `reward`, `done` and `truncated` [T + 1, B].
       entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
+      value_unit: deviation of the value targets, in which errors of the value and advantages are measured.
       config: all other settings.
-
-    Returns:
-      float32 scalar, and float32 scalars by name.
     """
     transitions = transitions_of(env_output, config)
     a_tm1 = action[:-1]
     target_log_prob = actions.log_prob(target_policy[:-1], a_tm1)
     behaviour_log_prob = actions.log_prob(behaviour_policy[:-1], a_tm1)
 
+    log_rhos = target_log_prob - behaviour_log_prob
     returns = vtrace(
-        tf.stop_gradient(target_log_prob - behaviour_log_prob),
+        log_rhos,
         transitions.discount_t,
         transitions.r_t,
         baseline[:-1],
@@ -57,12 +70,18 @@ def vtrace_loss(
         clip_rho=config.clip_rho,
         clip_pg_rho=config.clip_pg_rho,
     )
-    policy_loss = losses.policy_gradient_loss(target_log_prob, returns.pg_advantages)
-    baseline_loss = config.baseline_cost * losses.baseline_loss(baseline[:-1], targets=returns.vs)
+    advantages = (returns.advantages if config.clip_ratio else returns.pg_advantages) / value_unit
+    if config.advantage_norm:
+        advantages = losses.standardised(advantages)
+    if config.clip_ratio:
+        policy_loss = losses.clipped_ratio_loss(log_rhos, advantages, config.clip_ratio)
+    else:
+        policy_loss = losses.policy_gradient_loss(target_log_prob, advantages)
+    baseline_loss = config.baseline_cost * losses.baseline_loss(baseline[:-1] / value_unit, returns.vs / value_unit)
     negative_entropy = losses.entropy_loss(actions.entropy(target_policy[:-1]))
     kl = losses.kl_loss(behaviour_log_prob, target_log_prob)
     total = policy_loss + baseline_loss + entropy_cost * negative_entropy + config.kl_cost * kl
-    return total, {
+    metrics = {
         "loss/total": total,
         "loss/policy": policy_loss,
         "loss/baseline": baseline_loss,
@@ -73,3 +92,4 @@ def vtrace_loss(
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(returns.pg_advantages)),
         "policy/mean_value": tf.reduce_mean(baseline[:-1]),
     }
+    return VTraceLoss(total, metrics, returns.vs)

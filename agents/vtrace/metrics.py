@@ -10,6 +10,6 @@ METRICS = (
     Metric("policy/entropy", "nats", "of the learned policy, mean over steps"),
     Metric("policy/entropy_cost", "", "current weight, where `VTrace.target_entropy` adapts it"),
     Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
-    Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages"),
+    Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before they are standardised"),
     Metric("policy/mean_value", "return", "mean value estimate"),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
+from seed_rl.networks.normalisation import ValueHead
 from seed_rl.networks.trunk import Trunk, TrunkModel
+from seed_rl.types import EnvOutput
 
 
 class NetworkOutput(NamedTuple):
@@ -19,22 +21,43 @@ class NetworkOutput(NamedTuple):
     """float32 [T, B]"""
 
 
+class Statistics(NamedTuple):
+    """Moments of a batch."""
+
+    observations: Any
+    """Of `Trunk.moments`."""
+    value_targets: Any
+    """Of `ValueHead.moments`."""
+
+
 class ActorCritic(TrunkModel):
     """A trunk with a policy and a baseline head."""
 
-    def __init__(self, trunk: Trunk, num_parameters: int, kernel_initializer: str = "glorot_uniform"):
+    def __init__(
+        self, trunk: Trunk, num_parameters: int, kernel_initializer: str = "glorot_uniform", value_norm: bool = False
+    ):
         """
         Args:
           trunk: the network below the heads.
           num_parameters: P, of the distribution over actions.
           kernel_initializer: of the baseline head.
+          value_norm: see `ValueHead`.
         """
         super().__init__(trunk, name="actor_critic")
         # Nearly uniform at first: no preference before any experience.
         uniform = keras.initializers.VarianceScaling(1e-4)
         self._policy = keras.layers.Dense(num_parameters, kernel_initializer=uniform, dtype="float32", name="policy")
-        self._baseline = keras.layers.Dense(1, kernel_initializer=kernel_initializer, dtype="float32", name="baseline")
+        self.baseline = ValueHead(kernel_initializer, value_norm, name="baseline")
 
     def heads(self, features: tf.Tensor) -> NetworkOutput:
         """Policy and value of each step."""
-        return NetworkOutput(self._policy(features), tf.squeeze(self._baseline(features), axis=-1))
+        return NetworkOutput(self._policy(features), self.baseline(features))
+
+    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor) -> Statistics:
+        """For `update_statistics`, of the steps [T + 1, B, ...] and the value targets [T, B] of a batch."""
+        return Statistics(self.trunk.moments(env_output), self.baseline.moments(value_targets))
+
+    def update_statistics(self, statistics: Statistics) -> None:
+        """Moves the running statistics of observations and values."""
+        super().update_statistics(statistics.observations)
+        self.baseline.update(statistics.value_targets)

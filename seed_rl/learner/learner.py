@@ -166,21 +166,22 @@ class Learner:
         progress = self._batches.env_frames / self._experiment.total_frames
         with self._replicas.scope(), self._replicas.host_loss_as_error():
             unroll = self._replicas.joined(batch.parts)
-            seed = counters.learner_updates
-            metrics, priorities, left_out = self._train_step(unroll, progress, batch.importance_weights, seed)
-            if left_out:
-                counters.left_out_steps += left_out
+            update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
+            if update.left_out:
+                counters.left_out_steps += update.left_out
                 at_fault = self._train_step.faults(unroll, batch.importance_weights)
                 self._faults.left_out(batch.origins.tolist(), at_fault, self._link.hosts.count > 1)
             else:
                 self._faults.made()
-        self._source.write_back(priorities)
-        if not metrics:
+        self._source.write_back(update.priorities)
+        if not update.optimizer_steps:
             return {}
+        metrics = update.metrics
         queues = [acting.unrolls.queue for acting in self._acting]
         metrics["queue_fill"] = float(np.mean([len(queue) / queue.capacity for queue in queues]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         counters.learner_updates += 1
+        counters.optimizer_steps += update.optimizer_steps
         self._agent.after_update(counters.learner_updates)
         for acting in self._acting:
             acting.cursor.newest_version = counters.learner_updates

@@ -16,6 +16,9 @@ class Counters:
     """Totals over all starts of a run."""
 
     learner_updates: int = 0
+    """Batches learned from."""
+    optimizer_steps: int = 0
+    """Several for each batch, with `Experiment.passes` or `Experiment.minibatches`."""
     agent_steps: int = 0
     """Agent steps learned from, each counted once."""
     env_frames: int = 0

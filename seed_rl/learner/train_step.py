@@ -22,8 +22,10 @@ class Update(NamedTuple):
     variables these two are prefixed with its name. Means over optimizer steps, maxima where the agent says so."""
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
-    left_out: int = 0
-    """Optimizer steps that were left out, because a gradient was not finite; `metrics` are those of the others."""
+    optimizer_steps: int
+    """At most passes x minibatches: the agent may stop after any pass, and some may be left out."""
+    left_out: int
+    """Further optimizer steps, which were left out because a gradient was not finite; `metrics` are of the others."""
 
 
 class TrainStep:
@@ -49,7 +51,7 @@ class TrainStep:
           optimizer: settings, which each of the agent's groups of variables may change.
           strategy: of the replicas; None: a single device.
           local_replicas: those of this process.
-          passes: over each batch.
+          passes: over each batch, at most; see `Agent.learned_enough`.
           minibatches: optimizer steps per pass, each from an equal part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
@@ -95,22 +97,43 @@ class TrainStep:
         weights = tf.constant(importance_weights, tf.float32)
         rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
         generator = np.random.default_rng(seed)
-        columns = self._columns(len(importance_weights) // self._local_replicas, generator)
-        seeds = generator.integers(2**31 - self._replicas, size=(len(columns), 2), dtype=np.int32)
-        steps = [
-            self._compiled(unroll, weights, rates, tf.constant(part), tf.constant(own))
-            for part, own in zip(columns, seeds, strict=True)
-        ]
+        passed, taken, left_out = [], 0, 0
+        for _ in range(self._passes):
+            columns = self._columns(len(importance_weights) // self._local_replicas, generator)
+            seeds = generator.integers(2**31 - self._replicas, size=(len(columns), 2), dtype=np.int32)
+            steps = [
+                self._compiled(unroll, weights, rates, tf.constant(part), tf.constant(own))
+                for part, own in zip(columns, seeds, strict=True)
+            ]
+            means, maxima, priorities, missing = self._read(steps)
+            taken, left_out = taken + len(steps) - missing, left_out + missing
+            if means:
+                passed.append((means, maxima))
+            if means and self._agent.learned_enough(means):
+                break
+        if not left_out:
+            self._sound = self._sound or unroll
+        metrics = {}
+        if passed:
+            metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
+            metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
+        return Update(metrics, self._in_order(columns, priorities), taken, left_out)
+
+    def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
+        """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out."""
         values = np.stack([step.numpy() for step in steps])
         ends = np.cumsum([len(self._mean_names), len(self._max_names)])
         means, maxima, priorities = np.split(values, ends, axis=1)
         norms = means[:, [name.endswith("gradient_norm") for name in self._mean_names]]
         made = np.isfinite(norms).all(axis=1)
-        if made.all():
-            self._sound = self._sound or unroll
-        scalars = [*means[made].mean(axis=0).tolist(), *maxima[made].max(axis=0).tolist()] if made.any() else []
-        metrics = dict(zip([*self._mean_names, *self._max_names], scalars, strict=bool(scalars)))
-        return Update(metrics, self._in_order(columns, priorities), int(np.count_nonzero(~made)))
+        if not made.any():
+            return {}, {}, priorities, len(made)
+        return (
+            dict(zip(self._mean_names, means[made].mean(axis=0).tolist(), strict=True)),
+            dict(zip(self._max_names, maxima[made].max(axis=0).tolist(), strict=True)),
+            priorities,
+            int(np.count_nonzero(~made)),
+        )
 
     def faults(self, unroll: Unroll, importance_weights: np.ndarray) -> np.ndarray | None:
         """The sequences of a batch whose gradients are not finite, each for itself: the reason of a step left out.
@@ -130,33 +153,36 @@ class TrainStep:
         return None if self._sound is None and not finite.any() else ~finite.ravel()
 
     def _columns(self, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
-        """The sequences of each optimizer step, int32 [B / minibatches], among those of a replica."""
+        """The sequences of each optimizer step of a pass, int32 [B / minibatches], among those of a replica."""
         if self._minibatches == 1:
-            return [np.arange(batch_size, dtype=np.int32)] * self._passes
-        orders = [generator.permutation(batch_size).astype(np.int32) for _ in range(self._passes)]
-        return [part for order in orders for part in np.split(order, self._minibatches)]
+            return [np.arange(batch_size, dtype=np.int32)]
+        return np.split(generator.permutation(batch_size).astype(np.int32), self._minibatches)
 
     def _in_order(self, columns: Sequence[np.ndarray], priorities: np.ndarray) -> np.ndarray:
-        """The priorities that the last pass gave, [steps, any], in the order of the batch."""
+        """The priorities that a pass gave, [steps, any], in the order of the batch."""
         if not priorities.size:
             return priorities.ravel()
-        last = slice(-self._minibatches, None)
-        parts = [step.reshape(self._local_replicas, -1) for step in priorities[last]]
-        return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns[last]))].ravel()
+        parts = [step.reshape(self._local_replicas, -1) for step in priorities]
+        return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns))].ravel()
 
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
         """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
-        gradients, means, maxima, priorities = self._differentiate(unroll, weights, columns, seed)
-        norms = self._norms(gradients)
-        self._if_finite(norms, lambda: self._compiled_apply(gradients, norms, rates))
+        gradients, means, maxima, priorities, statistics = self._differentiate(unroll, weights, columns, seed)
+        norms = self._norms(gradients, statistics)
+
+        def apply() -> None:
+            self._compiled_apply(gradients, norms, rates)
+            self._agent.update_statistics(statistics)
+
+        self._if_finite(norms, apply)
         return tf.concat([means, norms, rates, maxima, priorities], axis=0)
 
     def _step_on_replicas(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
-        replicas, local = self._replicas, self._local_replicas
+        replicas, count = self._replicas, self._local_replicas
         # TPUStrategy compiles everything it runs.
         compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled)
@@ -164,28 +190,33 @@ class TrainStep:
         def on_replica(unroll: Unroll) -> tuple[Any, ...]:
             context = tf.distribute.get_replica_context()
             replica = context.replica_id_in_sync_group
-            own_weights = tf.reshape(weights, [local, -1])[replica % local]
-            gradients, means, maxima, priorities = differentiate(unroll, own_weights, columns, seed + replica)
+            own_weights = tf.reshape(weights, [count, -1])[replica % count]
+            gradients, means, maxima, priorities, statistics = differentiate(
+                unroll, own_weights, columns, seed + replica
+            )
             gradients = context.all_reduce("mean", gradients)
+            if tf.nest.flatten(statistics):
+                statistics = context.all_reduce("mean", statistics)
             means = tf.reduce_mean(context.all_gather(means[None], axis=0), axis=0)
             if self._max_names:
                 maxima = tf.reduce_max(context.all_gather(maxima[None], axis=0), axis=0)
-            norms = self._norms(gradients)
-            return tf.concat([means, norms, rates, maxima], axis=0), priorities, norms, gradients
+            norms = self._norms(gradients, statistics)
+            return tf.concat([means, norms, rates, maxima], axis=0), priorities, norms, gradients, statistics
 
         def apply() -> None:
             self._set_learning_rates(rates)
             self._strategy.run(self._apply, (gradients, norms, replicas))  # the optimizer sums over replicas
+            self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
 
-        values, priorities, norms, gradients = self._strategy.run(on_replica, (unroll,))
-        values, priorities, own_norms = map(self._strategy.experimental_local_results, (values, priorities, norms))
-        self._if_finite(own_norms[0], apply)  # equal on all replicas of all hosts
-        return tf.concat([values[0], *priorities], axis=0)
+        local = self._strategy.experimental_local_results
+        values, priorities, norms, gradients, statistics = self._strategy.run(on_replica, (unroll,))
+        self._if_finite(local(norms)[0], apply)  # equal on all replicas of all hosts
+        return tf.concat([local(values)[0], *local(priorities)], axis=0)
 
     def _alone(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
         """Whether a sequence has finite gradients by itself; int32 [1] -> bool [1]."""
-        gradients = self._differentiate(unroll, weights, column, tf.zeros(2, tf.int32))[0]
-        return tf.reduce_all(tf.math.is_finite(self._norms(gradients)), keepdims=True)
+        gradients, *_, statistics = self._differentiate(unroll, weights, column, tf.zeros(2, tf.int32))
+        return tf.reduce_all(tf.math.is_finite(self._norms(gradients, statistics)), keepdims=True)
 
     def _alone_on_replicas(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
         """As `_alone`, of the same column on each replica of this process: bool [replicas]."""
@@ -199,8 +230,9 @@ class TrainStep:
 
     def _differentiate(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The gradients of each group, the mean and the maximum metrics, and the priorities, from some sequences."""
+    ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor, Any]:
+        """The gradients of each group, the mean and the maximum metrics, priorities and statistics, from some
+        sequences."""
         if columns.shape[0] < weights.shape[0]:
             state = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=0), unroll.initial_state)
             steps = unroll._replace(initial_state=())
@@ -218,12 +250,15 @@ class TrainStep:
         extra = [f"{prefix}{name}" for name in ("gradient_norm", "learning_rate") for prefix in prefixes]
         self._mean_names, self._max_names = [*output.metrics, *extra], list(output.maxima)
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
-        return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities
+        return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities, output.statistics
 
     @tf.function(jit_compile=True)
-    def _norms(self, gradients: Mapping[str, list[tf.Tensor]]) -> tf.Tensor:
-        """The norm of each group's gradients."""
-        return tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
+    def _norms(self, gradients: Mapping[str, list[tf.Tensor]], statistics: Any) -> tf.Tensor:
+        """The norm of each group's gradients; not finite if the statistics aren't."""
+        norms = tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
+        for moments in tf.nest.flatten(statistics):
+            norms = tf.where(tf.reduce_all(tf.math.is_finite(moments)), norms, np.nan)
+        return norms
 
     @staticmethod
     def _if_finite(norms: tf.Tensor, apply: Callable[[], None]) -> None:

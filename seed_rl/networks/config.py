@@ -47,9 +47,17 @@ class TrunkConfig(Settings):
     """Clip that reward to [-1, 1]."""
     frame_stack: Count = 4
     """Images that the torso sees, stacked on the learner's device; 1: the current one alone."""
-    kernel_initializer: Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal")] = "glorot_uniform"
+    kernel_initializer: Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")] = (
+        "glorot_uniform"
+    )
     """Keras initializer of the convolutions and of the layer behind them; `he_normal` preserves the scale of
-    activations through ReLUs, and learns faster in the shallow network."""
+    activations through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2)) is PPO's."""
+    layer_norm: bool = False
+    """Layer normalisation (arXiv:1607.06450) in front of every ReLU of the torsos and behind the core, as in PQN
+    (arXiv:2407.04811)."""
+    observation_norm: bool = False
+    """Standardise observations that are vectors by running statistics, clipped to 10 deviations (as in OpenAI's PPO,
+    arXiv:1707.06347); images and words are left alone."""
     dtype: Annotated[str, OneOf(*DTYPES)] = "float32"
     """`float32` or `mixed_bfloat16` (computes in bfloat16, keeps float32 weights)."""
 

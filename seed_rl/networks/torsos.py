@@ -3,7 +3,8 @@
 Shapes: N observations (all steps of all sequences together); images of H x W pixels and C channels, those of a frame
 stack included. Images are uint8, or floats of the same scale 0..255, which the torso divides by 255. Weights are
 float32; `dtype` is a Keras policy: computation and features are float32 for `float32` and bfloat16 for
-`mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel.
+`mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel; with `layer_norm` there is
+layer normalisation in front of every ReLU.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from seed_rl.networks.normalisation import before_relu, relu
 from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.rl import checks
 
@@ -55,6 +57,7 @@ class MLPTorso(Chain):
         num_layers: int = 1,
         scale: float = 1.0,
         kernel_initializer: str = "glorot_uniform",
+        layer_norm: bool = False,
         dtype: str = "float32",
         name: str = "mlp_torso",
     ):
@@ -63,11 +66,14 @@ class MLPTorso(Chain):
           hidden: units of each layer.
           num_layers: dense layers.
           scale: factor of the inputs; 1/255 for pixels.
-          kernel_initializer, dtype, name: see the top of this file.
+          kernel_initializer, layer_norm, dtype, name: see the top of this file.
         """
-        shared = {"activation": "relu", "kernel_initializer": kernel_initializer, "dtype": dtype}
-        dense = [keras.layers.Dense(hidden, name=f"dense_{index}", **shared) for index in range(num_layers)]
-        super().__init__([keras.layers.Flatten(name="flatten", dtype=dtype), *dense], dtype, name)
+        shared = {"kernel_initializer": before_relu(kernel_initializer), "dtype": dtype}
+        layers = [keras.layers.Flatten(name="flatten", dtype=dtype)]
+        for index in range(num_layers):
+            layer = keras.layers.Dense(hidden, name=f"dense_{index}", **shared)
+            layers += [layer, *relu(layer_norm, dtype, layer.name)]
+        super().__init__(layers, dtype, name)
         self._scale = scale
 
     def call(self, x: Any) -> Any:
@@ -117,16 +123,21 @@ class ShallowTorso(Chain):
         self,
         hidden: int = 512,
         kernel_initializer: str = "glorot_uniform",
+        layer_norm: bool = False,
         dtype: str = "float32",
         name: str = "shallow_torso",
     ):
-        shared = {"activation": "relu", "kernel_initializer": kernel_initializer, "dtype": dtype}
+        shared = {"kernel_initializer": before_relu(kernel_initializer), "dtype": dtype}
         layers = [
             FrameConv(32, 8, strides=4, name="conv_0", **shared),
+            *relu(layer_norm, dtype, "conv_0"),
             keras.layers.Conv2D(64, 4, strides=2, name="conv_1", **shared),
+            *relu(layer_norm, dtype, "conv_1"),
             keras.layers.Conv2D(64, 3, strides=1, name="conv_2", **shared),
+            *relu(layer_norm, dtype, "conv_2"),
             keras.layers.Flatten(name="flatten", dtype=dtype),
             keras.layers.Dense(hidden, name="dense", **shared),
+            *relu(layer_norm, dtype, "dense"),
         ]
         super().__init__(layers, dtype, name)
 
@@ -159,18 +170,20 @@ class DeepTorso(Chain):
         hidden: int = 256,
         residual_blocks: int = 2,
         kernel_initializer: str = "glorot_uniform",
+        layer_norm: bool = False,
         dtype: str = "float32",
         name: str = "deep_torso",
     ):
         shared = {"kernel_initializer": kernel_initializer, "dtype": dtype}
         layers = [
             *(
-                _Stage(n, residual_blocks, on_frames=i == 0, name=f"stage_{i}", **shared)
+                _Stage(n, residual_blocks, on_frames=i == 0, layer_norm=layer_norm, name=f"stage_{i}", **shared)
                 for i, n in enumerate(channels)
             ),
-            keras.layers.Activation("relu", name="relu", dtype=dtype),
+            *relu(layer_norm, dtype, "stages"),
             keras.layers.Flatten(name="flatten", dtype=dtype),
-            keras.layers.Dense(hidden, activation="relu", name="dense", **shared),
+            keras.layers.Dense(hidden, kernel_initializer=before_relu(kernel_initializer), name="dense", dtype=dtype),
+            *relu(layer_norm, dtype, "dense"),
         ]
         super().__init__(layers, dtype, name)
 
@@ -201,14 +214,24 @@ class _Stage(Chain):
     """A 3x3 convolution, a 3x3 max-pooling with stride 2 and residual blocks, all padded."""
 
     def __init__(
-        self, channels: int, residual_blocks: int, on_frames: bool, kernel_initializer: str, dtype: str, name: str
+        self,
+        channels: int,
+        residual_blocks: int,
+        on_frames: bool,
+        layer_norm: bool,
+        kernel_initializer: str,
+        dtype: str,
+        name: str,
     ):
-        shared = {"kernel_initializer": kernel_initializer, "dtype": dtype}
         conv = FrameConv if on_frames else keras.layers.Conv2D
+        kernel = before_relu(kernel_initializer)
         layers = [
-            conv(channels, 3, padding="same", name="conv", **shared),
+            conv(channels, 3, padding="same", kernel_initializer=kernel, name="conv", dtype=dtype),
             keras.layers.MaxPooling2D(3, strides=2, padding="same", name="pool", dtype=dtype),
-            *(_ResidualBlock(channels, name=f"residual_{index}", **shared) for index in range(residual_blocks)),
+            *(
+                _ResidualBlock(channels, layer_norm, kernel_initializer, dtype, name=f"residual_{index}")
+                for index in range(residual_blocks)
+            ),
         ]
         super().__init__(layers, dtype, name)
 
@@ -216,11 +239,12 @@ class _Stage(Chain):
 class _ResidualBlock(Chain):
     """x + conv(relu(conv(relu(x)))), both convolutions 3x3 and padded."""
 
-    def __init__(self, channels: int, kernel_initializer: str, dtype: str, name: str):
-        shared = {"padding": "same", "kernel_initializer": kernel_initializer, "dtype": dtype}
+    def __init__(self, channels: int, layer_norm: bool, kernel_initializer: str, dtype: str, name: str):
+        shared = {"padding": "same", "kernel_initializer": before_relu(kernel_initializer), "dtype": dtype}
         layers = [
-            keras.layers.Activation("relu", name="relu", dtype=dtype),
-            keras.layers.Conv2D(channels, 3, activation="relu", name="conv_0", **shared),
+            *relu(layer_norm, dtype, "input"),
+            keras.layers.Conv2D(channels, 3, name="conv_0", **shared),
+            *relu(layer_norm, dtype, "conv_0"),
             keras.layers.Conv2D(channels, 3, name="conv_1", **shared),
         ]
         super().__init__(layers, dtype, name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import importlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import keras
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
+from seed_rl.networks.normalisation import RunningMoments
 from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
 from seed_rl.rl.distributions import distribution_of
@@ -86,7 +88,15 @@ class Trunk(keras.layers.Layer):
         self._actions = distribution_of(env_spec.action)
         _check_torso(config, env_spec)
         self._torsos = [_build_torso(config, spec, f"torso_{n}") for n, (_, spec) in enumerate(self._tensors)]
+        self._moments = {
+            name: RunningMoments(spec.shape, name=f"moments_{n}")
+            for n, (name, spec) in enumerate(self._tensors)
+            if config.observation_norm and not (is_frame(spec) or is_planes(spec) or is_words(spec))
+        }
         self._core = _build_core(config)
+        self._core_norm: Any = None
+        if config.layer_norm and self._core is not None:
+            self._core_norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=config.dtype, name="core_norm")
 
     def initial_state(self, batch_size: int) -> TrunkState:
         """The state before the first step of an episode."""
@@ -110,8 +120,10 @@ class Trunk(keras.layers.Layer):
         """
         before, after, parts = list(state.frames), [], []
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
-            tensor = env_output.observation[name] if name else env_output.observation
-            if self._is_stacked(spec):
+            tensor = _tensor(env_output, name)
+            if name in self._moments:
+                tensor = self._moments[name].normalise(tensor)
+            elif self._is_stacked(spec):
                 tensor, frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
             elif is_planes(spec):
@@ -125,7 +137,17 @@ class Trunk(keras.layers.Layer):
         core_state: Any = ()
         if self._core is not None:
             features, core_state = self._core(features, env_output.done, state.core)
+            features = features if self._core_norm is None else self._core_norm(features)
         return features, TrunkState(tuple(after), core_state)
+
+    def moments(self, env_output: EnvOutput) -> Mapping[str, tf.Tensor]:
+        """Of the observations [T, B, ...] that the trunk standardises, for `update`."""
+        return {name: own.moments(_tensor(env_output, name)) for name, own in self._moments.items()}
+
+    def update(self, moments: Mapping[str, tf.Tensor]) -> None:
+        """Moves the running statistics of observations."""
+        for name, own in self._moments.items():
+            own.update(moments[name])
 
     def _previous_step(self, prev_action: tf.Tensor, reward: tf.Tensor, dtype: tf.DType) -> list[tf.Tensor]:
         """The last reward [T, B, 1], which the previous action caused, and the features of that action [T, B, G]."""
@@ -161,9 +183,17 @@ class TrunkModel(keras.Model, abc.ABC):
         features, state = self.trunk(prev_action, env_output, state)
         return self.heads(features), state
 
+    def update_statistics(self, statistics: Any) -> None:
+        """Moves the running statistics: `Trunk.moments` here, more in subclasses whose heads keep some."""
+        self.trunk.update(statistics)
+
     @abc.abstractmethod
     def heads(self, features: tf.Tensor) -> Any:
         """Nest of outputs [T, B, ...] of features [T, B, F]."""
+
+
+def _tensor(env_output: EnvOutput, name: str) -> Any:
+    return env_output.observation[name] if name else env_output.observation
 
 
 def is_frame(spec: ArraySpec) -> bool:
@@ -214,6 +244,7 @@ def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
 def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
     shared: dict[str, Any] = {
         "kernel_initializer": config.kernel_initializer,
+        "layer_norm": config.layer_norm,
         "dtype": config.dtype,
         "name": name,
     }
@@ -227,6 +258,7 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
     if kind == "mlp":
         scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
         return MLPTorso(config.hidden or 256, config.mlp_layers, scale, **shared)
+    del shared["layer_norm"]  # a custom torso's own affair
     return _import_layer("torso", kind)(units=config.hidden or 256, **shared)
 
 

@@ -37,6 +37,7 @@ METRICS = {
     "progress/env_frames": Metric("env_frames", "frames", "learned from, with action repeats; the horizontal axis"),
     "progress/agent_steps": Metric("agent_steps", "agent steps", "learned from"),
     "progress/learner_updates": Metric("learner_updates", "updates", "of the learner"),
+    "progress/optimizer_steps": Metric("optimizer_steps", "steps", "several in an update with passes or minibatches"),
     "progress/episodes": Metric("episodes", "episodes", "finished, evaluation excluded"),
     "progress/seconds": Metric("seconds", "s", "of training, summed over all starts of the run"),
 }

@@ -24,6 +24,28 @@ def policy_gradient_loss(log_probs: Any, advantages: Any) -> tf.Tensor:
     return -tf.reduce_mean(log_probs * tf.stop_gradient(advantages))
 
 
+def clipped_ratio_loss(log_ratios: Any, advantages: Any, epsilon: float) -> tf.Tensor:
+    """-mean(min(rho_t A_t, clip(rho_t, 1 - epsilon, 1 + epsilon) A_t)), the surrogate of PPO (arXiv:1707.06347).
+
+    Args:
+      log_ratios: float [T, B]: log rho_t = log pi(a_t) - log mu(a_t), mu the policy that acted.
+      advantages: float [T, B]: A_t; no gradient flows through them.
+      epsilon: how far a ratio may move from 1 with profit.
+    """
+    log_ratios, advantages = _pair("log_ratios", log_ratios, "advantages", advantages)
+    advantages = tf.stop_gradient(advantages)
+    ratios = tf.exp(log_ratios)
+    clipped = tf.clip_by_value(ratios, 1.0 - epsilon, 1.0 + epsilon)
+    return -tf.reduce_mean(tf.minimum(ratios * advantages, clipped * advantages))
+
+
+def standardised(x: Any) -> tf.Tensor:
+    """float32 of the same shape, with mean 0 and deviation 1."""
+    x = tf.cast(x, tf.float32)
+    mean, variance = tf.nn.moments(x, axes=list(range(x.shape.rank)))
+    return (x - mean) / (tf.sqrt(variance) + 1e-8)
+
+
 def baseline_loss(values: Any, targets: Any) -> tf.Tensor:
     """mean((target_t - V(x_t))^2) / 2.
 

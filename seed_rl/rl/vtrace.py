@@ -17,8 +17,10 @@ class VTraceReturns(NamedTuple):
 
     vs: tf.Tensor
     """float32 [T, B]: v_t, the target of V(x_t)."""
+    advantages: tf.Tensor
+    """float32 [T, B]: the advantage of a_t."""
     pg_advantages: tf.Tensor
-    """float32 [T, B]: the advantage of a_t, importance weight included."""
+    """float32 [T, B]: the same times the importance weight of a_t."""
 
 
 def vtrace(
@@ -38,7 +40,7 @@ def vtrace(
         rho_t = min(clip_rho, pi(a_t) / mu(a_t)),  c_t = lambda min(1, pi(a_t) / mu(a_t))
         delta_t = rho_t (r_t + gamma_t V(x_{t+1}) - V(x_t))
         v_t = V(x_t) + delta_t + gamma_t c_t (v_{t+1} - V(x_{t+1}))
-        advantage_t = min(clip_pg_rho, pi(a_t) / mu(a_t)) (r_t + gamma_t v_{t+1} - V(x_t))
+        advantage_t = r_t + gamma_t v_{t+1} - V(x_t),  its importance weight min(clip_pg_rho, pi(a_t) / mu(a_t))
 
     Where a_t truncated the episode, x_{t+1} was not seen and the trajectory ends in x_t: v_t = V(x_t), advantage_t = 0.
 
@@ -76,7 +78,8 @@ def vtrace(
     c_t = lambda_ * _importance(log_rhos, 1.0)
     vs = values + _backward_recursion(delta_t, discount_t * c_t)
     q_t = r_t + discount_t * _shift(vs, bootstrap_value)
-    return VTraceReturns(vs=vs, pg_advantages=known_t * _importance(log_rhos, clip_pg_rho) * (q_t - values))
+    advantages = known_t * (q_t - values)
+    return VTraceReturns(vs, advantages, _importance(log_rhos, clip_pg_rho) * advantages)
 
 
 def _shift(x: tf.Tensor, last: tf.Tensor) -> tf.Tensor:

@@ -116,7 +116,7 @@ def test_the_loss_of_v_trace_and_its_gradient_are_those_of_two_unrolls(cut):
         """The loss of a part of the unroll, summed over its steps instead of their mean, and its gradients."""
         with tf.GradientTape() as tape:
             tape.watch([target_policy, baseline])
-            mean, _ = vtrace_loss(
+            mean = vtrace_loss(
                 actions=Categorical(3),
                 target_policy=target_policy[rows],
                 baseline=baseline[rows],
@@ -125,7 +125,7 @@ def test_the_loss_of_v_trace_and_its_gradient_are_those_of_two_unrolls(cut):
                 env_output=EnvOutput(*(x[rows] for x in env_output[:3]), ()),
                 entropy_cost=0.0,
                 config=VTrace(entropy_cost=0.0),
-            )
+            ).total
             total = (rows.stop - rows.start - 1) * mean
         return [total, *tape.gradient(total, [target_policy, baseline])]
 

@@ -45,7 +45,7 @@ def random_unroll(length, batch, seed=0, kind="discrete"):
     }
 
 
-def loss_of(unroll, kind="discrete", **settings):
+def loss_of(unroll, kind="discrete", value_unit=1.0, **settings):
     """`vtrace_loss` of numpy arrays or tensors by name."""
     tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, *CONSTANTS)}
     env_output = EnvOutput(
@@ -59,6 +59,7 @@ def loss_of(unroll, kind="discrete", **settings):
         action=action,
         env_output=env_output,
         entropy_cost=config.entropy_cost,
+        value_unit=value_unit,
         config=config,
         **tensors,
     )
@@ -155,7 +156,7 @@ def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
 @pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 3), (4, 1), (4, 3)])
 def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
     unroll = random_unroll(length, batch, kind=kind)
-    total, metrics = loss_of(unroll, kind)
+    total, metrics, value_targets = loss_of(unroll, kind)
     assert total.shape == ()
     assert total.dtype == tf.float32
     expected = reference(unroll, kind)
@@ -163,6 +164,7 @@ def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=2e-5, atol=1e-6, err_msg=name)
     np.testing.assert_allclose(total, expected["loss/total"], rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(value_targets, targets(unroll, kind, **SETTINGS)[0], rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -171,6 +173,28 @@ def test_every_setting_takes_part_as_in_the_formulas(name):
     default, other = reference(unroll)["loss/total"], reference(unroll, **{name: 0.0})["loss/total"]
     assert abs(default - other) > 1e-3, "it matters"
     np.testing.assert_allclose(loss_of(unroll, **{name: 0.0})[0], other, rtol=2e-5, atol=1e-6)
+
+
+def test_a_clipped_ratio_weighs_the_advantage_once():
+    """Its policy loss is PPO's surrogate of advantages without V-trace's importance weight."""
+    unroll = random_unroll(4, 3)
+    _, unweighted = targets(unroll, **SETTINGS | {"clip_pg_rho": np.inf})
+    advantages = unweighted / ratios(unroll)
+    surrogate = np.minimum(unweighted, np.clip(ratios(unroll), 0.7, 1.3) * advantages)
+    metrics = loss_of(unroll, clip_ratio=0.3).metrics
+    np.testing.assert_allclose(metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
+
+
+def test_advantages_can_be_standardised_and_values_measured_in_a_unit():
+    unroll = random_unroll(4, 3)
+    _, advantages = targets(unroll, **SETTINGS)
+    default = reference(unroll)
+    log_pi = [policy(unroll["target_policy"][i], unroll["action"][i], "discrete")[0] for i in np.ndindex(4, 3)]
+    standardised = (advantages - advantages.mean()) / advantages.std()
+    for settings, expected in (({"advantage_norm": True}, standardised), ({"value_unit": 4.0}, advantages / 4)):
+        metrics = loss_of(unroll, **settings).metrics
+        np.testing.assert_allclose(metrics["loss/policy"], -np.mean(np.ravel(expected) * log_pi), rtol=2e-5)
+    np.testing.assert_allclose(metrics["loss/baseline"], default["loss/baseline"] / 16, rtol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +209,7 @@ def test_gradients_hold_targets_and_advantages_constant(kind, length, batch):
     tensors = {name: tf.constant(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, *CONSTANTS)}
     with tf.GradientTape() as tape:
         tape.watch(tensors)
-        total, _ = loss_of(unroll | tensors, kind)
+        total = loss_of(unroll | tensors, kind).total
     gradients = tape.gradient(total, tensors)
     assert [gradients[name] for name in CONSTANTS] == [None, None]
     for name in POLICY_AND_VALUES:
@@ -223,7 +247,7 @@ def test_two_steps_by_hand(done, vs):
         "reward": np.array([[99.0], [2.0], [4.0]]),
         "done": np.array(done)[:, None],
     }
-    _, metrics = loss_of(
+    metrics = loss_of(
         unroll,
         discount=0.5,
         lambda_=1.0,
@@ -232,7 +256,7 @@ def test_two_steps_by_hand(done, vs):
         reward_scale=0.5,
         max_abs_reward=0.0,
         baseline_cost=1.0,
-    )
+    ).metrics
     # On policy the advantage is v_t - V(x_t); the actions taken had the probabilities 0.2 and 0.6.
     advantage_0, advantage_1 = vs[0] - 10, vs[1] - 21
     policy_loss = -(np.log(0.2) * advantage_0 + np.log(0.6) * advantage_1) / 2

@@ -25,7 +25,7 @@ SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
 NETWORK = {"torso": "mlp", "hidden": 16, "previous_step_inputs": True}
 TARGETS = {"target_update_period": 2, "target_update_rate": 0.7}
 AGENTS = {
-    "vtrace": VTrace(unroll_length=5, entropy_cost=0.01, target_entropy=0.5, **NETWORK),
+    "vtrace": VTrace(unroll_length=5, entropy_cost=0.01, target_entropy=0.5, value_norm=True, **NETWORK),
     "r2d2": R2D2(core_units=8, unroll_length=3, burn_in=2, head_hidden=8, n_steps=2, **TARGETS, **NETWORK),
 }
 OPTIMIZER = Optimizer(learning_rate=0.01, epsilon=1e-2, clip_norm=0.05)

@@ -1,7 +1,9 @@
 """Updates of two small variables against the optimizers' rules written out in numpy."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.optimizers import Optimizer
@@ -149,7 +151,8 @@ def test_minibatches_of_unchanged_weights_sum_up_to_the_batch(passes, minibatche
     train_step = TrainStep(agent, Optimizer(learning_rate=0.0), passes=passes, minibatches=minibatches)
     norms = set()
     for seed in range(4):
-        metrics, priorities, _ = updated(train_step, rewards, 0.0, IMPORTANCE, STATES, seed)
+        metrics, priorities, steps, _ = updated(train_step, rewards, 0.0, IMPORTANCE, STATES, seed)
+        assert steps == passes * minibatches
         total = round(metrics["loss/pull"] * passes * SIZE)
         assert [total // 8**b % 8 for b in range(SIZE)] == [passes] * SIZE, "once in every pass"
         assert metrics["a/size"] == LENGTH * SIZE / minibatches
@@ -174,6 +177,42 @@ def test_every_pass_and_minibatch_is_a_step_from_the_weights_after_the_one_befor
     metrics = updated(TrainStep(agent, Optimizer(**ADAM), passes=passes, minibatches=minibatches), rewards).metrics
     np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
     assert metrics["gradient_norm"] == pytest.approx(np.mean(norms), rel=1e-5)
+
+
+def test_passes_end_when_the_agent_has_learned_enough():
+    class Modest(QuadraticAgent):
+        def learned_enough(self, metrics):
+            return metrics["loss/pull"] < 6.0
+
+    agent, plain = Modest(), QuadraticAgent()
+    seen = []
+    for passes in range(1, 6):  # the same passes, counted by hand
+        twin = QuadraticAgent()
+        seen.append(updated(TrainStep(twin, Optimizer(**ADAM), passes=passes, minibatches=2), REWARDS + 1.5))
+    update = updated(TrainStep(agent, Optimizer(**ADAM), passes=5, minibatches=2), REWARDS + 1.5)
+    assert 2 < update.optimizer_steps < 10
+    assert seen[-1].optimizer_steps == 10
+    assert update.metrics == seen[update.optimizer_steps // 2 - 1].metrics
+    assert not np.array_equal(agent.numpy(), plain.numpy())
+
+
+def test_statistics_move_after_every_optimizer_step():
+    class WithMean(QuadraticAgent):
+        mean = keras.Variable(0.0, trainable=False, dtype="float32")
+
+        def loss(self, unroll, importance_weights, seed=(0, 0)):
+            own = tf.reduce_mean(unroll.env_output.reward)
+            return super().loss(unroll, importance_weights)._replace(statistics={"mean": own})
+
+        def update_statistics(self, statistics):
+            self.mean.assign(self.mean.value + statistics["mean"])
+
+    agent = WithMean()
+    train_step = TrainStep(agent, Optimizer(), passes=2, minibatches=3)
+    updated(train_step, REWARDS)
+    assert float(agent.mean.value) == pytest.approx(6 * REWARDS.mean(), rel=1e-5)
+    assert updated(train_step, REWARDS + np.inf).optimizer_steps == 0
+    assert float(agent.mean.value) == pytest.approx(6 * REWARDS.mean(), rel=1e-5), "nor is a step left out of these"
 
 
 def test_no_priorities_of_an_agent_that_gives_none():
@@ -201,8 +240,8 @@ def test_a_step_whose_gradients_are_not_finite_changes_nothing_and_the_sequence_
     for value in (np.inf, np.nan, 1e30):  # the square of the last one, and so the norm, overflows
         rewards = REWARDS.copy()
         rewards[0, 4] = value
-        metrics, _, left_out = updated(train_step, rewards, progress=0.5)
-        assert left_out == 1
+        metrics, _, steps, left_out = updated(train_step, rewards, progress=0.5)
+        assert (steps, left_out) == (minibatches - 1, 1)
         assert train_step.faults(unroll_of(rewards), np.ones(SIZE)).tolist() == [False] * 4 + [True, False]
         iterations += minibatches - 1
         steps = [int(v) for name, v in train_step.variables.items() if name.endswith("iteration")]

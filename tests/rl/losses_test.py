@@ -26,6 +26,23 @@ def test_policy_gradient_loss(rng):
     assert not np.any(gradient(lambda x: losses.policy_gradient_loss(log_probs, x), advantages))
 
 
+def test_clipped_ratio_loss(rng):
+    log_ratios, advantages = np.log([[0.5, 0.9, 1.1, 2.0]] * 2), np.array([[1.0] * 4, [-1.0] * 4])
+    expected = np.array([[0.5, 0.9, 1.1, 1.2], [-0.8, -0.9, -1.1, -2.0]])
+    np.testing.assert_allclose(losses.clipped_ratio_loss(log_ratios, advantages, 0.2), -expected.mean(), rtol=1e-5)
+    # No gain beyond the bound, none lost on the way back.
+    slope = np.array([[0.5, 0.9, 1.1, 0.0], [0.0, -0.9, -1.1, -2.0]])
+    actual = gradient(lambda x: losses.clipped_ratio_loss(x, advantages, 0.2), log_ratios)
+    np.testing.assert_allclose(actual, -slope / 8, rtol=1e-5)
+    assert not np.any(gradient(lambda x: losses.clipped_ratio_loss(log_ratios, x, 0.2), advantages))
+
+
+def test_standardised(rng):
+    x = 5 + 3 * rng.standard_normal((T, B))
+    np.testing.assert_allclose(losses.standardised(tf.constant(x)), (x - x.mean()) / x.std(), rtol=1e-4, atol=1e-5)
+    assert not np.any(losses.standardised(tf.ones([T, B]))), "equal numbers are not blown up"
+
+
 def test_baseline_loss(rng):
     values, targets = rng.standard_normal((2, T, B))
     np.testing.assert_allclose(losses.baseline_loss(values, targets), 0.5 * np.mean((targets - values) ** 2), rtol=1e-5)

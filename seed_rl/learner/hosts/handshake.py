@@ -33,7 +33,8 @@ class Greeted(NamedTuple):
     """A host that belongs to the run."""
 
     peer: Peer
-    index: int
+    number: int
+    """Its index."""
     welcome: str
     """Host 0's proof, to be sent when all have come."""
 

@@ -103,13 +103,13 @@ def _accept_others(
                 arrived.pop(index).peer.close()
         for host in newcomers.take():
             cleanup.callback(host.peer.close)
-            if host.index in arrived:
-                reason = f"there is a learner host {host.index} already: each needs its own --learner_host"
+            if host.number in arrived:
+                reason = f"there is a learner host {host.number} already: each needs its own --learner_host"
                 host.peer.write({"refused": reason})
                 host.peer.close()
             else:
-                arrived[host.index] = host
-                _log.info("learner host %d is connected", host.index)
+                arrived[host.number] = host
+                _log.info("learner host %d is connected", host.number)
     newcomers.close()
     for host in arrived.values():
         with contextlib.suppress(OSError):  # the first exchange of messages will report the loss
@@ -203,7 +203,7 @@ def _connect_to_first(
             if peer is None:
                 peer, expected = introduce(socket.create_connection(first, _CONNECT_SECONDS), hosts, security)
                 cleanup.callback(peer.close)
-            if wait([peer], _POLL_SECONDS):
+            if wait([peer], _POLL_SECONDS):  # type: ignore[list-item]
                 match peer.read():
                     case {"welcome": str(proof)}:
                         if not is_welcome(proof, expected):

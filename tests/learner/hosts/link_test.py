@@ -263,7 +263,7 @@ def test_the_token_is_never_sent_and_with_a_certificate_nothing_can_be_read_on_t
         first = pool.submit(greet, inside.accept()[0], Hosts(hosts, 0), security)
         peer, expected = introduce(outer, Hosts(hosts, 1), security)
         greeted = first.result(30)
-    assert greeted.index == 1
+    assert greeted.number == 1
     assert is_welcome(greeted.welcome, expected)
     peer.write({"env_frames": 5})
     assert greeted.peer.read() == {"env_frames": 5}

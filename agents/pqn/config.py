@@ -1,0 +1,48 @@
+"""Settings of the PQN agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+import gin
+
+from seed_rl.agents.config import AgentConfig
+from seed_rl.networks.config import TrunkConfig
+from seed_rl.settings import Count, Share
+from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
+
+if TYPE_CHECKING:
+    from seed_rl.agents.pqn.agent import PQNAgent
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class PQN(TrunkConfig, AgentConfig):
+    """Parallelised Q-network, with the defaults of its Atari runs. Layer normalisation is what keeps it stable."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("q/value", "return", "mean value of the actions taken"),
+        Metric("q/max_value", "return", "the largest of these values in a batch"),
+        Metric("q/abs_td_error", "return", "mean magnitude of the errors to the lambda-returns"),
+        Metric("q/epsilon", "share", "of actions of training environments that are random"),
+    )
+
+    torso: str = "auto"
+    layer_norm: bool = True
+    kernel_initializer: str = "he_normal"
+    unroll_length: Count = 32
+    lambda_: Share = 0.65
+    """Mixes the one-step target (0) and the Monte Carlo return (1)."""
+    epsilon: Share = 1.0
+    """Probability of a random action at the start of a run."""
+    final_epsilon: Share = 0.001
+    """The same after `epsilon_updates`, and in evaluation environments."""
+    epsilon_updates: Count = 1000
+    """Learner updates over which it falls, linearly."""
+
+    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> PQNAgent:
+        from seed_rl.agents.pqn.agent import PQNAgent
+
+        return PQNAgent(self, env_spec, num_training_envs, seed)

@@ -1,0 +1,79 @@
+"""The PQN agent: its targets written out, its exploration, and learning."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.pqn import PQN
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.optimizers import Optimizer
+from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
+from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move
+
+SPEC = EnvSpec(NUMBERS, DiscreteSpec(3))
+SMALL = PQN(hidden=16, unroll_length=5, observation_norm=True, truncation_is_termination=True, discount=0.9)
+
+
+def test_the_loss_is_the_error_to_the_lambda_returns():
+    agent = SMALL.build(SPEC, num_training_envs=4, seed=1)
+    move(agent, seed=1, scale=0.3)
+    unroll = acted_unroll(agent, batch=3)
+    assert_matches_step_spec(agent, unroll)
+    q = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)[0].numpy()
+    reward, done, action = (x.numpy() for x in (*unroll.env_output[:2], unroll.action))
+    assert 0 < done[1:].sum() < done[1:].size
+    target, squares = q[-1].max(axis=-1), []
+    for t in reversed(range(5)):
+        mixed = 0.65 * target + 0.35 * q[t + 1].max(axis=-1)
+        target = reward[t + 1] + 0.9 * (1 - done[t + 1]) * mixed
+        squares.append((target - q[t, np.arange(3), action[t]]) ** 2)
+    output = agent.loss(unroll, tf.ones([3]))
+    np.testing.assert_allclose(output.losses["model"], 0.5 * np.mean(squares), rtol=1e-5)
+    assert output.metrics.keys() | output.maxima.keys() == {"loss/total"} | {metric.name for metric in PQN.metrics}
+
+    with_nothing_known = unroll._replace(
+        env_output=unroll.env_output._replace(done=tf.ones_like(done), truncated=tf.ones_like(done))
+    )
+    blind = dataclasses.replace(SMALL, truncation_is_termination=False).build(SPEC, 4, 1)
+    assert float(blind.loss(with_nothing_known, tf.ones([3])).losses["model"]) == 0
+
+
+def test_epsilon_falls_with_the_updates_and_is_small_in_evaluation():
+    config = dataclasses.replace(SMALL, final_epsilon=0.0, epsilon_updates=10)
+    agent = config.build(SPEC, num_training_envs=400, seed=1)
+    q = tf.one_hot(tf.ones([800], tf.int32), 3)
+
+    def greedy_share(which, greedy=False):
+        actions, _ = agent.decide(q, tf.range(800), tf.constant([1, 2]), greedy)
+        return np.mean(actions.numpy()[which] == 1)
+
+    training, evaluation = slice(400), slice(400, None)
+    for updates, expected in ((0, 1 / 3), (5, 2 / 3), (10, 1.0), (11, 1.0)):
+        agent.after_update(updates)
+        assert greedy_share(training) == pytest.approx(expected, abs=0.08)
+        assert greedy_share(evaluation) == 1
+    agent.after_update(0)
+    assert greedy_share(training, greedy=True) == 1
+    assert any(variable.name == "epsilon" for variable in agent.variables), "checkpoints and acting copies have it"
+
+
+def test_it_learns_the_rewarded_action_from_observations_of_any_scale():
+    spec = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(3))
+    agent = dataclasses.replace(SMALL, discount=0.0, epsilon_updates=40).build(spec, 16, seed=1)
+    train_step = TrainStep(agent, Optimizer(learning_rate=0.01))
+    for seed in range(60):
+        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0)
+        rewards = np.concatenate([np.zeros((1, 16), np.float32), unroll.action.numpy()[:-1] == 2])
+        observation = 1e4 + 50 * unroll.env_output.observation
+        env_output = unroll.env_output._replace(reward=tf.cast(rewards, tf.float32), observation=observation)
+        train_step(unroll._replace(env_output=env_output), 0.0, np.ones(16))
+        agent.after_update(seed + 1)
+    q, _ = agent.model(unroll.prev_action, env_output, unroll.initial_state)
+    assert np.mean(np.argmax(q, axis=-1) == 2) > 0.95
+
+
+def test_actions_must_be_discrete():
+    with pytest.raises(CannotAct, match="PQN learns the value of each of finitely many actions: it needs Discrete"):
+        PQN().build(EnvSpec(NUMBERS, ContinuousSpec((0.0,), (1.0,))), 4, 1)
