@@ -142,6 +142,8 @@ def _encrypted_as_first(connection: socket.socket, security: ServerSecurity) -> 
     speaks_tls = connection.recv(1, socket.MSG_PEEK) == _TLS_RECORD
     if security.certificate is None or security.private_key is None:
         if speaks_tls:
+            connection.recv(1 << 16)  # closed with something unread, the connection would lose the answer
+            connection.sendall(b"no TLS here\n")  # which the other's TLS takes for an error, unlike an end
             raise Stranger("it has --tls_cert and this learner host has none: start all hosts with the same")
         return connection
     if not speaks_tls:
@@ -166,6 +168,8 @@ def _encrypted(connection: socket.socket, security: ServerSecurity) -> socket.so
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it must be one certificate, compared below
     try:
         encrypted = context.wrap_socket(connection)
+    except ssl.SSLEOFError:
+        raise
     except ssl.SSLError as error:
         raise ConfigError(
             "learner host 0 has no --tls_cert, and this host has: start all hosts with the same"
