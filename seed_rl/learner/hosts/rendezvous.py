@@ -95,26 +95,31 @@ def _accept_others(
         if time.monotonic() > deadline:
             names = ", ".join(f"learner host {index} ({hosts.addresses[index]})" for index in missing)
             raise HostLost(f"{names} did not connect in time")
-        ready = wait([listener, *(host.peer for host in arrived.values())], _POLL_SECONDS)  # type: ignore[list-item]
+        ready = wait([listener, *_peers(arrived)], _POLL_SECONDS)
         if listener in ready:
             newcomers.greet(listener.accept()[0])
-        for index, host in list(arrived.items()):
-            if host.peer in ready:  # it is gone again, as hosts are silent until all are there
-                arrived.pop(index).peer.close()
         for host in newcomers.take():
             cleanup.callback(host.peer.close)
-            if host.number in arrived:
+            if host.number in arrived and not wait(_peers({host.number: arrived[host.number]}), 0):
                 reason = f"there is a learner host {host.number} already: each needs its own --learner_host"
-                host.peer.write({"refused": reason})
+                with contextlib.suppress(OSError):
+                    host.peer.write({"refused": reason})
                 host.peer.close()
-            else:
-                arrived[host.number] = host
-                _log.info("learner host %d is connected", host.number)
+                continue
+            arrived[host.number] = host
+            _log.info("learner host %d is connected", host.number)
+        for gone in wait(_peers(arrived), 0) if arrived else ():  # hosts are silent until all are there
+            index = next(index for index, host in arrived.items() if host.peer is gone)
+            arrived.pop(index).peer.close()
     newcomers.close()
     for host in arrived.values():
         with contextlib.suppress(OSError):  # the first exchange of messages will report the loss
             host.peer.write({"welcome": host.welcome})
     return {index: host.peer for index, host in arrived.items()}
+
+
+def _peers(hosts: Mapping[int, Greeted]) -> list[Any]:
+    return [host.peer for host in hosts.values()]
 
 
 class _Newcomers:
