@@ -44,16 +44,19 @@ class Faults:
         if found:
             self._in_a_row = 0
             _log.warning(
-                "an update was left out: it is not finite because of unrolls of %s", self._service.blame(found)
+                "an update was left out: unrolls of %s gave gradients that are not finite", self._service.blame(found)
             )
             return
         if at_fault is not None and on_other_hosts:
-            _log.warning("an update was left out: it is not finite because of unrolls of another learner host")
+            _log.warning("an update was left out: unrolls of another learner host gave gradients that are not finite")
             return
         self._in_a_row += 1
-        why = "the weights give none for unrolls that they learned from before" if at_fault is None else "none alone is"
-        where = self._service.names(origins)
-        _log.warning("an update was left out: it is not finite, and no unroll of %s is at fault: %s", where, why)
+        why = "those of each of its unrolls alone are"
+        if at_fault is None:
+            why = "with these weights those of earlier unrolls are not finite any more, either"
+        _log.warning(
+            "an update was left out: its gradients are not finite (%s), and %s", self._service.names(origins), why
+        )
         if self._in_a_row >= PATIENCE:
             raise Diverged(
                 f"the gradients of {PATIENCE} updates in a row were not finite, and no actor's unrolls are at fault"
