@@ -33,10 +33,13 @@ BENCHMARKS = {
     "replay": "The prioritized replay by size: insert, sample, read, update.",
     "load": "A learner under load: its rate and the latency of its answers, by actors.",
     "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
+    "time_to_score": "Frames and minutes until experiments reach returns, over several seeds: hours.",
 }
 """Module and summary of each benchmark."""
 
 ALL = "all"
+HOURS = ("time_to_score",)
+"""Not among `ALL`."""
 DEFAULT_OUTPUT = os.path.join("runs", "bench")
 
 
@@ -55,7 +58,7 @@ def main(command_line: Sequence[str]) -> int:
         print(overview())
         return 0 if flags in ([], ["-h"], ["--help"]) else 2
     if ALL in names:
-        names = list(BENCHMARKS)
+        names = [name for name in BENCHMARKS if name not in HOURS]
     for name in names:
         if name not in BENCHMARKS:
             print(f"bench: no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}, and {ALL}", file=sys.stderr)
@@ -140,7 +143,7 @@ def overview() -> str:
     lines = [f"  {name:{width}} {summary}" for name, summary in BENCHMARKS.items()]
     return "\n".join(
         [
-            "scripts/bench.sh NAME... [FLAGS] runs benchmarks, one after the other; `all` runs every one:",
+            "scripts/bench.sh NAME... [FLAGS] runs benchmarks, one after the other; `all` runs those of speed:",
             "",
             *lines,
             "",

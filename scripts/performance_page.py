@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/performance.md from docs/results/performance/*.json: scripts/performance_page.py [--check]
+"""Writes the tables of benchmarks into pages from JSON files: scripts/performance_page.py [--check]
 
-A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made from NAME.json, which
-`scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS` with these files. The
-text around them is written by hand. With --check nothing is written: the exit code is 1 if the page is out of date.
+The pages are docs/performance.md, from docs/results/performance, and docs/results/time_to_score.md, from
+docs/results/time_to_score. A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made from
+NAME.json, which `scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS` with
+these files. The text around them is written by hand. With --check nothing is written: the exit code is 1 if a page is
+out of date.
 """
 
 import argparse
@@ -20,8 +22,12 @@ from typing import Any
 from seed_rl.launch.cli import main as seed_rl
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "performance.md"
-RESULTS = ROOT / "docs" / "results" / "performance"
+DOCS = ROOT / "docs"
+PAGES = {
+    DOCS / "performance.md": DOCS / "results" / "performance",
+    DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
+}
+"""The directory of the JSON files of each page."""
 END = "<!-- end -->"
 BEGIN = re.compile("<!-- (table|plan): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
@@ -77,21 +83,27 @@ def origin(content: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, fail if the page is out of date")
-    parser.add_argument("--page", type=pathlib.Path, default=PAGE)
-    parser.add_argument("--results", type=pathlib.Path, default=RESULTS)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if a page is out of date")
+    parser.add_argument("--page", type=pathlib.Path, help="only this one; needs --results")
+    parser.add_argument("--results", type=pathlib.Path, help="directory of its JSON files")
     arguments = parser.parse_args()
-    page = arguments.page.read_text(encoding="utf-8")
+    pages = {arguments.page: arguments.results} if arguments.page else PAGES
+    return max([_update(page, results, arguments.check) for page, results in pages.items()])
+
+
+def _update(path: pathlib.Path, results: pathlib.Path, only_check: bool) -> int:
+    """Writes a page if it is out of date; the exit code."""
+    page = path.read_text(encoding="utf-8")
     try:
-        wanted = filled(page, arguments.results)
+        wanted = filled(page, results)
     except PageError as error:
-        print(f"{arguments.page.name}: {error}", file=sys.stderr)
+        print(f"{path.name}: {error}", file=sys.stderr)
         return 1
-    if wanted != page and arguments.check:
-        print(f"{arguments.page.name} is out of date: run scripts/performance_page.py", file=sys.stderr)
+    if wanted != page and only_check:
+        print(f"{path.name} is out of date: run scripts/performance_page.py", file=sys.stderr)
         return 1
     if wanted != page:
-        arguments.page.write_text(wanted, encoding="utf-8")
+        path.write_text(wanted, encoding="utf-8")
     return 0
 
 

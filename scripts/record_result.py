@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 
 from seed_rl.launch.plot import plot_curves
 from seed_rl.reporting import metrics
@@ -27,13 +28,21 @@ COLUMNS = (
     "frames_per_second",
     "learner_updates",
     "policy/entropy",
+    "policy/mean_abs_advantage",
+    "policy/mean_value",
     "policy_lag",
+    "learning/explained_variance",
+    "learning/clipped_share",
+    "learning/clipped_mass",
+    "learning/entropy_share",
     "replay/size",
     "replay/ratio",
     "q/abs_td_error",
     "q/value",
     "loss/total",
+    "loss/entropy",
     "gradient_norm",
+    "gradient_to_clip",
     "learning_rate",
 )
 
@@ -50,11 +59,7 @@ def main() -> None:
 
     rows = metrics.read(arguments.logdir)
     table = os.path.join(arguments.destination, "metrics.csv")
-    with open(table, "w", encoding="utf-8", newline="") as file:
-        columns = [name for name in COLUMNS if any(name in row for row in rows)]
-        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _rounded(row[name]) for name in columns if name in row} for row in rows)
+    columns = write_table(rows, table)
     shutil.copy(os.path.join(arguments.logdir, "config.gin"), arguments.destination)
     for axis in ("frames", "hours"):
         plot_curves([table], [os.path.join(arguments.destination, f"by_{axis}.png")], axis)
@@ -74,6 +79,16 @@ def main() -> None:
     with open(os.path.join(arguments.destination, "about.json"), "w", encoding="utf-8") as file:
         json.dump(about, file, indent=2)
         file.write("\n")
+
+
+def write_table(rows: Sequence[Mapping[str, float]], path: str) -> list[str]:
+    """Writes the metrics of a run as CSV; returns the columns, those of `COLUMNS` that it has."""
+    columns = [name for name in COLUMNS if any(name in row for row in rows)]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _rounded(row[name]) for name in columns if name in row} for row in rows)
+    return columns
 
 
 def _processor() -> str:

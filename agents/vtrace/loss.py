@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.agents.vtrace.config import VTrace
-from seed_rl.rl import losses
+from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import EnvOutput
@@ -91,5 +91,9 @@ def vtrace_loss(
         "policy/kl_behaviour_target": kl,
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(returns.pg_advantages)),
         "policy/mean_value": tf.reduce_mean(baseline[:-1]),
+        "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs),
+        "learning/clipped_share": diagnostics.clipped_share(target_log_prob - behaviour_log_prob, config.clip_rho),
+        "learning/clipped_mass": diagnostics.clipped_mass(target_log_prob - behaviour_log_prob, config.clip_rho),
+        **({"learning/entropy_share": -negative_entropy / actions.max_entropy} if actions.max_entropy else {}),
     }
     return VTraceLoss(total, metrics, returns.vs)

@@ -12,4 +12,8 @@ METRICS = (
     Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
     Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before they are standardised"),
     Metric("policy/mean_value", "return", "mean value estimate"),
+    Metric("learning/explained_variance", "share", "of the variance of the value targets, by the values; at least -1"),
+    Metric("learning/clipped_share", "share", "of importance weights above `VTrace.clip_rho`"),
+    Metric("learning/clipped_mass", "share", "of the learned policy's probability that `VTrace.clip_rho` cuts off"),
+    Metric("learning/entropy_share", "share", "of the largest entropy, that of equally likely actions; if discrete"),
 )

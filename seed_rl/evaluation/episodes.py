@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -15,6 +16,7 @@ import numpy as np
 from seed_rl.envs import base
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from seed_rl.files import complete_or_absent
+from seed_rl.reporting.statistics import interquartile_mean
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -109,8 +111,8 @@ def evaluate_run(
       seed: of environments and sampled actions, 0 to 2^31 - 1.
 
     Returns:
-      The arguments `logdir, greedy, seed`, the `checkpoint` and its `env_frames`, the items of `Played.summary`,
-      `human_normalised` in percent or None, and the `returns` and `lengths` of all episodes.
+      The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, the items of
+      `Played.summary`, `human_normalised` in percent or None, and the `returns` and `lengths` of all episodes.
 
     Raises:
       NoPolicy, CannotReach: see `load_policy`.
@@ -123,6 +125,7 @@ def evaluate_run(
     summary = played.summary()
     return {
         "logdir": logdir,
+        "environment": dataclasses.asdict(experiment.env.describe()),
         "checkpoint": policy.checkpoint,
         "env_frames": policy.env_frames,
         "greedy": greedy,
@@ -147,6 +150,29 @@ def text(evaluation: dict[str, Any]) -> str:
     if evaluation["human_normalised"] is not None:
         lines.append(f"score     {evaluation['human_normalised']:,.1f} % (0: random, 100: human)")
     return "\n".join(lines)
+
+
+def text_over_runs(evaluations: Sequence[dict[str, Any]]) -> str:
+    """The interquartile mean over several runs, with its 95 % interval, in a line.
+
+    It is one of human-normalised scores where all runs have them, else of mean returns; runs in different environments
+    have no common score then.
+
+    Args:
+      evaluations: of `evaluate_run`.
+    """
+    is_normalised = all(each["human_normalised"] is not None for each in evaluations)
+    key, name, unit = ("human_normalised", "score", " %") if is_normalised else ("mean", "mean return", "")
+    tasks: dict[str, list[float]] = {}
+    for each in evaluations:
+        tasks.setdefault(json.dumps(each["environment"], sort_keys=True), []).append(each[key])
+    environments = "1 environment" if len(tasks) == 1 else f"{len(tasks)} environments"
+    runs = f"{len(evaluations)} runs in {environments}"
+    if len(tasks) > 1 and not is_normalised:
+        return f"{runs}: no common score, since not all have that of a human"
+    value, low, high = interquartile_mean([np.array(own) for own in tasks.values()])
+    interval = "" if math.isnan(low) else f", 95 % interval {low:,.2f} to {high:,.2f}"
+    return f"{runs}: interquartile mean of the {name} {value:,.2f}{unit}{interval}"
 
 
 def write(evaluation: dict[str, Any], path: str) -> None:

@@ -18,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from seed_rl.reporting.learning import learning_trouble
 from seed_rl.reporting.run_log import bottleneck
 
 _CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
@@ -86,6 +87,7 @@ class _Figures:
         if "actors" in row:
             self.connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
         self.bottleneck = "" if self.is_done else bottleneck(row)
+        self.learning = "" if self.is_done else learning_trouble(row)
 
 
 @dataclasses.dataclass(eq=False)
@@ -93,8 +95,9 @@ class Progress:
     """Shows the newest row of metrics and the bottleneck of the run.
 
     On a terminal a panel is renewed in place, below the log; elsewhere (files, pipes, `TERM=dumb`) each row is a line,
-    and further lines name the connected actors and the bottleneck when these change. A terminal that is gone, a closed
-    pipe or a full disk behind the display does not end the run. Rich prints it as the panel, readable from 60 columns.
+    and further lines name the connected actors, the bottleneck and trouble with learning when these change. A terminal
+    that is gone, a closed pipe or a full disk behind the display does not end the run. Rich prints it as the panel,
+    readable from 60 columns.
     """
 
     total_frames: int
@@ -162,8 +165,12 @@ class Progress:
         line = ", ".join([*parts, figures.end] if figures.end else parts)
         if figures.is_done:
             return [line]
-        before, self._printed = self._printed, {"connected": figures.connected, "bottleneck": figures.bottleneck}
-        return [line, *(f"{name}: {text}" for name, text in self._printed.items() if text != before.get(name))]
+        news = {"connected": figures.connected, "bottleneck": figures.bottleneck, "learning": figures.learning}
+        # The symptom alone is compared: its figures change with every row.
+        keys = news | {"learning": figures.learning.partition(":")[0]}
+        before, self._printed = {"learning": ""} | self._printed, keys
+        changed = [name for name, key in keys.items() if key != before.get(name)]
+        return [line, *(f"{name}: {news[name] or 'nothing stands out any more'}" for name in changed)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 2))
@@ -203,3 +210,5 @@ class Progress:
         grid.add_row("connected", figures.connected)
         if not figures.is_done:
             grid.add_row("bottleneck", Text(figures.bottleneck, "yellow"))
+        if figures.learning:
+            grid.add_row("learning", Text(figures.learning, "yellow"))

@@ -62,6 +62,20 @@ class Trial(NamedTuple):
         return [f"{name} = {value}" for name, value in self.settings.items()]
 
 
+def seeds_of(texts: Sequence[str]) -> list[int]:
+    """Seeds as `--seeds` gives them: their number n, for 1 to n, or several as they are.
+
+    Raises:
+      UsageError: one is no whole number, or there would be none.
+    """
+    if not all(text.isdecimal() for text in texts):
+        raise UsageError(f"--seeds takes whole numbers, got {','.join(texts)}")
+    given = [int(text) for text in texts]
+    if given in ([], [0]):
+        raise UsageError("--seeds takes at least one run, or a list of seeds, got 0")
+    return given if len(given) > 1 else list(range(1, given[0] + 1))
+
+
 def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
     """Every combination of the values, with every seed.
 

@@ -18,8 +18,9 @@ class Update(NamedTuple):
     """The outcome of an update."""
 
     metrics: dict[str, float]
-    """The agent's metrics, `gradient_norm` (before clipping) and `learning_rate`; of a second and further group of
-    variables these two are prefixed with its name. Means over optimizer steps, maxima where the agent says so."""
+    """The agent's metrics, `gradient_norm` (before clipping), `gradient_to_clip` (its ratio to `clip_norm`, where that
+    is set) and `learning_rate`; of a second and further group of variables these are prefixed with its name.
+    Means over optimizer steps, maxima where the agent says so."""
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
     optimizer_steps: int
@@ -113,11 +114,16 @@ class TrainStep:
                 break
         if not left_out:
             self._sound = self._sound or unroll
-        metrics = {}
-        if passed:
-            metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
-            metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
-        return Update(metrics, self._in_order(columns, priorities), taken, left_out)
+        in_order = self._in_order(columns, priorities)
+        if not passed:
+            return Update({}, in_order, taken, left_out)
+        metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
+        metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
+        for index, (name, settings) in enumerate(self._settings.items()):
+            if settings.clip_norm:
+                prefix = f"{name}/" if index else ""
+                metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
+        return Update(metrics, in_order, taken, left_out)
 
     def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
         """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out."""

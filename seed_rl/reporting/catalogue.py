@@ -13,6 +13,7 @@ METRICS = {
     "evaluation/length": Metric("eval/episode_length", "agent steps", "mean over the same episodes"),
     "loss/total": Metric("loss/total", "", "the loss that is minimised"),
     "optimizer/gradient_norm": Metric("gradient_norm", "", "global norm before clipping"),
+    "optimizer/gradient_to_clip": Metric("gradient_to_clip", "", "gradient norm over `Optimizer.clip_norm`"),
     "optimizer/learning_rate": Metric("learning_rate", "", "current value of the schedule"),
     "optimizer/left_out_steps": Metric("left_out_steps", "steps", "not made, for want of finite gradients, in total"),
     "speed/frames_per_second": Metric("frames_per_second", "frames/s", "environment frames learned from"),

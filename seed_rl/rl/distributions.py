@@ -23,6 +23,8 @@ class ActionDistribution(abc.ABC):
 
     num_parameters: int
     """P."""
+    max_entropy: float | None = None
+    """Nats, of equally likely actions; None for densities."""
 
     @abc.abstractmethod
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
@@ -53,6 +55,7 @@ class Categorical(ActionDistribution):
 
     def __init__(self, num_actions: int):
         self.num_parameters = num_actions
+        self.max_entropy = math.log(num_actions)
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         """By the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
@@ -88,6 +91,7 @@ class MultiCategorical(ActionDistribution):
     def __init__(self, num_values: Sequence[int]):
         self._choices = [Categorical(n) for n in num_values]
         self.num_parameters = sum(num_values)
+        self.max_entropy = sum(map(math.log, num_values))
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         seeds = tf.unstack(tf.random.split(seed, len(self._choices)))

@@ -132,9 +132,15 @@ def reference(unroll, kind="discrete", constants=None, **settings):
         "loss/entropy": -settings["entropy_cost"] * np.mean(entropies),
         "loss/kl": settings["kl_cost"] * np.mean(kl_terms),
     }
+    values, ratio = unroll["baseline"][: len(vs)], ratios(unroll, kind)
+    unexplained = np.var(vs - values) / np.var(vs) if np.var(vs) else 1.0
     return {
         **parts,
         "loss/total": sum(parts.values()),
+        "learning/explained_variance": max(-1.0, 1.0 - unexplained),
+        "learning/clipped_share": np.mean(ratio > settings["clip_rho"]),
+        "learning/clipped_mass": 1.0 - np.mean(np.minimum(ratio, settings["clip_rho"])),
+        "learning/entropy_share": np.mean(entropies) / np.sum(np.log(KINDS[kind].n)),
         "policy/entropy": np.mean(entropies),
         "policy/kl_behaviour_target": np.mean(kl_terms),
         "policy/mean_abs_advantage": np.mean(np.abs(advantages)),

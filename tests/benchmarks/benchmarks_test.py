@@ -23,6 +23,7 @@ EXPECTED = {
     "replay": (["1,000", "sample, ms", "round, ms"], lambda result: result["sizes"][0]["milliseconds"]["read"]),
     "load": (["acting and learning, 5 ms", "p99", "answered"], lambda result: result["rows"][0]["observations"]),
     "end_to_end": (["catch", "share of", "ceiling"], lambda result: result["runs"][0]["efficiency"]),
+    "time_to_score": (["catch/vtrace", "M frames"], lambda result: result["experiments"][0]["env_steps"]),
 }
 
 
@@ -77,7 +78,7 @@ def run(*words):
         return ended.code
 
 
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ("env", "replay")])
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ("env", "replay", "time_to_score")])
 def test_a_smoke_run_prints_a_table_and_writes_json(name, capfd, tmp_path):
     assert run(name, "--quick", f"--output={tmp_path}") == 0
     check_report(name, capfd.readouterr().out, tmp_path)
@@ -88,6 +89,26 @@ def test_several_run_one_after_the_other(capfd, tmp_path):
     tables = capfd.readouterr().out.split("\nreplay: ")
     for name, table in zip(("env", "replay"), tables, strict=True):
         check_report(name, table, tmp_path)
+
+
+def test_runs_to_a_score_are_recorded_and_not_repeated(capfd, tmp_path):
+    command = ["time_to_score", "--quick", f"--output={tmp_path}", "--grid=VTrace.hidden=32"]
+    assert run(*command) == 0
+    check_report("time_to_score", capfd.readouterr().out, tmp_path)
+    first = json.loads((tmp_path / "time_to_score.json").read_text())["result"]
+    (experiment,) = first["experiments"]
+    (row,) = experiment["runs"]
+    assert experiment["settings"] == ["VTrace.hidden = 32"]
+    assert (row["seed"], row["reached"][1], len(row["starts"])) == (1, None, 1), "a return of 2 can't be reached"
+    (curve,) = tmp_path.glob("*.csv")
+    assert curve.read_text().splitlines()[-1].startswith(f"{row['frames']},")
+    assert run(*command) == 0
+    assert json.loads((tmp_path / "time_to_score.json").read_text())["result"] == first
+
+    changed = next(tmp_path.glob("**/config.json"))
+    changed.write_text(changed.read_text().replace('"agent.hidden": 32', '"agent.hidden": 33'))
+    assert run(*command) == 1
+    assert "holds a run of another configuration: agent.hidden was 33 and is now 32" in capfd.readouterr().err
 
 
 def check_report(name, out, directory):
@@ -112,7 +133,7 @@ def test_help_shows_flags_and_how_it_measures(name, capsys):
     out = capsys.readouterr().out
     assert sys.modules[f"benchmarks.{name}"].__doc__.strip() in out
     assert "--quick" in out
-    assert "--repeats" in out
+    assert "--repeats" in out or "--seeds" in out
 
 
 def test_the_overview_has_a_line_for_each_and_needs_no_tensorflow():

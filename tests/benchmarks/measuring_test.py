@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import end_to_end, experiments, report, timing
+from benchmarks import end_to_end, experiments, report, time_to_score, timing
 from benchmarks.flops import forward_flops, update_flops
 from benchmarks.parts import ActStepPart
 from benchmarks.streams import random_output
@@ -55,6 +55,26 @@ def test_a_run_counts_from_some_seconds_after_its_first_update():
     assert [row["seconds"] for row in counted] == [7.0, 8.0, 9.0]
     assert end_to_end.duration(counted) == 2.0
     assert end_to_end.settled(rows[:3], settle=0.0) == []
+
+
+def test_a_score_is_reached_with_the_first_row_of_a_full_window():
+    rows = [
+        {"env_frames": 100 * n, "seconds": 60.0 * n, "episodes": 40 * n, **returns}
+        for n, returns in enumerate([{}, {"episode_return": 9.0}, {"episode_return": 3.0}, {"episode_return": 5.0}])
+    ]
+    assert time_to_score.first(rows, "episode_return", 4.0) == {"frames": 300, "minutes": 3.0}
+    assert time_to_score.first(rows, "episode_return", 6.0) is None, "9.0 is the mean of 40 episodes"
+    assert time_to_score.first(rows, "eval/episode_return", 4.0) is None
+
+
+def test_a_seed_that_falls_short_counts_as_infinitely_late():
+    seeds = [{"frames": 30, "minutes": 3.0}, None, {"frames": 10, "minutes": 9.0}]
+    assert time_to_score.over_seeds(seeds) == {
+        "reached": 2,
+        "frames": {"median": 30, "worst": None},
+        "minutes": {"median": 9.0, "worst": None},
+    }
+    assert time_to_score.over_seeds([None, *seeds])["frames"]["median"] is None
 
 
 def test_numbers_are_aligned_on_the_right_and_words_on_the_left():

@@ -3,10 +3,10 @@ import math
 
 import pytest
 
-from seed_rl.evaluation.episodes import evaluate_run, text, write
+from seed_rl.evaluation.episodes import evaluate_run, text, text_over_runs, write
 
 FIELDS = {
-    *("logdir", "checkpoint", "env_frames", "greedy", "seed"),
+    *("logdir", "environment", "checkpoint", "env_frames", "greedy", "seed"),
     *("episodes", "mean", "standard_error", "median", "min", "max", "mean_length"),
     *("human_normalised", "returns", "lengths"),
 }
@@ -79,3 +79,34 @@ def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
     assert json.loads(path.read_text()) == {"standard_error": None, "returns": [1.0, None], "mean": 0.5}
     with pytest.raises(OSError, match="No such file or directory"):
         write({"mean": 1.0}, str(tmp_path / "nowhere" / "e.json"))
+
+
+def of_runs(*scores):
+    """Evaluations of runs by game, mean return and human-normalised score."""
+    return [{"environment": {"game": game}, "mean": mean, "human_normalised": score} for game, mean, score in scores]
+
+
+@pytest.mark.parametrize(
+    ("scores", "line"),
+    [
+        (
+            [("pong", 1.0, 110.0), ("pong", 1.0, 110.0), ("breakout", 9.0, 30.0), ("breakout", 9.0, 30.0)],
+            "4 runs in 2 environments: interquartile mean of the score 70.00 %, 95 % interval 70.00 to 70.00",
+        ),
+        (
+            [("pong", 1.0, 110.0), ("breakout", 9.0, 30.0)],
+            "2 runs in 2 environments: interquartile mean of the score 70.00 %",
+        ),
+        (
+            [("catch", 1.0, None), ("catch", 0.0, None)],
+            "2 runs in 1 environment: interquartile mean of the mean return 0.50, 95 % interval 0.00 to 1.00",
+        ),
+        (
+            [("catch", 1.0, None), ("pong", 0.0, 58.6)],
+            "2 runs in 2 environments: no common score, since not all have that of a human",
+        ),
+    ],
+    ids=["games", "a run each", "one environment", "no common score"],
+)
+def test_statistics_are_over_runs(scores, line):
+    assert text_over_runs(of_runs(*scores)) == line

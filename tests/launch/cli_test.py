@@ -49,6 +49,12 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["play", "--logdir=x", "--output=x.avi"], "--output takes files that end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
         (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.gin"),
+        (["eval", "a", "--logdir=b"], "name log directories or give --logdir and --checkpoint, not both"),
+        (["eval", "a", "b", "--output=c"], "--output is for a single run: those of several write evaluation.json into"),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--seeds=0"],
+            "--seeds takes at least one run, or a list of seeds, got 0",
+        ),
         (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds takes whole numbers, got a"),
         (["sweep"], "--gin_file is needed, one of "),
         (

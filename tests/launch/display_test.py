@@ -87,6 +87,20 @@ def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes(mon
     ]
 
 
+def test_trouble_with_learning_is_shown_when_it_begins_and_when_it_ends():
+    def clipped(mass):
+        return ROW | {"learning/clipped_mass": mass, "policy_lag": 31.0}
+
+    text = shown(io.StringIO(), clipped(0.01), clipped(0.4), clipped(0.5), clipped(0.01))
+    sentence = "importance weights: 40% clipped, the behaviour policy is 31 updates old: fewer environments or larger"
+    assert [line.split(" ", 2)[2] for line in text.splitlines() if " learning: " in line] == [
+        f"{sentence} batches",
+        "nothing stands out any more",
+    ]
+    assert "40% clipped" in drawn([clipped(0.4)])
+    assert "learning" not in drawn([clipped(0.01)])
+
+
 @pytest.mark.parametrize(
     ("more", "line"),
     [

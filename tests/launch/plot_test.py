@@ -1,5 +1,6 @@
 """Learning curves as pictures."""
 
+import itertools
 import json
 import re
 
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from seed_rl import config_files
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.plot import Recorded, grouped, mean_of, plot_curves
+from seed_rl.launch.plot import band_of, plot_curves, plot_profiles
+from seed_rl.launch.recorded import Recorded, grouped
 
 
 def write_run(directory, returns, frames=10, settings=None, seed=1, unfinished="", **more):
@@ -55,26 +58,26 @@ def test_runs_that_differ_in_much_are_named_by_their_directories():
     assert labels(("a/pong", None), ("a/pong", None)) == ["pong", "pong"], "not taken for seeds"
 
 
-def test_the_mean_of_seeds_has_students_interval():
-    mean = mean_of([line((0, 1), (10, 1)), line((0, 3), (10, 3)), line((0, 5), (10, 5))])
-    assert mean.is_complete.all()
-    np.testing.assert_allclose(mean.mean, 3)
-    np.testing.assert_allclose(mean.half, 4.303 * 2 / np.sqrt(3))
-    many = mean_of([line((0, n % 2), (1, n % 2)) for n in range(100)])
-    np.testing.assert_allclose(many.half, 1.96 * np.std([0, 1] * 50, ddof=1) / 10)
+def test_seeds_have_their_interquartile_mean_and_its_interval():
+    band = band_of([line((0, 1), (10, 1)), line((0, 3), (10, 3)), line((0, 5), (10, 5)), line((0, 90), (10, 90))])
+    assert band.is_complete.all()
+    np.testing.assert_allclose(band.middle, 4)
+    assert (band.low[0], band.high[0]) == pytest.approx((1, 90), abs=30)
+    assert band.low[0] < 4 < band.high[0]
 
 
 def test_a_mean_is_of_the_runs_that_have_values():
-    mean = mean_of([line((0, 0), (4, 4)), line((1, 3), (10, 12)), line((2, 2), (10, 10))])
-    complete = (mean.x >= 2) & (mean.x <= 4)
-    np.testing.assert_array_equal(mean.is_complete, complete)
-    np.testing.assert_allclose(mean.mean[complete], mean.x[complete] + 2 / 3)
-    np.testing.assert_allclose(mean.mean[mean.x > 4], mean.x[mean.x > 4] + 1)
-    np.testing.assert_array_equal(np.isfinite(mean.half), complete)
+    band = band_of([line((0, 0), (4, 4)), line((1, 3), (10, 12)), line((2, 2), (10, 10))])
+    complete = (band.x >= 2) & (band.x <= 4)
+    np.testing.assert_array_equal(band.is_complete, complete)
+    np.testing.assert_allclose(band.middle[complete], band.x[complete] + 2 / 3)
+    np.testing.assert_allclose(band.middle[band.x > 4], band.x[band.x > 4] + 1)
+    np.testing.assert_array_equal(np.isfinite(band.low), complete)
+    np.testing.assert_array_equal(np.isfinite(band.high), complete)
 
-    apart = mean_of([line((0, 0), (1, 0)), line((2, 5), (3, 5))])
+    apart = band_of([line((0, 0), (1, 0)), line((2, 5), (3, 5))])
     assert not apart.is_complete.any()
-    assert np.isnan(apart.mean[(apart.x > 1) & (apart.x < 2)]).all()
+    assert np.isnan(apart.middle[(apart.x > 1) & (apart.x < 2)]).all()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,7 @@ def test_all_formats_show_the_same(tmp_path):
     assert {
         "cost = 0.1 (2 seeds)",
         "cost = 0.2",
-        "mean of 100 episodes; shaded: 95 % interval of the mean",
+        "mean of 100 episodes; several seeds: interquartile mean and its 95 % interval",
     } <= set(words(outputs[1]))
     assert outputs[1].read_text() == outputs[2].read_text(), "a picture is the same each time"
     height, width = imread(outputs[0]).shape[:2]
@@ -171,3 +174,31 @@ def test_tables_of_published_results_can_be_drawn(tmp_path):
     for place in (str(table), f"file://{table}"):
         plot_curves([place], [str(tmp_path / "curve.svg")], "frames")
         assert "pong" in words(tmp_path / "curve.svg")
+
+
+def test_a_profile_has_a_curve_for_the_seeds_and_games_of_one_agent(tmp_path):
+    for game, cost in itertools.product(("pong", "breakout"), (0.1, 0.2)):
+        for seed in (1, 2):
+            run = tmp_path / f"runs/{game}_{cost}_{seed}"
+            settings = {"env.game": game, "agent.cost": cost}
+            write_run(run, [0.0, 30 * cost + seed], settings=settings, seed=seed)
+            config_files.save_config(config_files.load(["atari/vtrace"], [f"Atari.game = '{game}'"]), str(run))
+            (run / "config.json").write_text(json.dumps({**settings, "seed": seed}))
+    plot_profiles([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")])
+    assert {
+        "cost = 0.1 (4 seeds)",
+        "cost = 0.2 (4 seeds)",
+        "human-normalised score, %",
+        "last returns; shaded: 95 % interval",
+    } <= set(words(tmp_path / "curve.svg"))
+
+
+def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans_has_none(tmp_path):
+    for name in ("pong", "catch"):
+        write_run(tmp_path / name, [0.0, 14.6, -20.7 + 0.5 * 35.3])
+    config_files.save_config(config_files.load(["atari/vtrace_pong"]), str(tmp_path / "pong"))
+    config_files.save_config(config_files.load(["catch/vtrace"]), str(tmp_path / "catch"))
+    rows = [{"episode_return": 14.6}, {"episode_return": -20.7 + 0.5 * 35.3}]
+    assert Recorded(str(tmp_path / "pong"), rows, None).last_score() == pytest.approx(50.0)
+    with pytest.raises(UsageError, match="catch can't be normalised: there are no scores of humans in its environment"):
+        plot_profiles([str(tmp_path / "catch")], [str(tmp_path / "curve.svg")])

@@ -8,7 +8,7 @@ import pytest
 
 from seed_rl import config_files
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.sweep import Sweep, split, trials
+from seed_rl.launch.sweep import Sweep, seeds_of, split, trials
 from seed_rl.reporting import metrics
 
 ARGUMENTS = (
@@ -16,6 +16,11 @@ ARGUMENTS = (
     "--gin_param=Experiment.total_frames=3000",
     "--gin_param=Logs.metrics_interval_s=0.2",
 )
+
+
+def test_seeds_are_a_number_of_runs_or_a_list():
+    assert seeds_of(["3"]) == [1, 2, 3]
+    assert seeds_of(["4", "7"]) == [4, 7]
 
 
 def test_every_combination_is_run_with_every_seed():

@@ -135,6 +135,8 @@ def test_each_loss_changes_its_own_group_by_its_own_optimizer():
         np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
         names = ("gradient_norm", "scalar/gradient_norm", "learning_rate", "scalar/learning_rate")
         assert [metrics[name] for name in names] == pytest.approx([*norms, *rates], rel=1e-5)
+        assert metrics["scalar/gradient_to_clip"] == pytest.approx(norms[1] / 1.5, rel=1e-5)
+        assert "gradient_to_clip" not in metrics, "the vector's is not clipped"
 
 
 SIZE = 6

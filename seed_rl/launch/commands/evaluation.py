@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from absl import flags
 
@@ -31,14 +32,29 @@ _ACTING = (
     integer("episodes", 100, "Episodes to play.", lower_bound=1),
     integer("envs", 16, "Environments played at a time.", lower_bound=1),
     string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
+    takes_paths=True,
 )
-def evaluate(values: flags.FlagValues) -> int:
-    """Plays episodes with the policy of a run, and prints the mean return."""
-    with _usable_run(values, "evaluation.json") as (path,):
+def evaluate(values: flags.FlagValues, *places: str) -> int:
+    """Plays episodes with the policies of runs, and prints their mean returns."""
+    if places and (values.logdir or values.checkpoint):
+        raise UsageError("name log directories or give --logdir and --checkpoint, not both")
+    if len(places) > 1 and values.output:
+        raise UsageError("--output is for a single run: those of several write evaluation.json into their directories")
+    evaluations = [_evaluated(values, place) for place in places or [values.logdir]]
+    if len(evaluations) > 1:
+        from seed_rl.evaluation import episodes
+
+        print(episodes.text_over_runs(evaluations))
+    return 0
+
+
+def _evaluated(values: flags.FlagValues, logdir: str) -> dict[str, Any]:
+    """Evaluates a run, and prints and writes the evaluation."""
+    with _usable_run(values, logdir, "evaluation.json") as (path,):
         from seed_rl.evaluation import episodes
 
         evaluation = episodes.evaluate_run(
-            values.logdir,
+            logdir,
             values.checkpoint,
             episodes=values.episodes,
             num_envs=values.envs,
@@ -48,7 +64,7 @@ def evaluate(values: flags.FlagValues) -> int:
         print(episodes.text(evaluation))
         with _written(path):
             episodes.write(evaluation, path)
-    return 0
+    return evaluation
 
 
 @command(
@@ -66,7 +82,7 @@ def play(values: flags.FlagValues) -> int:
     for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
-    with _usable_run(values, "play.mp4", "play.gif") as paths:
+    with _usable_run(values, values.logdir, "play.mp4", "play.gif") as paths:
         from seed_rl.evaluation.film import film
         from seed_rl.evaluation.policy import experiment_of, load_policy
 
@@ -85,7 +101,7 @@ def play(values: flags.FlagValues) -> int:
 )
 def export(values: flags.FlagValues) -> int:
     """Writes the policy of a run as a SavedModel, to act without seed_rl."""
-    with _usable_run(values, "export") as (directory,):
+    with _usable_run(values, values.logdir, "export") as (directory,):
         from seed_rl.evaluation.export import export
         from seed_rl.evaluation.policy import load_policy
 
@@ -96,7 +112,7 @@ def export(values: flags.FlagValues) -> int:
 
 
 @contextlib.contextmanager
-def _usable_run(values: flags.FlagValues, *names: str) -> Iterator[list[str]]:
+def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> Iterator[list[str]]:
     """Loads TensorFlow, yields the paths of the results, and prints them at the end.
 
     They are those of `--output`, else files of these names in the log directory, or here if that is in an object store.
@@ -104,13 +120,13 @@ def _usable_run(values: flags.FlagValues, *names: str) -> Iterator[list[str]]:
     Raises:
       UsageError: a flag or the run can't be used.
     """
-    if not values.logdir:
+    if not logdir:
         raise UsageError("--logdir is needed: the log directory of a run")
     given = [values.output] if isinstance(values.output, str) else values.output
     for path in given or ():
         if is_url(path):
             raise UsageError(f"--output takes paths on this machine, got {path}")
-    paths = given or [name if is_url(values.logdir) else os.path.join(values.logdir, name) for name in names]
+    paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy
 

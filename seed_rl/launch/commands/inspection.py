@@ -37,17 +37,25 @@ def doctor(values: flags.FlagValues) -> int:
 @command(
     "seed_rl plot runs/pong runs/pong_lstm --output=pong.png,pong.svg",
     comma_separated("output", ["curve.png"], "Files to write; their endings say the format: .png, .svg, .pdf."),
-    choice("x", "frames", ["frames", "hours"], "Horizontal axis."),
+    choice(
+        "x",
+        "frames",
+        ["frames", "hours", "score"],
+        "Horizontal axis; score: the share of runs above each human-normalised score.",
+    ),
     takes_paths=True,
 )
 def plot(values: flags.FlagValues, *places: str) -> int:
-    """Draws the learning curves of runs; seeds of one configuration as one curve."""
-    from seed_rl.launch.plot import plot_curves
+    """Draws learning curves or scores; seeds of one configuration as one curve."""
+    from seed_rl.launch.plot import plot_curves, plot_profiles
 
     if not places:
         raise UsageError("name at least one log directory")
     try:
-        plot_curves(places, values.output, values.x)
+        if values.x == "score":
+            plot_profiles(places, values.output)
+        else:
+            plot_curves(places, values.output, values.x)
     except (OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
         raise UsageError(str(error)) from error
     print("\n".join(values.output))

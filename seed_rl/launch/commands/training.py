@@ -226,17 +226,15 @@ def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
     "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
     *_EXPERIMENT,
     repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
-    comma_separated("seeds", ["1"], "Seeds of each combination."),
+    comma_separated("seeds", ["1"], "Runs of each combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
     integer("parallel", 1, "Runs at a time.", lower_bound=1),
     string("logdir", None, "Parent directory of the runs; default: runs/sweep_<gin file>."),
 )
 def sweep(values: flags.FlagValues) -> int:
     """Trains with combinations of settings and seeds, and compares them."""
-    from seed_rl.launch.sweep import Sweep, trials
+    from seed_rl.launch.sweep import Sweep, seeds_of, trials
 
-    if not all(seed.isdecimal() for seed in values.seeds):
-        raise UsageError(f"--seeds takes whole numbers, got {','.join(values.seeds)}")
-    wanted = trials(values.grid, [int(seed) for seed in values.seeds])
+    wanted = trials(values.grid, seeds_of(values.seeds))
     for trial in wanted:  # reports a mistake before the first run
         _load(values, *trial.bindings)
     if is_url(values.logdir or ""):

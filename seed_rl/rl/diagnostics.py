@@ -1,0 +1,59 @@
+"""Scalars that tell how learning goes: of values, of importance weights. No gradient flows through them.
+
+Shapes: T steps, B sequences.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from seed_rl.rl import checks
+
+
+def explained_variance(values: Any, targets: Any) -> tf.Tensor:
+    """1 - Var(target_t - V(x_t)) / Var(target_t), float32 scalar.
+
+    1 if the values predict their targets, 0 if a constant would do as well, and negative if worse; at least -1, so that
+    a batch of almost equal targets does not rule a mean over batches. 0 where the targets are equal.
+
+    Args:
+      values: float [T, B]: V(x_t).
+      targets: float [T, B], such as the `vs` of V-trace.
+    """
+    checks.check_rank("values", values, 2)
+    checks.check_shape("targets", targets, checks.static_shape(values))
+    values, targets = (tf.stop_gradient(tf.cast(x, tf.float32)) for x in (values, targets))
+    variance = tf.math.reduce_variance(targets)
+    explained = variance - tf.math.reduce_variance(targets - values)
+    return tf.maximum(tf.math.divide_no_nan(explained, variance), -1.0)
+
+
+def clipped_share(log_rhos: Any, clip: float) -> tf.Tensor:
+    """The share of importance weights above their bound, float32 scalar.
+
+    With a bound of 1 it is near one half as soon as the policies differ at all; see `clipped_mass`.
+
+    Args:
+      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.
+      clip: the bound.
+    """
+    return tf.reduce_mean(tf.cast(_rhos(log_rhos) > clip, tf.float32))
+
+
+def clipped_mass(log_rhos: Any, clip: float) -> tf.Tensor:
+    """1 - mean(min(clip, rho_t)): the share of the target policy's probability that clipping cuts off, float32 scalar.
+
+    Importance weights have a mean of 1 under the behaviour policy, and what a bound takes from it is the mass of pi in
+    excess of clip mu. With a bound of 1 that is the total-variation distance of pi and mu: 0 if they are equal, 1 if
+    they share no action.
+
+    Args:
+      log_rhos: float [T, B], see `clipped_share`.
+      clip: the bound.
+    """
+    return 1.0 - tf.reduce_mean(tf.minimum(_rhos(log_rhos), clip))
+
+
+def _rhos(log_rhos: Any) -> tf.Tensor:
+    checks.check_rank("log_rhos", log_rhos, 2)
+    return tf.exp(tf.stop_gradient(tf.cast(log_rhos, tf.float32)))
