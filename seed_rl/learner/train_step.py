@@ -108,8 +108,7 @@ class TrainStep:
             ]
             means, maxima, priorities, missing = self._read(steps)
             taken, left_out = taken + len(steps) - missing, left_out + missing
-            if means:
-                passed.append((means, maxima))
+            passed += [(means, maxima)] if means else []
             if means and self._agent.learned_enough(means):
                 break
         if not left_out:
@@ -239,8 +238,7 @@ class TrainStep:
     def _differentiate(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-        """The gradients of each group, the mean and the maximum metrics, priorities and statistics, from some
-        sequences."""
+        """Gradients of each group, mean and maximum metrics, priorities and statistics, from some sequences."""
         if columns.shape[0] < weights.shape[0]:
             state = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=0), unroll.initial_state)
             steps = unroll._replace(initial_state=())
