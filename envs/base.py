@@ -69,6 +69,11 @@ class EnvConfig(Settings, abc.ABC):
         """Environment frames per agent step."""
         return 1
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules named in the settings that `make` imports; an actor must permit them with `--import_module`."""
+        return ()
+
     @abc.abstractmethod
     def make(self, num_envs: int) -> VectorEnv:
         """Builds `num_envs` environments with SAME_STEP autoreset, whose spaces match `spec`."""

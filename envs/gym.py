@@ -27,7 +27,8 @@ class Gym(EnvConfig):
     suite: ClassVar[str] = "gym"
 
     id: str = "CartPole-v1"
-    """As registered, prefixed with `module:` if a module must be imported first; with `envpool`, an EnvPool id."""
+    """As registered, prefixed with `module:` if a module must be imported first, which actors on other machines permit
+    with `--import_module`; with `envpool`, an EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: one after the other in the actor; `async`: one process per environment; `vector_entry_point`: the
     environment's own vector version."""
@@ -42,14 +43,22 @@ class Gym(EnvConfig):
         super().__post_init__()
         try:
             parsed = json.loads(self.options)
-        except ValueError as error:
-            raise ValueError(f"Gym.options must be a JSON object, got {self.options!r}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"Gym.options must be a JSON object, got {self.options[:200]!r}: {error}") from error
         if not isinstance(parsed, dict):
             raise ValueError(f"Gym.options must be a JSON object, got {self.options!r}")
 
     @property
     def action_repeat(self) -> int:
         return self.frames_per_step
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        if self.envpool:
+            return ()
+        # Gymnasium's wrappers of older environments take the id of one, `module:` included, as an option.
+        ids = (self.id, str(json.loads(self.options).get("env_id", "")))
+        return tuple(name.partition(":")[0] for name in ids if ":" in name)
 
     def watch(self) -> Watchable:
         """Shows the environment's own rendering; without one, its observations if they are pictures."""

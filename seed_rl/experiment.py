@@ -39,6 +39,8 @@ class Inference(Settings):
     new unrolls per update."""
     stagger_unrolls: bool = True
     """Spread the beginnings of the environments' unrolls, so that finished ones arrive evenly."""
+    max_reward: NonNegative = 1e6
+    """A larger absolute reward ends the stream of the actor that sends it: squared, it could overflow."""
     lease_timeout_s: NonNegative = 60.0
     """The environment ids of an actor that joined but never opened its streams are freed after this, seconds."""
 

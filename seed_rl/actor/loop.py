@@ -6,6 +6,7 @@ import contextlib
 import logging
 import random
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from seed_rl.transport.client import Disconnected, LearnerClient
 _log = logging.getLogger(__name__)
 
 _RPC_SECONDS = 10.0  # for each call of the handshake
+_LONGEST_PAUSE = 4.0  # seconds: a learner that answers again has its actors back within five
 
 
 def growing_delays(first: float = 0.5, cap: float = 30.0) -> Iterator[float]:
@@ -48,7 +50,7 @@ class Actor:
         connect: Callable[[], LearnerClient],
         num_groups: int | None = None,
         envs_per_group: int | None = None,
-        delays: Callable[[], Iterator[float]] = growing_delays,
+        delays: Callable[[], Iterator[float]] = lambda: growing_delays(cap=_LONGEST_PAUSE),
     ):
         """
         Args:
@@ -130,6 +132,13 @@ class Actor:
         self._close_envs()
         self._suite = settings.env.suite
         config: EnvConfig = self._call_env("load", registry.from_description, settings.env)
+        # The learner isn't trusted to run code here; to import what is imported already runs none.
+        for module in config.modules:
+            if module not in sys.modules:
+                raise registry.CannotBuild(
+                    f"the learner asks for an environment of module {module!r}, which this actor may not import: "
+                    f"--import_module={module} permits it"
+                )
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
             builds = [
                 builders.submit(self._call_env, "make", config.make, settings.envs_per_group)

@@ -16,6 +16,7 @@ _SEEDS = 2**31 - 2**20  # so that the seeds of a whole group fit into an int32
 
 @dataclasses.dataclass
 class _Session:
+    actor: str
     groups: Sequence[GroupLease]
     joined_at: float
     awaited: set[int]
@@ -70,8 +71,8 @@ class Membership:
         """The inference device of a group."""
         return lease.env_ids[0] % self.num_devices
 
-    def join(self, group_sizes: Sequence[int]) -> Lease:
-        """Leases ids for groups of these sizes.
+    def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:
+        """Leases ids for groups of these sizes to an actor, which the name stands for in logs.
 
         Every lease has new environment seeds, so that a restarted actor does not repeat its episodes.
 
@@ -86,7 +87,7 @@ class Membership:
             self._seeds_given += size
         lease = Lease(secrets.token_hex(16), tuple(groups))
         everyone = range(len(groups))
-        self._sessions[lease.session] = _Session(groups, self._clock(), set(everyone), set(everyone))
+        self._sessions[lease.session] = _Session(actor, groups, self._clock(), set(everyone), set(everyone))
         return lease
 
     def _spread(self, group_sizes: Sequence[int]) -> list[int]:
@@ -120,6 +121,10 @@ class Membership:
             raise Refused(Refusal.FAILED_PRECONDITION, f"group {group} of this session already has a stream")
         entry.awaited.remove(group)
         return entry.groups[group]
+
+    def actor_of(self, session: str) -> str:
+        """The name of a session's actor."""
+        return self._sessions[session].actor
 
     def close(self, session: str, group: int) -> None:
         """Frees the ids of a group whose stream ended."""

@@ -102,7 +102,9 @@ class ActingThread:
         """Acts for a batch of requests; False when the queue of unrolls was closed meanwhile."""
         env_ids = np.concatenate([request.env_ids for request in requests])
         restarted = np.repeat([request.first for request in requests], [len(request.env_ids) for request in requests])
-        self._cursor.restart(env_ids[restarted])
+        for request in requests:
+            if request.first:
+                self._cursor.restart(request.env_ids, request.lease)
         if self._cursor.finishing(env_ids):
             started = time.monotonic()
             if not self._queue.wait_for_room():

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from seed_rl.actor.loop import growing_delays
 from seed_rl.files import reason
@@ -24,12 +24,21 @@ class ActorFailed(RuntimeError):
     """Actors that were given up; the message quotes one of them and names its log."""
 
 
+class Ended(NamedTuple):
+    """The end of an actor."""
+
+    how: str
+    """In one line."""
+    killed: bool = False
+    """Whether it was ended from outside, or lost with its node; any other end is a failure of its own."""
+
+
 @dataclasses.dataclass(eq=False)
 class Fleet(abc.ABC):
     """Keeps the `count` actors of a run running until stopped.
 
-    An actor that ends is restarted after a delay, which grows if it keeps ending within 30 s of its start. A subclass
-    says how one actor runs and ends.
+    An actor that ends is restarted after a delay, which grows if it keeps ending within 30 s of its start: for ever if
+    it is killed, `max_failures` times if it fails. A subclass says how one actor runs and ends.
     """
 
     count: int
@@ -40,7 +49,7 @@ class Fleet(abc.ABC):
     on_failure: Callable[[], None] = lambda: None
     """Called once `failed` is set."""
     max_failures: int = 3
-    """An actor that fails this often in a row, without running for 30 s, is given up."""
+    """An actor that fails this often in a row, without running for 30 s, is given up; to be killed is no failure."""
 
     def __post_init__(self) -> None:
         self.failed: ActorFailed | None = None
@@ -75,15 +84,12 @@ class Fleet(abc.ABC):
             thread.join()
 
     @abc.abstractmethod
-    def _run(self, number: int, log: str) -> str:
+    def _run(self, number: int, log: str) -> Ended:
         """Runs an actor, `_reachable` by its handle, until it ends.
 
         Args:
           number: of the actor.
           log: path of its log.
-
-        Returns:
-          How it ended, in one line.
 
         Raises:
           ActorFailed: it would fail again.
@@ -121,26 +127,28 @@ class Fleet(abc.ABC):
             try:
                 ended = self._run(number, log)
             except OSError as error:  # no log file, no process: both may be possible again later
-                ended = f"it can't be started: {reason(error)}"
+                ended = Ended(f"it can't be started: {reason(error)}")
             except ActorFailed as failed:
                 self._give_up(failed)
                 return
             was_stable = time.monotonic() - self._starts[number] > _STABLE_SECONDS
             if was_stable:
                 delays, failures = growing_delays(), 0
-            failures += 1
+            failures += not ended.killed
             if failures >= self.max_failures:
-                self._give_up(ActorFailed(f"actor {number} ended {failures} times in a row: {ended} (its log: {log})"))
+                times = f"actor {number} ended {failures} times in a row"
+                self._give_up(ActorFailed(f"{times}: {ended.how} (its log: {log})"))
                 return
             if self._stopping.is_set():
                 return
             with self._lock:
                 self.restarts += 1
-                # One warning stands for many actors that end at their start for the same reason, and end again.
-                repeated = ended in self._reported and not was_stable
-                self._reported.add(ended)
+                # One warning stands for many actors that fail at their start for the same reason, and fail again.
+                repeated = ended.how in self._reported and not was_stable and not ended.killed
+                self._reported.add(ended.how)
             delay, level = next(delays), logging.DEBUG if repeated else logging.WARNING
-            _log.log(level, "actor %d ended: %s; it starts again in %.1f s (its log: %s)", number, ended, delay, log)
+            sentence = "actor %d ended: %s; it starts again in %.1f s (its log: %s)"
+            _log.log(level, sentence, number, ended.how, delay, log)
             self._stopping.wait(delay)
 
     def _give_up(self, failed: ActorFailed) -> None:

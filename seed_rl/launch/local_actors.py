@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from seed_rl.actor.loop import Actor
-from seed_rl.launch.fleet import ActorFailed, Fleet
+from seed_rl.launch.fleet import ActorFailed, Ended, Fleet
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
@@ -19,6 +19,7 @@ _MAX_QUOTE = 500  # characters
 _MAX_READ = 64 * 1024  # bytes at the end of a process's output
 # A command that fails prints `seed_rl train: ...`; the traceback of an error of ours ends with `seed_rl.x.Error: ...`.
 _SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # the kernel sends the first, too
 _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
 
 
@@ -37,13 +38,15 @@ class LocalActors(Fleet):
         """Of the processes that are running."""
         return [process.pid for process in list(self._handles.values()) if process.poll() is None]
 
-    def _run(self, number: int, log: str) -> str:
+    def _run(self, number: int, log: str) -> Ended:
         def wait(process: subprocess.Popen[bytes]) -> int:
             with self._reachable(number, process):
                 return process.wait()
 
         command = [sys.executable, "-m", "seed_rl", "actor", "--exit_with_parent", *self.arguments]
-        return run_logged([*command, f"--server_address={self._address}"], log, wait)[1]
+        code, how = run_logged([*command, f"--server_address={self._address}"], log, wait)
+        # An actor that is asked to end exits with 128 plus the signal.
+        return Ended(how, killed=any(code in (-number, 128 + number) for number in _FROM_OUTSIDE))
 
     def _end(self, number: int, handle: subprocess.Popen[bytes], kill: bool) -> None:
         if kill:
@@ -55,14 +58,14 @@ class LocalActors(Fleet):
 class ActorThreads(Fleet):
     """Actors in threads of the learner's process; the first that fails ends the run."""
 
-    def _run(self, number: int, log: str) -> str:
+    def _run(self, number: int, log: str) -> Ended:
         actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()))
         try:
             with self._reachable(number, actor):
                 actor.run()
         except Exception as error:
             raise ActorFailed(f"actor {number} failed: {error}") from error
-        return "it was asked to"
+        return Ended("it was asked to")
 
     def _end(self, number: int, handle: Actor, kill: bool) -> None:
         handle.stop()

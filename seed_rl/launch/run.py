@@ -128,7 +128,7 @@ class Run:
           ConfigError: the experiment can't be run here: agent, environments, checkpoint or memory.
           AddressError, SecurityError: the address can't be listened on.
           ActorFailed: actors end as soon as they start.
-          Diverged: the loss is not finite any more.
+          Diverged: updates are not finite, whichever unrolls they are made from.
           HostLost: another learner host is gone, or never joined.
           CheckpointError: the last checkpoint can't be written.
           RuntimeError: the run is not open: use it in a `with` statement.
@@ -142,7 +142,7 @@ class Run:
         actors = self._new_actors()
         stopping = _StopOrFailure(stop, actors)
         with (
-            rendezvous(self.hosts, common_settings(self.experiment), stopping) as link,
+            rendezvous(self.hosts, common_settings(self.experiment), stopping, self.security) as link,
             contextlib.ExitStack() as cleanup,
         ):
             if link is None:
@@ -197,8 +197,9 @@ class Run:
             return self.actors(logs)
         count = self.experiment.actors.num_actors
         if self.actors == PROCESSES:
-            arguments = [f"--import_module={type(self.experiment.env).__module__}", *self.actor_arguments]
-            return LocalActors(count, logs, arguments)
+            env = self.experiment.env
+            imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
+            return LocalActors(count, logs, [*imports, *self.actor_arguments])
         return ActorThreads(count if self.actors == THREADS else 0, logs)
 
 

@@ -13,6 +13,7 @@ from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.checkpoints import name_variables
 from seed_rl.learner.ending import Stop
+from seed_rl.learner.faults import Faults
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas, abort_collectives
@@ -85,11 +86,13 @@ class Learner:
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
         self._service, self._acting, self._source, self._refresh = assemble(experiment, agent, self._seed(), replicas)
+        self._faults = Faults(self._service)
         self._set_version()
         self._progress.attach(self._service, [acting.cursor for acting in self._acting])
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
-        self._server = ActorServer(address, self._service, security=security)
+        bound = experiment.inference.max_reward
+        self._server = ActorServer(address, self._service, security=security, max_reward=bound)
 
     def _seed(self) -> int:
         """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""
@@ -122,7 +125,7 @@ class Learner:
           Each row of metrics.
 
         Raises:
-          Diverged: the loss is no longer finite.
+          Diverged: updates are not finite, whichever unrolls they are made from.
           HostLost: another host is gone.
           CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
@@ -141,8 +144,8 @@ class Learner:
                     self._service.raise_failure()
                     if self._batches.left:
                         break
-                    if batch is not None:
-                        log.add_update(self._update(batch))
+                    if batch is not None and (metrics := self._update(batch)):
+                        log.add_update(metrics)
                     self.counters.seconds = time.monotonic() - began
                     if (row := log.row_if_due()) is not None:
                         yield row
@@ -158,17 +161,25 @@ class Learner:
         return RunLog(self._run_state, sinks, self._experiment.logs.metrics_interval_s)
 
     def _update(self, batch: Batch) -> dict[str, float]:
-        """An update from this host's part of a batch; returns its metrics."""
+        """An update from this host's part of a batch; returns its metrics, none if all of it was left out."""
         counters = self.counters
         progress = self._batches.env_frames / self._experiment.total_frames
         with self._replicas.scope(), self._replicas.host_loss_as_error():
             unroll = self._replicas.joined(batch.parts)
             update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
+            if update.left_out:
+                counters.left_out_steps += update.left_out
+                at_fault = self._train_step.faults(unroll, batch.importance_weights)
+                self._faults.left_out(batch.origins.tolist(), at_fault, self._link.hosts.count > 1)
+            else:
+                self._faults.made()
+        self._source.write_back(update.priorities)
+        if not update.optimizer_steps:
+            return {}
         metrics = update.metrics
         queues = [acting.unrolls.queue for acting in self._acting]
         metrics["queue_fill"] = float(np.mean([len(queue) / queue.capacity for queue in queues]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
-        self._source.write_back(update.priorities)
         counters.learner_updates += 1
         counters.optimizer_steps += update.optimizer_steps
         self._agent.after_update(counters.learner_updates)

@@ -23,6 +23,8 @@ class Counters:
     """Agent steps learned from, each counted once."""
     env_frames: int = 0
     """The same in environment frames: agent steps times the action repeat."""
+    left_out_steps: int = 0
+    """Optimizer steps that were left out, because their gradients were not finite."""
     seconds: float = 0.0
     """Wall-clock time spent training; without start-up, and without the time that a kill lost."""
     discarded_unrolls: int = 0

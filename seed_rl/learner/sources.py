@@ -15,7 +15,6 @@ from seed_rl.buffers.samplers import SAMPLERS, Sampler
 from seed_rl.buffers.snapshot import BadSnapshot, open_snapshot, write_snapshot
 from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
-from seed_rl.learner.ending import Diverged
 from seed_rl.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.types import Unroll
 
@@ -32,6 +31,8 @@ class Batch(NamedTuple):
     """int64 [B]: learner updates at the time each unroll was begun."""
     importance_weights: np.ndarray
     """float32 [B]; ones without a prioritized replay."""
+    origins: np.ndarray
+    """`Origin` [B]: the environment of each unroll."""
 
 
 class Source(abc.ABC):
@@ -80,8 +81,9 @@ class FifoSource(Source):
             return None
         self.taken += len(slots)
         ones = np.ones(len(slots), np.float32)
-        batch = Batch(self._read(tf.constant(slots)), self._unrolls.pool.versions[slots], ones)
-        self._unrolls.pool.release(slots)
+        pool = self._unrolls.pool
+        batch = Batch(self._read(tf.constant(slots)), pool.versions[slots], ones, pool.origins[slots])
+        pool.release(slots)
         return batch
 
     def write_back(self, priorities: np.ndarray) -> None:
@@ -136,19 +138,13 @@ class ReplaySource(Source):
         return self._sizes.replay_min_size + int(self._drawn * self._sizes.batch_size / self._config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
-        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it.
-
-        Raises:
-          Diverged: the acting network's values are not finite.
-        """
+        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it."""
         for begin in range(0, len(slots), INSERT_AT_MOST):
             piece = slots[begin : begin + INSERT_AT_MOST]
             padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
             padded[: len(piece)] = piece
             priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(piece)]
-            if not np.isfinite(priorities).all():
-                raise Diverged("the Q-values of the acting network are no longer finite")
-            self._unrolls.pool.release(self._sampler.insert(piece, priorities))
+            self._unrolls.pool.release(self._sampler.insert(piece, _usable(priorities)))
             self.taken += len(piece)
 
     @tf.function
@@ -161,12 +157,13 @@ class ReplaySource(Source):
         self._drawn += 1
         self._last_slots = sample.slots
         parts = self._read(tf.constant(sample.slots))
-        return Batch(parts, self._unrolls.pool.versions[sample.slots], sample.weights)
+        pool = self._unrolls.pool
+        return Batch(parts, pool.versions[sample.slots], sample.weights, pool.origins[sample.slots])
 
     def write_back(self, priorities: np.ndarray) -> None:
         """Gives the sequences of the last batch, all of which are still inside, their new priorities."""
         if len(priorities):
-            self._sampler.update(self._last_slots, priorities)
+            self._sampler.update(self._last_slots, _usable(priorities))
 
     @property
     def snapshot(self) -> ReplaySource | None:
@@ -209,6 +206,11 @@ class ReplaySource(Source):
         return row
 
 
+def _usable(priorities: np.ndarray) -> np.ndarray:
+    """The lowest for a sequence whose priority is not finite: an update from it would be left out."""
+    return np.where(np.isfinite(priorities), priorities, 0)
+
+
 def new_source(
     unrolls: Unrolls, read: Reader, sizes: Sizes, agent: Agent, replay: Replay | None, seed: int
 ) -> FifoSource | ReplaySource:
@@ -249,6 +251,7 @@ class JoinedSource(Source):
             [part for batch in batches for part in batch.parts],
             np.concatenate([batch.versions for batch in batches]),
             np.concatenate([batch.importance_weights for batch in batches]),
+            np.concatenate([batch.origins for batch in batches]),
         )
 
     def write_back(self, priorities: np.ndarray) -> None:

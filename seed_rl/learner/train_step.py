@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.devices import has_accelerator
-from seed_rl.learner.ending import Diverged
 from seed_rl.optimizers import Optimizer
 from seed_rl.types import Unroll
 
@@ -25,14 +24,17 @@ class Update(NamedTuple):
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
     optimizer_steps: int
-    """At most passes x minibatches: the agent may stop after any pass."""
+    """At most passes x minibatches: the agent may stop after any pass, and some may be left out."""
+    left_out: int
+    """Further optimizer steps, which were left out because a gradient was not finite; `metrics` are of the others."""
 
 
 class TrainStep:
     """Differentiates the losses of an agent and applies the gradients, as one compiled function.
 
     Under a strategy of several replicas each has its part of the batch; gradients and metrics are averaged over them
-    before the gradients are clipped, so that an update is the same for any number of replicas.
+    before the gradients are clipped, so that an update is the same for any number of replicas. An optimizer step whose
+    gradients are not finite is left out: weights and optimizers stay as they were.
     """
 
     def __init__(
@@ -67,10 +69,13 @@ class TrainStep:
         self._minibatches = minibatches
         self._mean_names: list[str] = []
         self._max_names: list[str] = []
+        self._sound: Unroll | None = None  # a batch that had finite gradients
         if self._replicas == 1:
             self._compiled = tf.function(self._step, jit_compile=has_accelerator())
+            self._compiled_alone = tf.function(self._alone, jit_compile=has_accelerator())
         else:
             self._compiled = tf.function(self._step_on_replicas)
+            self._compiled_alone = tf.function(self._alone_on_replicas)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -89,14 +94,11 @@ class TrainStep:
           progress: the share of the run's frames before this batch, in [0, 1].
           importance_weights: float32 [B] of this process's sequences.
           seed: of minibatches and losses; different at each update.
-
-        Raises:
-          Diverged: a gradient is not finite.
         """
         weights = tf.constant(importance_weights, tf.float32)
         rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
         generator = np.random.default_rng(seed)
-        passed = []
+        passed, taken, left_out = [], 0, 0
         for _ in range(self._passes):
             columns = self._columns(len(importance_weights) // self._local_replicas, generator)
             seeds = generator.integers(2**31 - self._replicas, size=(len(columns), 2), dtype=np.int32)
@@ -104,30 +106,56 @@ class TrainStep:
                 self._compiled(unroll, weights, rates, tf.constant(part), tf.constant(own))
                 for part, own in zip(columns, seeds, strict=True)
             ]
-            means, maxima, priorities = self._read(steps)
-            passed.append((means, maxima))
-            if not all(np.isfinite(value) for name, value in means.items() if name.endswith("gradient_norm")):
-                raise Diverged("the gradient is no longer finite")
-            if self._agent.learned_enough(means):
+            means, maxima, priorities, missing = self._read(steps)
+            taken, left_out = taken + len(steps) - missing, left_out + missing
+            passed += [(means, maxima)] if means else []
+            if means and self._agent.learned_enough(means):
                 break
+        if not left_out:
+            self._sound = self._sound or unroll
+        in_order = self._in_order(columns, priorities)
+        if not passed:
+            return Update({}, in_order, taken, left_out)
         metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
         metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
         for index, (name, settings) in enumerate(self._settings.items()):
             if settings.clip_norm:
                 prefix = f"{name}/" if index else ""
                 metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
-        return Update(metrics, self._in_order(columns, priorities), len(passed) * self._minibatches)
+        return Update(metrics, in_order, taken, left_out)
 
-    def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray]:
-        """Means and maxima of the metrics of a pass by name, and its priorities [steps, any]."""
+    def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
+        """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out."""
         values = np.stack([step.numpy() for step in steps])
         ends = np.cumsum([len(self._mean_names), len(self._max_names)])
         means, maxima, priorities = np.split(values, ends, axis=1)
+        norms = means[:, [name.endswith("gradient_norm") for name in self._mean_names]]
+        made = np.isfinite(norms).all(axis=1)
+        if not made.any():
+            return {}, {}, priorities, len(made)
         return (
-            dict(zip(self._mean_names, means.mean(axis=0).tolist(), strict=True)),
-            dict(zip(self._max_names, maxima.max(axis=0, initial=-np.inf).tolist(), strict=True)),
+            dict(zip(self._mean_names, means[made].mean(axis=0).tolist(), strict=True)),
+            dict(zip(self._max_names, maxima[made].max(axis=0).tolist(), strict=True)),
             priorities,
+            int(np.count_nonzero(~made)),
         )
+
+    def faults(self, unroll: Unroll, importance_weights: np.ndarray) -> np.ndarray | None:
+        """The sequences of a batch whose gradients are not finite, each for itself: the reason of a step left out.
+
+        Args:
+          unroll, importance_weights: as of the update.
+
+        Returns:
+          bool [B] of this process's sequences; None if the weights are the reason: an earlier batch, which had finite
+          gradients, has them no longer, or there was none and no sequence of this one has.
+        """
+        weights = tf.constant(importance_weights, tf.float32)
+        numbers = [tf.constant([n], tf.int32) for n in range(len(importance_weights) // self._local_replicas)]
+        if self._sound is not None and not self._compiled_alone(self._sound, weights, numbers[0]).numpy().all():
+            return None
+        finite = np.stack([self._compiled_alone(unroll, weights, number).numpy() for number in numbers], axis=1)
+        return None if self._sound is None and not finite.any() else ~finite.ravel()
 
     def _columns(self, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
         """The sequences of each optimizer step of a pass, int32 [B / minibatches], among those of a replica."""
@@ -147,8 +175,14 @@ class TrainStep:
     ) -> tf.Tensor:
         """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
         gradients, means, maxima, priorities, statistics = self._differentiate(unroll, weights, columns, seed)
-        norms = self._apply(gradients, rates)
-        self._agent.update_statistics(statistics)
+        norms = self._norms(gradients, statistics)
+
+        def apply() -> None:
+            self._compiled_apply(gradients, norms, rates)
+            if tf.nest.flatten(statistics):
+                self._agent.update_statistics(statistics)
+
+        self._if_finite(norms, apply)
         return tf.concat([means, norms, rates, maxima, priorities], axis=0)
 
     def _step_on_replicas(
@@ -159,7 +193,7 @@ class TrainStep:
         compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled)
 
-        def on_replica(unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor, Any]:
+        def on_replica(unroll: Unroll) -> tuple[Any, ...]:
             context = tf.distribute.get_replica_context()
             replica = context.replica_id_in_sync_group
             own_weights = tf.reshape(weights, [count, -1])[replica % count]
@@ -172,26 +206,40 @@ class TrainStep:
             means = tf.reduce_mean(context.all_gather(means[None], axis=0), axis=0)
             if self._max_names:
                 maxima = tf.reduce_max(context.all_gather(maxima[None], axis=0), axis=0)
-            norms = []
-            for name, own in gradients.items():
-                own, norm = self._clip(name, own)
-                # The optimizer sums over replicas.
-                self._optimizers[name].apply([g / replicas for g in own], list(self._groups[name].variables))
-                norms.append(norm)
-            return tf.concat([means, tf.stack(norms), rates, maxima], axis=0), priorities, statistics
+            norms = self._norms(gradients, statistics)
+            return tf.concat([means, norms, rates, maxima], axis=0), priorities, norms, gradients, statistics
 
-        self._set_learning_rates(rates)
+        def apply() -> None:
+            self._set_learning_rates(rates)
+            self._strategy.run(self._apply, (gradients, norms, replicas))  # the optimizer sums over replicas
+            if tf.nest.flatten(statistics):
+                self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
+
         local = self._strategy.experimental_local_results
-        values, priorities, statistics = self._strategy.run(on_replica, (unroll,))
-        self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
+        values, priorities, norms, gradients, statistics = self._strategy.run(on_replica, (unroll,))
+        self._if_finite(local(norms)[0], apply)  # equal on all replicas of all hosts
         return tf.concat([local(values)[0], *local(priorities)], axis=0)
+
+    def _alone(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        """Whether a sequence has finite gradients by itself; int32 [1] -> bool [1]."""
+        gradients, *_, statistics = self._differentiate(unroll, weights, column, tf.zeros(2, tf.int32))
+        return tf.reduce_all(tf.math.is_finite(self._norms(gradients, statistics)), keepdims=True)
+
+    def _alone_on_replicas(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        """As `_alone`, of the same column on each replica of this process: bool [replicas]."""
+        local = self._local_replicas
+
+        def on_replica(unroll: Unroll) -> tf.Tensor:
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return self._alone(unroll, tf.reshape(weights, [local, -1])[replica % local], column)
+
+        return tf.concat(self._strategy.experimental_local_results(self._strategy.run(on_replica, (unroll,))), axis=0)
 
     def _differentiate(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-        """The gradients of each group, the mean and the maximum metrics, priorities and statistics, from some
-        sequences."""
-        if self._minibatches > 1:
+        """Gradients of each group, mean and maximum metrics, priorities and statistics, from some sequences."""
+        if columns.shape[0] < weights.shape[0]:
             state = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=0), unroll.initial_state)
             steps = unroll._replace(initial_state=())
             unroll = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=1), steps)._replace(initial_state=state)
@@ -210,28 +258,42 @@ class TrainStep:
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
         return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities, output.statistics
 
+    @tf.function(jit_compile=True)
+    def _norms(self, gradients: Mapping[str, list[tf.Tensor]], statistics: Any) -> tf.Tensor:
+        """The norm of each group's gradients; not finite if the statistics aren't."""
+        norms = tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
+        for moments in tf.nest.flatten(statistics):
+            norms = tf.where(tf.reduce_all(tf.math.is_finite(moments)), norms, np.nan)
+        return norms
+
+    @staticmethod
+    def _if_finite(norms: tf.Tensor, apply: Callable[[], None]) -> None:
+        """Outside of the compiled part: there the condition would copy the weights."""
+
+        def made() -> tf.Tensor:
+            apply()
+            return tf.constant(True)
+
+        tf.cond(tf.reduce_all(tf.math.is_finite(norms)), made, lambda: tf.constant(False))
+
     @tf.function(jit_compile=True)  # also on CPUs: one pass over the weights instead of a dozen
-    def _apply(self, gradients: Mapping[str, list[tf.Tensor]], rates: tf.Tensor) -> tf.Tensor:
-        """Clips and applies the gradients; returns the norm of each group before clipping."""
+    def _compiled_apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
         self._set_learning_rates(rates)
-        norms = []
-        for name, own in gradients.items():
-            own, norm = self._clip(name, own)
+        self._apply(gradients, norms)
+
+    def _apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, summed_over: int = 1) -> None:
+        """Clips the gradients, as the settings of their groups say, and applies them."""
+        for (name, own), norm in zip(gradients.items(), tf.unstack(norms), strict=True):
+            limit = self._settings[name].clip_norm
+            if limit:
+                own, _ = tf.clip_by_global_norm(own, limit, use_norm=norm)
+            if summed_over > 1:
+                own = [gradient / summed_over for gradient in own]
             self._optimizers[name].apply(own, list(self._groups[name].variables))
-            norms.append(norm)
-        return tf.stack(norms)
 
     def _set_learning_rates(self, rates: tf.Tensor) -> None:
         for optimizer, rate in zip(self._optimizers.values(), tf.unstack(rates), strict=True):
             optimizer.learning_rate.assign(rate)
-
-    def _clip(self, name: str, gradients: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """The gradients of a group, clipped if its settings say so, and their norm before that."""
-        norm = tf.linalg.global_norm(gradients)
-        limit = self._settings[name].clip_norm
-        if limit:
-            gradients, _ = tf.clip_by_global_norm(gradients, limit, use_norm=norm)
-        return gradients, norm
 
 
 def _stacked(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:

@@ -15,6 +15,7 @@ METRICS = {
     "optimizer/gradient_norm": Metric("gradient_norm", "", "global norm before clipping"),
     "optimizer/gradient_to_clip": Metric("gradient_to_clip", "", "gradient norm over `Optimizer.clip_norm`"),
     "optimizer/learning_rate": Metric("learning_rate", "", "current value of the schedule"),
+    "optimizer/left_out_steps": Metric("left_out_steps", "steps", "not made, for want of finite gradients, in total"),
     "speed/frames_per_second": Metric("frames_per_second", "frames/s", "environment frames learned from"),
     "speed/updates_per_second": Metric("updates_per_second", "1/s", "learner updates"),
     "time/learner_waiting": Metric("time/learner_waiting", "share", "of the learner's time: waiting for a batch"),

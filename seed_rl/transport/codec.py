@@ -22,6 +22,9 @@ if sys.byteorder != "little":
     raise ImportError("seed_rl.transport needs a little-endian machine: tensors are sent as they are in memory")
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 class _Field(NamedTuple):
     """A tensor of all environments, and its position in a payload."""
 
@@ -45,7 +48,7 @@ class StepCodec:
 
     Encoding raises a WireError if a tensor is missing, unexpected, or of the wrong dtype or shape. Decoding raises one
     if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number that isn't
-    finite, or an action outside the action space.
+    finite, a reward beyond its bound, or an action outside the action space.
     """
 
     payload_bytes: int
@@ -55,11 +58,12 @@ class StepCodec:
     actions_bytes: int
     """Size of an encoded reply, header included."""
 
-    def __init__(self, env_spec: EnvSpec, num_envs: int):
+    def __init__(self, env_spec: EnvSpec, num_envs: int, max_reward: float = _LARGEST):
         """
         Args:
           env_spec: of one environment.
           num_envs: E.
+          max_reward: the largest absolute reward that is decoded.
         """
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
@@ -74,10 +78,9 @@ class StepCodec:
             shape = (num_envs, *spec.shape)
             self._fields.append(_Field(name or "observation", np.dtype(spec.dtype), shape, self.payload_bytes))
             self.payload_bytes += num_envs * spec.nbytes
-        # Tensors with values to check; the flags of the outcome are checked separately.
-        self._checked = [
-            index for index, field in enumerate(self._fields) if field.dtype.kind in "fb" and index not in (1, 2)
-        ]
+        # Observation tensors with values to check.
+        self._checked = [index for index in range(3, len(self._fields)) if self._fields[index].dtype.kind in "fb"]
+        self._max_reward = max_reward
         self._header = _header(self.payload_bytes)
         self.step_bytes = len(self._header) + self.payload_bytes
 
@@ -106,11 +109,20 @@ class StepCodec:
         """Views of the tensors of a payload that begins `offset` bytes into a buffer."""
         return [np.ndarray(shape, dtype, buffer, offset + begin) for _, dtype, shape, begin in self._fields]
 
+    def read_step(self, views: Sequence[np.ndarray]) -> EnvOutput:
+        """The step in memory that another process may change at any time, through its `views`.
+
+        Tensors with values to check are copied first. The others, such as pictures, may hold anything.
+        """
+        copied = (0, 1, 2, *self._checked)
+        return self.checked_step([view.copy() if index in copied else view for index, view in enumerate(views)])
+
     def checked_step(self, tensors: Sequence[np.ndarray]) -> EnvOutput:
         """The step whose tensors are these, in the order of the payload.
 
         Raises:
-          WireError: a bool isn't 0 or 1, a floating-point number isn't finite, or an episode is truncated without end.
+          WireError: a bool isn't 0 or 1, a floating-point number isn't finite, a reward is beyond its bound, or an
+            episode is truncated without end.
         """
         reward, done, truncated, *observation = tensors
         # Strips every 0 and 1 from both ends: faster than numpy for these few bytes.
@@ -118,6 +130,12 @@ class StepCodec:
             raise WireError("done and truncated must hold only 0 and 1, got another value")
         if truncated.any() and (truncated > done).any():
             raise WireError("truncated must be 0 where done is, got 1")
+        if not np.abs(reward).max() <= self._max_reward:  # nor is a NaN
+            _check_values("reward", reward)
+            env, bounds = int(np.argmax(np.abs(reward))), f"[-{self._max_reward:g}, {self._max_reward:g}]"
+            raise WireError(
+                f"reward must be in {bounds} (Inference.max_reward), got {reward[env]:g} in environment {env}"
+            )
         for index in self._checked:
             _check_values(self._fields[index].name, tensors[index])
         if self._names is None:

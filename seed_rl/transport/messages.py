@@ -24,6 +24,8 @@ MAX_BYTES = 1 << 20
 
 _MAX_TEXT = 256  # characters of a name
 _MAX_RANK = 8
+_MAX_GROUPS, _MAX_GROUP_SIZE = 1 << 12, 1 << 16  # an actor starts threads and environments for what a learner asks
+_MAX_SEED = 2**31 - 1  # of an environment
 
 _OPTION_FIELDS: dict[type, str] = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
 
@@ -64,6 +66,11 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
 def read_describe_reply(data: bytes) -> specs.ActorSettings:
     """The learner's settings."""
     reply = _parse(pb.DescribeReply, data)
+    if reply.num_groups > _MAX_GROUPS or reply.envs_per_group > _MAX_GROUP_SIZE:
+        raise WireError(
+            f"expected up to {_MAX_GROUPS} groups of up to {_MAX_GROUP_SIZE} environments, got {reply.num_groups} of "
+            f"{reply.envs_per_group}"
+        )
     options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
     env = specs.EnvDescription(_text("the name of the suite", reply.env.suite), options)
     return specs.ActorSettings(env, reply.num_groups, reply.envs_per_group)
@@ -106,6 +113,9 @@ def read_join_reply(data: bytes, group_sizes: Sequence[int]) -> specs.Lease:
     sizes = [len(group.env_ids) for group in groups]
     if sizes != list(group_sizes):
         raise WireError(f"expected groups of {list(group_sizes)} environments, got {sizes}")
+    for group, size in zip(groups, sizes, strict=True):
+        if not 0 <= group.seed <= _MAX_SEED - size:
+            raise WireError(f"expected a seed in 0 .. {_MAX_SEED - size} for {size} environments, got {group.seed}")
     return specs.Lease(_text("the session", reply.session), groups)
 
 

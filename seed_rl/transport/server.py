@@ -75,6 +75,7 @@ class ActorServer:
         *,
         security: ServerSecurity,
         max_message_bytes: int = 64 << 20,
+        max_reward: float = 1e6,
         keepalive_seconds: float = 10.0,
     ):
         """
@@ -83,6 +84,7 @@ class ActorServer:
           service: answers the calls.
           security: credentials.
           max_message_bytes: largest message that is read; groups whose steps are larger may not join.
+          max_reward: a step with a larger absolute reward ends its stream.
           keepalive_seconds: a peer that has been silent for this long is pinged, and counts as lost after the same
             time without an answer.
 
@@ -97,6 +99,7 @@ class ActorServer:
         self._credentials = security.credentials()
         self._service = service
         self._max_message_bytes = max_message_bytes
+        self._max_reward = max_reward
         options = [
             ("grpc.max_receive_message_length", max_message_bytes),
             ("grpc.so_reuseport", 0),  # otherwise two learners could share a port unnoticed
@@ -178,7 +181,7 @@ class ActorServer:
             opening = protocol.Opening.read(call.metadata)
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
-        ActorStream(call, self._service, opening, self._streams, self.stats)
+        ActorStream(call, self._service, opening, self._streams, self.stats, self._max_reward)
 
 
 def _reply(call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
@@ -201,6 +204,7 @@ class ActorStream:
         opening: protocol.Opening,
         streams: set[ActorStream],  # of the server: it is one of them while it is open
         stats: ServerStats,
+        max_reward: float,
     ):
         self._call = call
         self._service = service
@@ -209,7 +213,7 @@ class ActorStream:
         self._stats = stats
         self._first = True
         self._lease, env_spec = service.open(opening.session, opening.group)
-        self._codec = StepCodec(env_spec, len(self._lease.env_ids))
+        self._codec = StepCodec(env_spec, len(self._lease.env_ids), max_reward)
         self._shared = self._open_memory(opening.memory)
         streams.add(self)
         stats.streams = len(streams)
@@ -220,7 +224,11 @@ class ActorStream:
         try:
             self._call.send(self._codec.encode_actions(actions))
         except WireError as error:  # not the actor's fault
-            self._call.post(functools.partial(self.end, error))
+            self.end_soon(error)
+
+    def end_soon(self, error: Exception) -> None:
+        """As `end`, on any thread."""
+        self._call.post(functools.partial(self.end, error))
 
     def end(self, error: Exception) -> None:
         """Ends the stream from the learner's side, with this error. On the server's thread."""
@@ -247,9 +255,7 @@ class ActorStream:
             return self._codec.decode_step(message)
         if message:
             raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
-        # Copied before they are checked: an actor that misbehaves could change them after the check.
-        reward, done, truncated, *observation = self._shared
-        return self._codec.checked_step([reward.copy(), done.copy(), truncated.copy(), *observation])
+        return self._codec.read_step(self._shared)
 
     def _vanished(self) -> None:
         self._close("the actor vanished")

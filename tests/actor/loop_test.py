@@ -3,8 +3,10 @@
 import contextlib
 import itertools
 import statistics
+import sys
 import threading
 import traceback
+import types
 
 import numpy as np
 import pytest
@@ -78,14 +80,15 @@ class Stream:
 class Client:
     """A learner that wants two groups, with environment seeds 0 and 1."""
 
-    def __init__(self, suite, refuse=None):
+    def __init__(self, suite, refuse=None, **options):
         self._suite = suite
+        self._options = options
         self._refuse = refuse
         self.closed, self.stepped = threading.Event(), threading.Event()
         self.joined, self.streams = [], {}
 
     def describe(self, timeout):
-        return ActorSettings(EnvDescription(self._suite), num_groups=2, envs_per_group=3)
+        return ActorSettings(EnvDescription(self._suite, self._options), num_groups=2, envs_per_group=3)
 
     def join(self, run_id, env_spec, group_sizes, timeout):
         if self._refuse is not None:
@@ -130,6 +133,27 @@ def test_a_refusal_ends_the_actor():
 def test_environments_that_reset_in_another_step_are_refused():
     with pytest.raises(registry.CannotBuild, match=r"SAME_STEP autoreset\), those of suite 'late' say .*NEXT_STEP"):
         Actor(lambda: Client(suite_of(Late))).run()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"id": "working_directory:Game-v0"},
+        {"id": "GymV26Environment-v0", "options": '{"env_id": "working_directory:Game-v0"}'},
+    ],
+)
+def test_a_module_that_a_learner_names_is_not_imported_unless_the_actor_was_started_with_it(
+    options, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "working_directory.py").write_text(f"open({str(tmp_path / 'was here')!r}, 'w')")
+    actor = Actor(lambda: Client("gym", **options))
+    with pytest.raises(registry.CannotBuild, match="may not import: --import_module=working_directory permits it"):
+        actor.run()
+    assert not (tmp_path / "was here").exists()
+    monkeypatch.setitem(sys.modules, "working_directory", types.ModuleType("working_directory"))
+    with pytest.raises(registry.CannotBuild, match="can't be made"):
+        actor.run()
 
 
 @contextlib.contextmanager

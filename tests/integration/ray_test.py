@@ -188,7 +188,7 @@ def test_a_learner_waits_for_the_resource_until_ctrl_c(cluster, runs, wait_for, 
 
 def test_too_few_actors_end_the_run(cluster, caplog, wait_for, tmp_path):
     caplog.set_level(logging.INFO)
-    spec = ActorSpec(ClientSecurity(insecure=True), "seed_rl.envs.catch", logging.INFO)
+    spec = ActorSpec(ClientSecurity(insecure=True), ("seed_rl.envs.catch",), logging.INFO)
     with connected(cluster.address):
         actors = RayActors(2, str(tmp_path), 1, 64.0, spec, patience=2.0)
         actors.start("127.0.0.1:1")

@@ -40,16 +40,12 @@ def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
     assert how_it_ended(code, str(path), len(before)) == how
 
 
-def failed(address, log_directory, count=1, max_failures=2, kills=False):
-    """Actors that were given up; `kills`: the first was killed as soon as it ran."""
+def failed(address, log_directory, count=1, max_failures=2):
+    """Actors that were given up."""
     over = threading.Event()
     actors = LocalActors(count, str(log_directory), on_failure=over.set, max_failures=max_failures)
     try:
         actors.start(address)
-        while kills and not actors.pids:
-            assert not over.wait(0.01)
-        if kills:
-            os.kill(actors.pids[0], signal.SIGKILL)
         assert over.wait(60)
     finally:
         actors.stop()
@@ -65,9 +61,23 @@ def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(t
     assert re.fullmatch(rf"actor \d ended: .*'nowhere'.*; it starts again in \d\.\d s {log}", warning)
 
 
-def test_an_actor_that_was_killed_is_reported_with_the_signal(tmp_path):
-    actors = failed("unix:/nowhere", tmp_path, max_failures=1, kills=True)
-    assert "actor 0 ended 1 times in a row: killed by SIGKILL (its log: " in str(actors.failed)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_actor_that_is_killed_again_and_again_is_started_each_time(number, tmp_path, caplog):
+    """One failure would end the run here; an end from outside is none."""
+    over = threading.Event()
+    actors = LocalActors(1, str(tmp_path), on_failure=over.set, max_failures=1)
+    try:
+        actors.start("unix:/nowhere")
+        for kills in range(2):
+            while actors.restarts < kills or not actors.pids:
+                assert not over.wait(0.01), actors.failed
+            os.kill(actors.pids[0], number)
+        while actors.restarts < 2:
+            assert not over.wait(0.01), actors.failed
+    finally:
+        actors.stop()
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len([warning for warning in warnings if "actor 0 ended: " in warning]) == 2
 
 
 def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tmp_path):

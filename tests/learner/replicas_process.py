@@ -111,6 +111,30 @@ def run_in_minibatches(replicas, equal_parts):
     }
 
 
+def run_spoiled(replicas):
+    """An update from four sequences for each device, of which one isn't finite, between two others."""
+    with replicas.scope():
+        agent = QuadraticAgent(two_groups=True)
+        step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count)
+    rewards = np.random.default_rng(0).normal(size=(LENGTH, 4 * replicas.count))
+    spoiled = rewards.copy()
+    spoiled[1, 2] = np.inf
+    weights, results = np.ones(rewards.shape[1]), {}
+    for number, batch in enumerate((rewards, spoiled, rewards)):
+        parts = []
+        for own, device in zip(np.split(batch, replicas.count, axis=1), replicas.split.training, strict=True):
+            with tf.device(device):
+                parts.append(unroll_of(own))
+        with replicas.scope():
+            unroll = replicas.joined(parts)
+            results[f"left out {number}"] = step(unroll, 0.0, weights).left_out
+            results[f"faults {number}"] = step.faults(unroll, weights)
+        results[f"state {number}"] = np.concatenate(
+            [agent.numpy(), *(variable.numpy().ravel() for variable in step.variables.values())]
+        )
+    return results
+
+
 def main(count, directory, names):
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
     inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
@@ -119,7 +143,10 @@ def main(count, directory, names):
     replicas = Replicas(Experiment(env=Counting(), agent=AGENTS["vtrace"], batch_size=BATCH, devices=devices))
     assert replicas.count == count
     for name in names:
-        arrays = run(replicas, AGENTS[name]) if name in AGENTS else run_in_minibatches(replicas, name == "equal")
+        if name == "spoiled":
+            arrays = run_spoiled(replicas)
+        else:
+            arrays = run(replicas, AGENTS[name]) if name in AGENTS else run_in_minibatches(replicas, name == "equal")
         np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
 
 

@@ -20,7 +20,7 @@ CPU = ("CPU:0",)
 GPUS = tuple(f"GPU:{number}" for number in range(8))
 TPUS = tuple(f"TPU:{number}" for number in range(8))
 PROCESS = pathlib.Path(__file__).with_name("replicas_process.py")
-AGENTS = {1: ("vtrace", "r2d2", "equal", "different"), 2: ("r2d2", "equal", "different"), 4: ("vtrace",)}
+AGENTS = {1: ("vtrace", "r2d2", "equal", "different"), 2: ("r2d2", "equal", "different", "spoiled"), 4: ("vtrace",)}
 """Those of `replicas_process` that are run, by the number of devices."""
 
 
@@ -150,6 +150,15 @@ def test_minibatches_give_priorities_in_batch_order_and_maxima_of_all(count, res
     assert found["priorities"].shape == (4 * count,)
     np.testing.assert_allclose(found["priorities"], found["expected priorities"], rtol=1e-5)
     np.testing.assert_allclose(found["reward/max"], found["expected reward/max"], rtol=1e-6)
+
+
+def test_an_update_that_is_not_finite_is_left_out_on_all_devices(results):
+    found = results["spoiled-2"]
+    assert [int(found[f"left out {number}"]) for number in range(3)] == [0, 1, 0]
+    assert [np.flatnonzero(found[f"faults {number}"]).tolist() for number in range(3)] == [[], [2], []]
+    np.testing.assert_array_equal(found["state 1"], found["state 0"])
+    assert np.isfinite(found["state 2"]).all()
+    assert np.any(found["state 2"] != found["state 1"])
 
 
 @pytest.mark.parametrize(("agent", "count"), [("vtrace", 1), ("r2d2", 2), ("vtrace", 4)])

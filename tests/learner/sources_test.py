@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.buffers.samplers import SAMPLERS
-from seed_rl.buffers.slots import SlotPool, UnrollQueue
+from seed_rl.buffers.samplers import PRIORITY_FLOOR, SAMPLERS
+from seed_rl.buffers.slots import Origin, SlotPool, UnrollQueue
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
-from seed_rl.learner.ending import Diverged
 from seed_rl.learner.replicas import whole_reader
 from seed_rl.learner.sources import Batch, FifoSource, JoinedSource, ReplaySource, Source
 from seed_rl.sizes import INSERT_AT_MOST, Sizes
@@ -192,11 +191,13 @@ def test_a_slow_fill_does_not_outlast_its_timeout():
     assert rig.source.taken == 32, "one piece, then the caller may look at the clock"
 
 
-def test_values_that_are_not_finite_end_the_run_with_a_sentence():
+def test_sequences_whose_priorities_are_not_finite_get_the_lowest_one():
     rig = Rig(4, Replay(capacity=8, min_size=4), divisor=0.0)
     rig.produce(4)
-    with pytest.raises(Diverged, match="Q-values of the acting network are no longer finite"):
-        rig.source.next(0)
+    assert rig.source.next(0) is not None
+    assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
+    rig.source.write_back(np.array([np.nan, np.inf, -np.inf, np.nan], np.float32))
+    assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
 
 
 def inside(rig):
@@ -265,7 +266,8 @@ class Recorded(Source):
 
 def batch(number):
     versions = np.array([10 * number, 10 * number + 1])
-    return Batch([f"{number}a", f"{number}b"], versions, np.array([number, 0.5], np.float32))
+    origins = np.array([Origin(number, None), Origin(number + 100, None)], object)
+    return Batch([f"{number}a", f"{number}b"], versions, np.array([number, 0.5], np.float32), origins)
 
 
 def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
@@ -280,6 +282,7 @@ def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
         together = joined.next(0)
         assert list(together.parts) == [f"{number}{letter}" for number in expected for letter in "ab"]
         assert together.versions.tolist() == [10 * number + n for number in expected for n in (0, 1)]
+        assert [origin.env_id for origin in together.origins] == [number + n for number in expected for n in (0, 100)]
         assert together.importance_weights.tolist() == [weight for number in expected for weight in (number, 0.5)]
     joined.write_back(np.array([1, 2, 3, 4], np.float32))
     assert [source.written for source in (first, second)] == [[[1, 2]], [[3, 4]]], "to the replay that each is from"

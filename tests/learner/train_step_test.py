@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.learner.ending import Diverged
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.optimizers import Optimizer
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
@@ -154,7 +153,7 @@ def test_minibatches_of_unchanged_weights_sum_up_to_the_batch(passes, minibatche
     train_step = TrainStep(agent, Optimizer(learning_rate=0.0), passes=passes, minibatches=minibatches)
     norms = set()
     for seed in range(4):
-        metrics, priorities, steps = updated(train_step, rewards, 0.0, IMPORTANCE, STATES, seed)
+        metrics, priorities, steps, _ = updated(train_step, rewards, 0.0, IMPORTANCE, STATES, seed)
         assert steps == passes * minibatches
         total = round(metrics["loss/pull"] * passes * SIZE)
         assert [total // 8**b % 8 for b in range(SIZE)] == [passes] * SIZE, "once in every pass"
@@ -211,8 +210,11 @@ def test_statistics_move_after_every_optimizer_step():
             self.mean.assign(self.mean.value + statistics["mean"])
 
     agent = WithMean()
-    updated(TrainStep(agent, Optimizer(), passes=2, minibatches=3), REWARDS)
+    train_step = TrainStep(agent, Optimizer(), passes=2, minibatches=3)
+    updated(train_step, REWARDS)
     assert float(agent.mean.value) == pytest.approx(6 * REWARDS.mean(), rel=1e-5)
+    assert updated(train_step, REWARDS + np.inf).optimizer_steps == 0
+    assert float(agent.mean.value) == pytest.approx(6 * REWARDS.mean(), rel=1e-5), "nor is a step left out of these"
 
 
 def test_no_priorities_of_an_agent_that_gives_none():
@@ -226,12 +228,48 @@ def test_no_priorities_of_an_agent_that_gives_none():
 
 
 @pytest.mark.parametrize(("two_groups", "minibatches"), [(True, 1), (False, 3)])
-def test_a_gradient_that_is_not_finite_ends_the_run(two_groups, minibatches):
-    train_step = TrainStep(QuadraticAgent(two_groups), Optimizer(), minibatches=minibatches)
+def test_a_step_whose_gradients_are_not_finite_changes_nothing_and_the_sequence_at_fault_is_found(
+    two_groups, minibatches
+):
+    agent = QuadraticAgent(two_groups)
+    train_step = TrainStep(agent, Optimizer(**ADAM), minibatches=minibatches)
+
+    def state():
+        return [agent.numpy(), *(variable.numpy() for variable in train_step.variables.values())]
+
+    assert updated(train_step, REWARDS).left_out == 0
+    before, iterations = state(), minibatches
+    for value in (np.inf, np.nan, 1e30):  # the square of the last one, and so the norm, overflows
+        rewards = REWARDS.copy()
+        rewards[0, 4] = value
+        metrics, _, steps, left_out = updated(train_step, rewards, progress=0.5)
+        assert (steps, left_out) == (minibatches - 1, 1)
+        assert train_step.faults(unroll_of(rewards), np.ones(SIZE)).tolist() == [False] * 4 + [True, False]
+        iterations += minibatches - 1
+        steps = [int(v) for name, v in train_step.variables.items() if name.endswith("iteration")]
+        assert steps == [iterations] * (1 + two_groups)
+        if minibatches == 1:
+            assert metrics == {}
+            for now, then in zip(state(), before, strict=True):
+                np.testing.assert_array_equal(now, then)
+        else:
+            assert np.isfinite([*metrics.values(), *agent.numpy()]).all(), "the other minibatches are used"
+
+
+def test_weights_with_which_no_gradient_is_finite_are_no_fault_of_the_sequences():
+    agent = QuadraticAgent()
+    train_step = TrainStep(agent, Optimizer())
+    agent.variables[1].assign(np.inf)
+    assert updated(train_step, REWARDS).left_out == 1
+    assert train_step.faults(unroll_of(REWARDS), np.ones(SIZE)) is None, "as all are, without one that was sound"
+    agent.variables[1].assign(1.0)
+    assert updated(train_step, REWARDS).left_out == 0
     rewards = REWARDS.copy()
-    rewards[0, 4] = np.inf
-    with pytest.raises(Diverged, match="the gradient is no longer finite"):
-        updated(train_step, rewards)
+    rewards[:] = np.nan
+    assert updated(train_step, rewards).left_out == 1
+    assert train_step.faults(unroll_of(rewards), np.ones(SIZE)).all(), "the weights are sound: one actor sent them all"
+    agent.variables[1].assign(np.inf)
+    assert train_step.faults(unroll_of(REWARDS), np.ones(SIZE)) is None
 
 
 def test_the_optimizers_are_built_before_the_first_update():

@@ -160,6 +160,28 @@ def test_bools_must_be_0_or_1(spec, byte, name, value):
         codec.decode_step(bytes(message))
 
 
+def test_rewards_have_a_bound():
+    codec = StepCodec(SMALL, 2, max_reward=1e6)
+    for reward in (1e6, -1e6):
+        codec.decode_step(codec.encode_step(ZEROS._replace(reward=np.array([0, reward], np.float32))))
+    for reward in (2e6, -3e38):
+        message = codec.encode_step(ZEROS._replace(reward=np.array([0, reward], np.float32)))
+        with pytest.raises(
+            WireError, match=r"reward must be in \[-1e\+06, 1e\+06\] \(.*max_reward\), got .* environment 1"
+        ):
+            codec.decode_step(message)
+
+
+def test_what_an_actor_changes_in_shared_memory_after_the_check_is_not_used():
+    spec = EnvSpec({"x": ArraySpec((3,), "float32"), "y": ArraySpec((), "bool")}, SMALL.action)
+    codec = StepCodec(spec, 2)
+    memory = bytearray(codec.payload_bytes)
+    step = codec.read_step(codec.views(memoryview(memory)))
+    memory[:] = b"\xff" * len(memory)  # NaN, and bools that are neither 0 nor 1
+    for tensor in (step.reward, step.done, step.truncated, step.observation["x"], step.observation["y"]):
+        assert not tensor.view(np.uint8).any()
+
+
 def test_only_an_episode_that_ends_is_truncated():
     codec = StepCodec(SMALL, 2)
     truncated = ZEROS._replace(truncated=np.array([False, True]))

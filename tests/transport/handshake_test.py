@@ -2,9 +2,7 @@
 
 import contextlib
 import logging
-import shutil
 import socket
-import subprocess
 import time
 
 import grpc
@@ -177,20 +175,9 @@ def test_every_call_needs_the_token(house, caplog, call):
     assert "swordfish" not in caplog.text
 
 
-def self_signed(name, directory):
-    """The files of a certificate for a name, and of its key."""
-    assert shutil.which("openssl"), "this test needs the openssl program"
-    cert, key = f"{directory}/{name}.pem", f"{directory}/{name}.key"
-    subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
-    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command = ["openssl", "req", "-x509", *kind, *subject, "-keyout", key, "-out", cert]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
-
-
 def test_tls_with_a_token(house, tmp_path):
-    cert, key = self_signed("localhost", tmp_path)
-    other_cert, other_key = self_signed("elsewhere", tmp_path)
+    cert, key = peers.self_signed("localhost", tmp_path)
+    other_cert, other_key = peers.self_signed("elsewhere", tmp_path)
     with pytest.raises(SecurityError, match="aren't a certificate and its"):
         read_certificate(cert, other_key)
     address = house.serve("localhost:0", ServerSecurity(*read_certificate(cert, key), "swordfish")).address

@@ -33,7 +33,9 @@ OTHERS = [
     EnvSpec(SPEC.observation, MultiDiscreteSpec((3, 1, 7))),
     EnvSpec(ArraySpec((3,), "float32"), ContinuousSpec((-2.0, 0.0), (2.0, 0.5))),
 ]
-LEASE = Lease("abc", (GroupLease((0, 1, 2), seed=7), GroupLease((5, 4), seed=-3)))
+LEASE = Lease("abc", (GroupLease((0, 1, 2), seed=7), GroupLease((5, 4), seed=2**31 - 3)))
+
+SIZES = {"num_groups": 2, "envs_per_group": 32}
 
 scalars = (
     st.booleans(),
@@ -53,6 +55,33 @@ def test_settings_survive_the_round_trip(options, num_groups, envs_per_group):
     assert received == sent
     for name, value in options.items():  # True == 1 in Python
         assert repr(received.env.options[name]) == repr(value)
+
+
+nested = st.recursive(
+    st.builds(pb.OptionValue, int_value=st.integers(0, 9)) | st.builds(pb.OptionValue),
+    lambda inner: st.lists(inner, max_size=3).map(lambda values: pb.OptionValue(list_value={"values": values})),
+)
+
+
+@given(nested)
+@seeded
+def test_an_option_is_data_of_one_level_or_refused(sent):
+    reply = pb.DescribeReply(protocol_version=3, env={"suite": "gym", "options": {"x": sent}}, **SIZES)
+    values = [sent.int_value] if sent.HasField("int_value") else list(sent.list_value.values)
+    is_data = sent.WhichOneof("kind") and all(value.HasField("int_value") for value in sent.list_value.values)
+    with contextlib.nullcontext() if is_data else pytest.raises(WireError, match="^option x "):
+        (received,) = messages.read_describe_reply(reply.SerializeToString()).env.options.values()
+        expected = [value if isinstance(value, int) else value.int_value for value in values]
+        assert (list(received) if isinstance(received, tuple) else [received]) == expected
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3))
+@seeded
+def test_every_environment_of_a_lease_has_a_seed_that_it_takes(seed, env_ids):
+    reply = pb.JoinReply(session="abc", groups=[{"env_ids": env_ids, "seed": seed}])
+    fits = seed >= 0 and seed + len(env_ids) < 2**31
+    with contextlib.nullcontext() if fits else pytest.raises(WireError, match="expected a seed in"):
+        assert messages.read_join_reply(reply.SerializeToString(), [len(env_ids)]).groups[0].seed == seed
 
 
 @given(strategies.env_specs)
@@ -90,6 +119,8 @@ def with_option(*values, **fields):
         ({"env": None}, "the name of the suite must be"),
         ({"env": {"suite": "a\n"}}, r"the name of the suite must be 1 to 256 printable ASCII characters, got 'a\\n'"),
         ({"num_groups": 0}, "num_groups must be at least 1, got 0"),
+        ({"num_groups": 4097}, "expected up to 4096 groups of up to 65536 environments, got 4097 of 32"),
+        ({"envs_per_group": 2**32 - 1}, "expected up to 4096 groups of up to 65536 environments, got 2 of 4294967295"),
         ({"protocol_version": 1}, "expected version 3 of the protocol, the other side has 1: install the same"),
         (with_option(), "option x has no value"),
         (with_option(ONE, pb.OptionValue(bool_value=True)), "option x must be a list of scalars of one kind"),
@@ -138,6 +169,8 @@ def test_bad_join_requests_are_refused(changes, sentence):
         ({"session": "ü", "groups": [{"env_ids": [0]}]}, "the session must be"),
         ({"session": "abc"}, r"expected groups of \[1\] environments, got \[\]"),
         ({"session": "abc", "groups": [{"env_ids": [5, 4]}]}, r"expected groups of \[1\] environments, got \[2\]"),
+        ({"session": "abc", "groups": [{"env_ids": [5], "seed": -1}]}, r"a seed in 0 \.\. 2147483646 .*, got -1"),
+        ({"session": "abc", "groups": [{"env_ids": [5], "seed": 2**31 - 1}]}, "a seed in .*, got 2147483647"),
     ],
 )
 def test_bad_leases_are_refused(reply, sentence):

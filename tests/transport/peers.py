@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import queue
 import random
+import shutil
+import subprocess
 import sys
 import threading
 
@@ -111,6 +113,17 @@ def act(address):
     print(stream.step(output(2)), flush=True)
     while True:
         stream.step(output(2))
+
+
+def self_signed(name, directory):
+    """The files of a certificate for a name, and of its key."""
+    assert shutil.which("openssl"), "this test needs the openssl program"
+    cert, key = f"{directory}/{name}.pem", f"{directory}/{name}.key"
+    subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    command = ["openssl", "req", "-x509", *kind, *subject, "-keyout", key, "-out", cert]
+    subprocess.run(command, check=True, capture_output=True)
+    return cert, key
 
 
 if __name__ == "__main__":

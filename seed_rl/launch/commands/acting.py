@@ -36,7 +36,11 @@ _POLL_SECONDS = 0.1
     *SHARED_CREDENTIALS,
     integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
     integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
-    repeated("import_module", [], "Python module that registers an environment suite. May be repeated."),
+    repeated(
+        "import_module",
+        [],
+        "Python module that registers an environment suite, or that the learner may name in Gym.id. May be repeated.",
+    ),
     boolean(
         "share_memory",
         True,

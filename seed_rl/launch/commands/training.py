@@ -210,8 +210,9 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
         return stopped.exit_code
     except Diverged as error:
         raise Failure(
-            f"training has diverged: {error}. A smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the "
-            f"last checkpoint in {run.logdir} is from before"
+            f"training has diverged: {error}. Weights or rewards that have grown too large are the usual reason: "
+            "clipped rewards, a smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the last checkpoint "
+            f"in {run.logdir} is from before"
         ) from error
 
 

@@ -17,7 +17,7 @@ import ray
 
 from seed_rl.actor.loop import Actor
 from seed_rl.envs.base import CannotBuild
-from seed_rl.launch.fleet import ActorFailed, Fleet
+from seed_rl.launch.fleet import ActorFailed, Ended, Fleet
 from seed_rl.launch.on_ray.cluster import not_started, streamed, this_node, why_ended
 from seed_rl.launch.run_directory import LogFile
 from seed_rl.transport.address import parse_address
@@ -37,8 +37,8 @@ class ActorSpec:
     """What a node needs to run an actor."""
 
     security: ClientSecurity
-    import_module: str
-    """Registers the environment suite."""
+    import_modules: tuple[str, ...]
+    """The one that registers the environment suite, and those that the environments need."""
     log_level: int
     address: str = ""
     """Of the learner."""
@@ -61,11 +61,11 @@ class RayActor:
 
     def _act(self, spec: ActorSpec) -> None:
         _log.info("looking for a learner at %s", spec.address)
-        try:
-            importlib.import_module(spec.import_module)
-        except ImportError as error:
-            where = this_node()[0]
-            raise CannotBuild(f"{spec.import_module} can't be imported on {where}: {error}") from error
+        for module in spec.import_modules:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise CannotBuild(f"{module} can't be imported on {this_node()[0]}: {error}") from error
         self._actor.run()
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ class RayActors(Fleet):
         except ray.exceptions.RayError as error:
             _log.warning("the cluster can't be asked to end the actors: %s", why_ended(error))
 
-    def _run(self, number: int, log: str) -> str:
+    def _run(self, number: int, log: str) -> Ended:
         kind = ray.remote(RayActor).options(num_cpus=self.num_cpus, scheduling_strategy="SPREAD", max_concurrency=2)
         actor: Any = kind.remote()
         with self._reachable(number, actor):
@@ -129,11 +129,11 @@ class RayActors(Fleet):
             except ray.exceptions.RayError as error:
                 if not_started(error):
                     raise ActorFailed(f"actors can't start: {not_started(error)}") from error
-                return why_ended(error)
+                return Ended(why_ended(error), killed=not isinstance(error, ray.exceptions.RayTaskError))
             finally:
                 self._placed.discard(number)
                 ray.kill(actor)
-        return "it was asked to"
+        return Ended("it was asked to")
 
     def _end(self, number: int, handle: Any, kill: bool) -> None:
         if kill or number not in self._placed:

@@ -48,7 +48,8 @@ class RunSpec:
     def run(self, logdir: str, store: Store | None = None) -> Run:
         """A run whose learner is in this process; the arguments are those of `Run`."""
         experiment = self.experiment
-        actor = ActorSpec(self.actors, type(experiment.env).__module__, self.log_level)
+        env = experiment.env
+        actor = ActorSpec(self.actors, (type(env).__module__, *env.modules), self.log_level)
         return Run(
             experiment,
             logdir,

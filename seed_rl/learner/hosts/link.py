@@ -27,13 +27,17 @@ _LARGEST = 1 << 20  # bytes of a message
 _LONG_SECONDS = 10.0  # a longer wait for another host is logged
 
 
-class Peer(socket.socket):
+class Peer:
     """The connection to another learner host; carries JSON messages, a line each."""
 
-    def __init__(self, connection: socket.socket):
-        """Takes over a TCP connection."""
-        super().__init__(fileno=connection.detach())
-        self.settimeout(_SILENT_SECONDS)  # within a message
+    def __init__(self, connection: socket.socket, seconds: float = _SILENT_SECONDS):
+        """
+        Args:
+          connection: by TCP, perhaps encrypted; it is taken over.
+          seconds: a peer that is silent within a message for this long counts as gone.
+        """
+        self._connection = connection
+        connection.settimeout(seconds)
         for level, option, value in (
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -41,8 +45,12 @@ class Peer(socket.socket):
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
             (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENT_SECONDS),
         ):
-            self.setsockopt(level, option, value)
-        self._lines = self.makefile("rb")
+            connection.setsockopt(level, option, value)
+        self._lines = connection.makefile("rb")
+
+    def fileno(self) -> int:
+        """Of the connection, to wait for."""
+        return self._connection.fileno()
 
     def write(self, message: Any) -> None:
         """Sends JSON values.
@@ -50,7 +58,7 @@ class Peer(socket.socket):
         Raises:
           OSError: the other process has ended or can't be reached.
         """
-        self.sendall(json.dumps(message).encode() + b"\n")
+        self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def read(self) -> Any:
         """Waits for the next message.
@@ -60,13 +68,17 @@ class Peer(socket.socket):
         """
         try:
             return json.loads(self._lines.readline(_LARGEST))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConnectionError("the connection has ended") from error
+
+    def shutdown(self) -> None:
+        """Ends the connection, which wakes all that wait for it; it is still to be closed."""
+        self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection."""
         self._lines.close()
-        super().close()
+        self._connection.close()
 
 
 class Agreed(NamedTuple):
@@ -192,7 +204,7 @@ class Link:
                 if reason:
                     peer.write({"ended": reason})
             with contextlib.suppress(OSError):
-                peer.shutdown(socket.SHUT_RDWR)  # wakes the watcher
+                peer.shutdown()  # wakes the watcher
         if self._watcher is not None:
             self._watcher.join()
         for peer in self._peers.values():

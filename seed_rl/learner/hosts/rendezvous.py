@@ -10,9 +10,11 @@ import contextlib
 import errno
 import logging
 import os
+import queue
 import socket
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from multiprocessing.connection import wait
 from typing import Any
@@ -20,18 +22,27 @@ from typing import Any
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import HostLost, Hosts
+from seed_rl.learner.hosts.handshake import Greeted, Stranger, greet, introduce, is_welcome
 from seed_rl.learner.hosts.link import NO_OTHERS, Link, Peer
 from seed_rl.transport.address import AddressError, parse_address
+from seed_rl.transport.credentials import ServerSecurity
 
 _log = logging.getLogger(__name__)
 
 _RENDEZVOUS_SECONDS = 600.0
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
+_GREETING_SECONDS = 20.0
+_MOST_NEWCOMERS = 64
+_NO_CREDENTIALS = ServerSecurity()
 
 
 def rendezvous(
-    hosts: Hosts, settings: Mapping[str, Any], stop: Stop, seconds: float = _RENDEZVOUS_SECONDS
+    hosts: Hosts,
+    settings: Mapping[str, Any],
+    stop: Stop,
+    security: ServerSecurity = _NO_CREDENTIALS,
+    seconds: float = _RENDEZVOUS_SECONDS,
 ) -> AbstractContextManager[Link | None]:
     """Waits for all hosts of a run, and compares their settings.
 
@@ -39,6 +50,7 @@ def rendezvous(
       hosts: all hosts, and which this is.
       settings: JSON values by name that must be the same on all hosts.
       stop: ends the wait.
+      security: the credentials of the run, which all hosts must have: see `handshake`.
       seconds: time limit.
 
     Returns:
@@ -46,7 +58,7 @@ def rendezvous(
 
     Raises:
       AddressError: an address is malformed, or this host can't listen at its own.
-      ConfigError: the hosts were not started as parts of one run, or with different settings.
+      ConfigError: the hosts were not started as parts of one run, or with different credentials or settings.
       HostLost: not all hosts connected in time, or one has ended.
     """
     if hosts.count == 1:
@@ -57,9 +69,9 @@ def rendezvous(
         deadline = time.monotonic() + seconds
         if hosts.index:
             listener.close()  # it has shown that TensorFlow will be able to listen there
-            peers = _connect_to_first(hosts, addresses[0], stop, deadline, cleanup)
+            peers = _connect_to_first(hosts, addresses[0], security, stop, deadline, cleanup)
         else:
-            peers = _accept_others(hosts, listener, stop, deadline, cleanup)
+            peers = _accept_others(hosts, listener, security, stop, deadline, cleanup)
         if peers is None:
             return contextlib.nullcontext()
         cleanup.pop_all()
@@ -71,63 +83,121 @@ def rendezvous(
 
 
 def _accept_others(
-    hosts: Hosts, listener: socket.socket, stop: Stop, deadline: float, cleanup: ExitStack
+    hosts: Hosts, listener: socket.socket, security: ServerSecurity, stop: Stop, deadline: float, cleanup: ExitStack
 ) -> dict[int, Peer] | None:
     """Host 0: connections to all others by index, once all have connected; None if `stop` was set."""
-    arrived: dict[Any, int | None] = {}  # the index of each, None until it has sent that
-    ready: Any
-    while missing := [index for index in range(1, hosts.count) if index not in arrived.values()]:
+    newcomers = _Newcomers(hosts, security)
+    cleanup.callback(newcomers.close)
+    arrived: dict[int, Greeted] = {}
+    while missing := [index for index in range(1, hosts.count) if index not in arrived]:
         if stop.is_set():
             return None
         if time.monotonic() > deadline:
             names = ", ".join(f"learner host {index} ({hosts.addresses[index]})" for index in missing)
             raise HostLost(f"{names} did not connect in time")
-        for ready in wait([listener, *arrived], _POLL_SECONDS):
-            if ready is listener:
-                arrived[cleanup.enter_context(Peer(listener.accept()[0]))] = None
-            elif arrived[ready] is None and (index := _index_of(ready, hosts, arrived.values())):
-                arrived[ready] = index
-                _log.info("learner host %d is connected", index)
-            else:  # no host; or one that is gone again, as hosts are silent until all are there
-                del arrived[ready]
-                ready.close()
-    peers = {index: peer for peer, index in arrived.items() if index is not None}
-    for stranger in arrived.keys() - peers.values():
-        stranger.close()
-    for peer in peers.values():
+        ready = wait([listener, *_peers(arrived)], _POLL_SECONDS)
+        if listener in ready:
+            newcomers.greet(listener.accept()[0])
+        for host in newcomers.take():
+            cleanup.callback(host.peer.close)
+            if host.number in arrived and not wait(_peers({host.number: arrived[host.number]}), 0):
+                reason = f"there is a learner host {host.number} already: each needs its own --learner_host"
+                with contextlib.suppress(OSError):
+                    host.peer.write({"refused": reason})
+                host.peer.close()
+                continue
+            arrived[host.number] = host
+            _log.info("learner host %d is connected", host.number)
+        for gone in wait(_peers(arrived), 0) if arrived else ():  # hosts are silent until all are there
+            index = next(index for index, host in arrived.items() if host.peer is gone)
+            arrived.pop(index).peer.close()
+    newcomers.close()
+    for host in arrived.values():
         with contextlib.suppress(OSError):  # the first exchange of messages will report the loss
-            peer.write({"welcome": True})
-    return peers
+            host.peer.write({"welcome": host.welcome})
+    return {index: host.peer for index, host in arrived.items()}
 
 
-def _index_of(newcomer: Peer, hosts: Hosts, taken: Collection[int | None]) -> int | None:
-    """The index that a newcomer sends; None if it is not a further host of this run.
+def _peers(hosts: Mapping[int, Greeted]) -> list[Any]:
+    return [host.peer for host in hosts.values()]
 
-    Raises:
-      ConfigError: it is a learner host of another list.
-    """
-    with contextlib.suppress(OSError):
-        match newcomer.read():
-            case {"learner_host": int(index), "learner_hosts": [*addresses]}:
-                if tuple(addresses) != hosts.addresses:
-                    differs = (
-                        f"--learner_hosts is {','.join(hosts.addresses)} on host 0 and {','.join(map(str, addresses))} "
-                        f"on the one that was started with --learner_host={index}"
-                    )
-                    newcomer.write({"refused": differs})
-                    raise ConfigError(differs)
-                if index and index not in taken:
-                    return index
-                reason = f"there is a learner host {index} already: each needs its own --learner_host"
-                newcomer.write({"refused": reason})
-    return None
+
+class _Newcomers:
+    """Connections that have not yet shown who they are, each with a thread: none can make the others wait."""
+
+    def __init__(self, hosts: Hosts, security: ServerSecurity):
+        self._hosts = hosts
+        self._security = security
+        self._connections: dict[socket.socket, float] = {}  # and when they came
+        self._done: queue.SimpleQueue[Greeted | ConfigError] = queue.SimpleQueue()
+        self._reported: set[str] = set()
+
+    def greet(self, connection: socket.socket) -> None:
+        """Begins to find out who has connected; with too many strangers, the connection is closed."""
+        if len(self._connections) >= _MOST_NEWCOMERS:
+            connection.close()
+            return
+        handle = connection.dup()  # TLS takes over the other
+        self._connections[handle] = time.monotonic()
+        threading.Thread(target=self._greet, args=(connection, handle), name="newcomer", daemon=True).start()
+
+    def _greet(self, connection: socket.socket, handle: socket.socket) -> None:
+        where = "an unknown address"
+        try:
+            where = str(connection.getpeername()[0])
+            self._done.put(greet(connection, self._hosts, self._security))
+        except ConfigError as error:
+            self._done.put(error)
+        except Stranger as error:
+            if str(error) not in self._reported:  # once each: anyone can cause it
+                self._reported.add(str(error))
+                _log.warning("a connection from %s was refused: %s", where, error)
+        except OSError as error:
+            _log.debug("a connection from %s has ended: %s", where, error)
+        finally:
+            del self._connections[handle]
+            handle.close()
+
+    def take(self) -> list[Greeted]:
+        """The hosts that have shown who they are since the last call.
+
+        Raises:
+          ConfigError: one of them has another list of hosts.
+        """
+        for connection, since in list(self._connections.items()):
+            if time.monotonic() - since > _GREETING_SECONDS:
+                self._end(connection)
+        found = []
+        while not self._done.empty():
+            one = self._done.get()
+            if isinstance(one, ConfigError):
+                raise one
+            found.append(one)
+        return found
+
+    def close(self) -> None:
+        """Ends the connections that remain."""
+        for connection in list(self._connections):
+            self._end(connection)
+
+    @staticmethod
+    def _end(connection: socket.socket) -> None:
+        """Its thread then closes it."""
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _connect_to_first(
-    hosts: Hosts, first: tuple[str, int], stop: Stop, deadline: float, cleanup: ExitStack
+    hosts: Hosts,
+    first: tuple[str, int],
+    security: ServerSecurity,
+    stop: Stop,
+    deadline: float,
+    cleanup: ExitStack,
 ) -> dict[int, Peer] | None:
     """The other hosts: the connection to host 0, once all have connected to it; None if `stop` was set."""
     peer: Peer | None = None
+    expected = ""
     while not stop.is_set():
         if time.monotonic() > deadline:
             raise HostLost(
@@ -136,13 +206,15 @@ def _connect_to_first(
             )
         try:
             if peer is None:
-                peer = cleanup.enter_context(Peer(socket.create_connection(first, _CONNECT_SECONDS)))
-                peer.write({"learner_host": hosts.index, "learner_hosts": hosts.addresses})
-            if wait([peer], _POLL_SECONDS):
+                peer, expected = introduce(socket.create_connection(first, _CONNECT_SECONDS), hosts, security)
+                cleanup.callback(peer.close)
+            if wait([peer], _POLL_SECONDS):  # type: ignore[list-item]
                 match peer.read():
-                    case {"welcome": True}:
+                    case {"welcome": str(proof)}:
+                        if not is_welcome(proof, expected):
+                            raise ConfigError(f"the token of learner host 0 isn't that of host {hosts.index}")
                         return {0: peer}
-                    case {"refused": reason}:
+                    case {"refused": str(reason)}:
                         raise ConfigError(reason)
                 raise ConnectionError("not a learner")
         except OSError:  # it does not listen yet, or has ended and may be started again

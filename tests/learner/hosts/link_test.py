@@ -1,6 +1,7 @@
 """Learner hosts that connect, compare their settings, decide together, and notice when one is gone."""
 
 import contextlib
+import json
 import logging
 import socket
 import threading
@@ -13,9 +14,12 @@ from seed_rl import config_files
 from seed_rl.config_files import common_settings
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import HostLost, Hosts
+from seed_rl.learner.hosts.handshake import greet, introduce, is_welcome
 from seed_rl.learner.hosts.link import NO_OTHERS, Agreed
 from seed_rl.learner.hosts.rendezvous import rendezvous
 from seed_rl.transport.address import AddressError
+from seed_rl.transport.credentials import ServerSecurity, read_certificate
+from tests.transport.peers import self_signed
 
 NEVER = threading.Event()
 
@@ -57,8 +61,8 @@ def linked(everywhere):
         yield link
 
 
-def connect(hosts, stop=NEVER, **options):
-    return rendezvous(hosts, {}, stop, **options)
+def connect(hosts, stop=NEVER, security=ServerSecurity(), **options):  # noqa: B008
+    return rendezvous(hosts, {}, stop, security, **options)
 
 
 def agree(link, leave=False, ready=False, frames=0):
@@ -178,7 +182,8 @@ def test_strangers_and_restarted_hosts_do_not_disturb_a_rendezvous(first_and_sec
         assert link is None
     port = int(where[0].rpartition(":")[2])
     with socket.create_connection(("localhost", port)):  # is silent until the end
-        for words in (b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b"{}\n", b"?\n", b"[", b""):
+        nested, far = b"[" * 99_999 + b"\n", b'{"learner_host": 9, "learner_hosts": []}\n'
+        for words in (b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b"{}\n", b"?\n", b"[", b"", nested, far, b"\x16\x03\x01"):
             with socket.create_connection(("localhost", port)) as stranger:
                 stranger.sendall(words)
         links = [first, *(pool.submit(connect, Hosts(where, index)) for index in (1, 2))]
@@ -186,6 +191,110 @@ def test_strangers_and_restarted_hosts_do_not_disturb_a_rendezvous(first_and_sec
     assert everywhere(agree, links, [False] * 3, [True] * 3) == [Agreed(False, True, 0)] * 3
     for each in links:
         each.close()
+
+
+def test_an_index_that_no_host_has_is_refused(first_and_second, pool):
+    where, first, second, _ = first_and_second
+    port = int(where[0].rpartition(":")[2])
+    for index in (3, -1, 0, True, 1.0, None, [1]):
+        with socket.create_connection(("localhost", port)) as stranger, stranger.makefile("rb") as lines:
+            stranger.sendall(b'{"challenge": "0"}\n')
+            assert "challenge" in json.loads(lines.readline())
+            hello = {"learner_host": index, "learner_hosts": where, "proof": ""}
+            stranger.sendall(json.dumps(hello).encode() + b"\n")
+            assert lines.readline() == b""
+    for each in (first, second, pool.submit(connect, Hosts(where, 2))):
+        each.result(30).close()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ("one", None, "learner host 0 asks for a token: start host 1 with its --token_file, or SEED_RL_TOKEN"),
+        ("one", "two", "the token of learner host 1 isn't that of host 0"),
+        (None, "two", "learner host 1 has a token and host 0 has none: start all hosts with the same --token_file"),
+    ],
+)
+def test_hosts_without_the_runs_token_are_refused_in_a_sentence_on_both_sides(pool, caplog, first, second, sentence):
+    where, stop = addresses(2), threading.Event()
+    waiting = pool.submit(connect, Hosts(where, 0), stop, ServerSecurity(token=first))
+    with pytest.raises(ConfigError, match=f"^{sentence}$"):
+        connect(Hosts(where, 1), security=ServerSecurity(token=second))
+    stop.set()
+    with waiting.result(30) as link:
+        assert link is None, "anyone could have been refused"
+    assert any(record.message.endswith(sentence) for record in caplog.records)
+
+
+def test_a_host_that_does_not_know_the_token_cannot_be_host_0(pool):
+    def pretend(listener):
+        connection, _ = listener.accept()
+        with connection, connection.makefile("rb") as lines:
+            lines.readline()
+            connection.sendall(b'{"challenge": "0"}\n')
+            lines.readline()
+            connection.sendall(b'{"welcome": ""}\n')
+            lines.readline()
+
+    with socket.create_server(("localhost", 0)) as listener:
+        where = (f"localhost:{listener.getsockname()[1]}", *addresses(1))
+        pretending = pool.submit(pretend, listener)
+        with pytest.raises(ConfigError, match="the token of learner host 0 isn't that of host 1"):
+            connect(Hosts(where, 1), security=ServerSecurity(token="one"))
+        pretending.result(30)
+
+
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_the_token_is_never_sent_and_with_a_certificate_nothing_can_be_read_on_the_way(with_tls, pool, tmp_path):
+    certificate = read_certificate(*self_signed("run", tmp_path)) if with_tls else (None, None)
+    security, hosts, passed = ServerSecurity(*certificate, token="swordfish"), addresses(2), []
+
+    def pass_on(source, sink):
+        while data := source.recv(1 << 16):
+            passed.append(data)
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+    with socket.create_server(("localhost", 0)) as outside, socket.create_server(("localhost", 0)) as inside:
+        outer = socket.create_connection(outside.getsockname())
+        inner = socket.create_connection(inside.getsockname())
+        between = outside.accept()[0]
+        ways = pool.submit(pass_on, between, inner), pool.submit(pass_on, inner, between)
+        first = pool.submit(greet, inside.accept()[0], Hosts(hosts, 0), security)
+        peer, expected = introduce(outer, Hosts(hosts, 1), security)
+        greeted = first.result(30)
+    assert greeted.number == 1
+    assert is_welcome(greeted.welcome, expected)
+    peer.write({"env_frames": 5})
+    assert greeted.peer.read() == {"env_frames": 5}
+    for each in (peer, greeted.peer):
+        each.close()
+    for way in ways:
+        way.result(30)
+    for each in (inner, between):
+        each.close()
+    assert b"swordfish" not in b"".join(passed)
+    assert (b"env_frames" in b"".join(passed)) != with_tls
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        (True, False, "learner host 0 has --tls_cert: start all hosts with the same --tls_cert and --tls_key"),
+        (False, True, "learner host 0 has no --tls_cert, and this host has: start all hosts with the same"),
+        (True, "other", "learner host 0 has another --tls_cert than this host: start all hosts with the same"),
+    ],
+)
+def test_hosts_have_the_same_certificate(pool, tmp_path, first, second, sentence):
+    ours, others = (ServerSecurity(*read_certificate(*self_signed(name, tmp_path))) for name in ("run", "other"))
+    securities = {True: ours, "other": others, False: ServerSecurity()}
+    where, stop = addresses(2), threading.Event()
+    waiting = pool.submit(connect, Hosts(where, 0), stop, securities[first])
+    with pytest.raises(ConfigError, match=sentence):
+        connect(Hosts(where, 1), security=securities[second])
+    stop.set()
+    with waiting.result(30) as link:
+        assert link is None
 
 
 def test_two_processes_cannot_be_the_same_host(first_and_second, pool):
