@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -17,6 +19,7 @@ from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.door import Door, max_connections
 from seed_rl.transport.protocol import Refusal, Refused, WireError, reading
 from seed_rl.transport.shared_memory import open_offered
 from seed_rl.types import EnvOutput
@@ -24,6 +27,8 @@ from seed_rl.types import EnvOutput
 _log = logging.getLogger(__name__)
 
 _STOPPING = "the learner is stopping"
+_MAX_UNANSWERED = 64  # calls whose requests are awaited: each may take the memory of a message
+_WATCH_SECONDS = 1.0
 
 
 class Service(Protocol):
@@ -76,6 +81,7 @@ class ActorServer:
         security: ServerSecurity,
         max_message_bytes: int = 64 << 20,
         keepalive_seconds: float = 10.0,
+        silence_seconds: float = 1800.0,
     ):
         """
         Args:
@@ -85,6 +91,8 @@ class ActorServer:
           max_message_bytes: largest message that is read; groups whose steps are larger may not join.
           keepalive_seconds: a peer that has been silent for this long is pinged, and counts as lost after the same
             time without an answer.
+          silence_seconds: a stream without a step for this long is ended, although its peer answers pings. Some
+            environments take minutes to reset.
 
         Raises:
           AddressError: malformed.
@@ -97,12 +105,12 @@ class ActorServer:
         self._credentials = security.credentials()
         self._service = service
         self._max_message_bytes = max_message_bytes
-        options = [
-            ("grpc.max_receive_message_length", max_message_bytes),
-            ("grpc.so_reuseport", 0),  # otherwise two learners could share a port unnoticed
-            *protocol.keepalive_options(keepalive_seconds),
-        ]
+        self._silence_seconds = silence_seconds
+        options = protocol.server_options(keepalive_seconds, max_message_bytes, max_connections())
         self._calls = CallServer(self._on_call, options)
+        self._calls.call_later(_WATCH_SECONDS, self._watch)
+        self._door = Door()
+        self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
         self._streams: set[ActorStream] = set()
         self._stopping = threading.Event()  # set when all streams have ended; no other may begin
@@ -142,16 +150,47 @@ class ActorServer:
             stream.end(Refused(Refusal.UNAVAILABLE, _STOPPING))
         self._stopping.set()
 
-    def _on_call(self, call: IncomingCall) -> None:
+    def _watch(self) -> None:
+        """Ends streams that have been silent for too long, and reports connections that use up the open files."""
+        self._calls.call_later(_WATCH_SECONDS, self._watch)
+        latest = time.monotonic() - self._silence_seconds
+        for stream in [stream for stream in self._streams if stream.silent_since < latest]:
+            sentence = f"there was no step for {self._silence_seconds:.0f} s: join again"
+            stream.end(Refused(Refusal.NOT_FOUND, sentence))
+        self._door.look()
+
+    def _on_call(self, call: IncomingCall) -> bool:
         """Checks a call's token before any message is read, then its method."""
+        peer = call.peer
         try:
             self._security.check_token(call.metadata)
             if call.method == protocol.ACT:
                 self._act(call)
             elif call.method in self._answers:
-                call.listen(functools.partial(_reply, call, self._answers[call.method]))
+                self._await_request(call, self._answers[call.method])
             else:
                 raise Refused(Refusal.UNIMPLEMENTED, f"the learner has no method {call.method[:100]}")
+        except Exception as error:
+            call.refuse(error)
+            return self._door.refuse(peer, error)
+        return True
+
+    def _await_request(self, call: IncomingCall, answer: Callable[[bytes, str], bytes]) -> None:
+        self._unanswered[call] = None
+        call.listen(functools.partial(self._reply, call, answer), functools.partial(self._unanswered.pop, call))
+        if len(self._unanswered) > _MAX_UNANSWERED:
+            oldest = next(iter(self._unanswered))
+            del self._unanswered[oldest]
+            sentence = f"the learner waits for the requests of {_MAX_UNANSWERED} calls, and this was the oldest"
+            oldest.refuse(Refused(Refusal.RESOURCE_EXHAUSTED, sentence))
+
+    def _reply(self, call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
+        """Answers a call's only request, given as bytes so that the refusal of a malformed one has a reason."""
+        del self._unanswered[call]
+        try:
+            if request is None:
+                raise Refused(Refusal.INVALID_ARGUMENT, "expected a request, got none")
+            call.finish(answer(request, call.peer))
         except Exception as error:
             call.refuse(error)
 
@@ -165,6 +204,11 @@ class ActorServer:
         with reading():
             run_id, env_spec, group_sizes = messages.read_join_request(request)
         largest = StepCodec(env_spec, max(group_sizes)).step_bytes
+        if len(group_sizes) > protocol.MAX_GROUPS:
+            raise Refused(
+                Refusal.INVALID_ARGUMENT,
+                f"an actor has up to {protocol.MAX_GROUPS} groups of environments, got {len(group_sizes)}",
+            )
         if largest > self._max_message_bytes:
             raise Refused(
                 Refusal.INVALID_ARGUMENT,
@@ -179,16 +223,6 @@ class ActorServer:
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
         ActorStream(call, self._service, opening, self._streams, self.stats)
-
-
-def _reply(call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
-    """Answers a call's only request, given as bytes so that the refusal of a malformed one has a reason."""
-    try:
-        if request is None:
-            raise Refused(Refusal.INVALID_ARGUMENT, "expected a request, got none")
-        call.finish(answer(request, call.peer))
-    except Exception as error:
-        call.refuse(error)
 
 
 class ActorStream:
@@ -208,6 +242,8 @@ class ActorStream:
         self._streams = streams
         self._stats = stats
         self._first = True
+        self.silent_since = time.monotonic()
+        """When the actor was last answered; infinite while the learner has its step."""
         self._lease, env_spec = service.open(opening.session, opening.group)
         self._codec = StepCodec(env_spec, len(self._lease.env_ids))
         self._shared = self._open_memory(opening.memory)
@@ -217,6 +253,7 @@ class ActorStream:
 
     def answer(self, actions: np.ndarray) -> None:
         """Sends actions [E, ...] for the last step, if the stream is still there. On any thread."""
+        self.silent_since = time.monotonic()
         try:
             self._call.send(self._codec.encode_actions(actions))
         except WireError as error:  # not the actor's fault
@@ -233,6 +270,7 @@ class ActorStream:
             self._close("the actor left")
             self._call.finish()
             return
+        self.silent_since = math.inf
         self._stats.steps += 1
         first, self._first = self._first, False
         try:
