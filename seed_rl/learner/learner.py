@@ -22,6 +22,8 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
+from seed_rl.transport import messages
+from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
@@ -89,7 +91,9 @@ class Learner:
         self._progress.attach(self._service, [acting.cursor for acting in self._acting])
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
-        self._server = ActorServer(address, self._service, security=security)
+        largest = StepCodec(agent.env_spec, experiment.inference.max_batch_size).step_bytes
+        longest = max(largest, messages.MAX_BYTES)
+        self._server = ActorServer(address, self._service, security=security, max_message_bytes=longest)
 
     def _seed(self) -> int:
         """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""

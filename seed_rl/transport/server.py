@@ -27,7 +27,7 @@ from seed_rl.types import EnvOutput
 _log = logging.getLogger(__name__)
 
 _STOPPING = "the learner is stopping"
-_MAX_UNANSWERED = 64  # calls whose requests are awaited: each may take the memory of a message
+_MAX_UNANSWERED = 64  # calls whose requests are awaited; each may take the memory of a message
 _WATCH_SECONDS = 1.0
 
 
@@ -57,7 +57,7 @@ class Service(Protocol):
         """
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        """Called when a group's stream has ended, exactly once after each `open` that returned."""
+        """A group's stream has ended; called exactly once after each `open` that returned."""
 
 
 @dataclasses.dataclass
@@ -91,8 +91,7 @@ class ActorServer:
           max_message_bytes: largest message that is read; groups whose steps are larger may not join.
           keepalive_seconds: a peer that has been silent for this long is pinged, and counts as lost after the same
             time without an answer.
-          silence_seconds: a stream without a step for this long is ended, although its peer answers pings. Some
-            environments take minutes to reset.
+          silence_seconds: a stream without a step for so long is ended; some environments take minutes to reset.
 
         Raises:
           AddressError: malformed.
@@ -106,10 +105,10 @@ class ActorServer:
         self._service = service
         self._max_message_bytes = max_message_bytes
         self._silence_seconds = silence_seconds
+        self._door = Door()
         options = protocol.server_options(keepalive_seconds, max_message_bytes, max_connections())
         self._calls = CallServer(self._on_call, options)
         self._calls.call_later(_WATCH_SECONDS, self._watch)
-        self._door = Door()
         self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
         self._streams: set[ActorStream] = set()
@@ -137,7 +136,7 @@ class ActorServer:
         """Ends all streams with UNAVAILABLE, so that actors come back later, then the thread. May be called twice.
 
         Args:
-          grace: seconds that calls may take to end before they are cancelled.
+          grace: seconds for calls to end before they are cancelled.
         """
         if not self._calls.is_serving:
             return
@@ -154,9 +153,9 @@ class ActorServer:
         """Ends streams that have been silent for too long, and reports connections that use up the open files."""
         self._calls.call_later(_WATCH_SECONDS, self._watch)
         latest = time.monotonic() - self._silence_seconds
+        error = Refused(Refusal.NOT_FOUND, f"there was no step for {self._silence_seconds:g} s: join again")
         for stream in [stream for stream in self._streams if stream.silent_since < latest]:
-            sentence = f"there was no step for {self._silence_seconds:.0f} s: join again"
-            stream.end(Refused(Refusal.NOT_FOUND, sentence))
+            stream.end(error)
         self._door.look()
 
     def _on_call(self, call: IncomingCall) -> bool:
@@ -179,13 +178,11 @@ class ActorServer:
         self._unanswered[call] = None
         call.listen(functools.partial(self._reply, call, answer), functools.partial(self._unanswered.pop, call))
         if len(self._unanswered) > _MAX_UNANSWERED:
-            oldest = next(iter(self._unanswered))
-            del self._unanswered[oldest]
-            sentence = f"the learner waits for the requests of {_MAX_UNANSWERED} calls, and this was the oldest"
-            oldest.refuse(Refused(Refusal.RESOURCE_EXHAUSTED, sentence))
+            self._unanswered.pop(oldest := next(iter(self._unanswered)))
+            oldest.refuse(Refused(Refusal.RESOURCE_EXHAUSTED, f"{_MAX_UNANSWERED} younger calls wait for requests"))
 
     def _reply(self, call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
-        """Answers a call's only request, given as bytes so that the refusal of a malformed one has a reason."""
+        """Answers a call's only request, as bytes so that the refusal of a malformed one has a reason."""
         del self._unanswered[call]
         try:
             if request is None:
@@ -203,12 +200,10 @@ class ActorServer:
     def _join(self, request: bytes, peer: str) -> bytes:
         with reading():
             run_id, env_spec, group_sizes = messages.read_join_request(request)
-        largest = StepCodec(env_spec, max(group_sizes)).step_bytes
         if len(group_sizes) > protocol.MAX_GROUPS:
-            raise Refused(
-                Refusal.INVALID_ARGUMENT,
-                f"an actor has up to {protocol.MAX_GROUPS} groups of environments, got {len(group_sizes)}",
-            )
+            sentence = f"expected up to {protocol.MAX_GROUPS} groups of environments, got {len(group_sizes)}"
+            raise Refused(Refusal.INVALID_ARGUMENT, sentence)
+        largest = StepCodec(env_spec, max(group_sizes)).step_bytes
         if largest > self._max_message_bytes:
             raise Refused(
                 Refusal.INVALID_ARGUMENT,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 import struct
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -25,8 +24,9 @@ def header(name: str, value: str) -> bytes:
 
 def request(method: str, *more: tuple[str, str]) -> bytes:
     """The header block of a gRPC call."""
-    fields = [(":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "learner"), ("te", "trailers")]
-    return b"".join(header(*field) for field in [*fields, ("content-type", "application/grpc"), *more])
+    fields = [(":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "learner")]
+    fields += [("te", "trailers"), ("content-type", "application/grpc"), *more]
+    return b"".join(header(*field) for field in fields)
 
 
 def call(stream: int, block: bytes) -> bytes:
@@ -39,20 +39,10 @@ def reset(stream: int) -> bytes:
     return frame(RST_STREAM, 0, stream, struct.pack(">I", 8))
 
 
-def connect(address: str, trusted: str | None = None, timeout: float = 10.0) -> socket.socket:
-    """A connection to `host:port` or `unix:/path` on which nothing was sent; over TLS if given a file of authorities."""
-    if address.startswith("unix:"):
-        plain = socket.socket(socket.AF_UNIX)
-        plain.settimeout(timeout)
-        plain.connect(address.removeprefix("unix:"))
-        return plain
+def connect(address: str, timeout: float = 10.0) -> socket.socket:
+    """A TCP connection on which nothing was sent."""
     host, port = address.rsplit(":", 1)
-    plain = socket.create_connection((host, int(port)), timeout)
-    if trusted is None:
-        return plain
-    context = ssl.create_default_context(cafile=trusted)
-    context.set_alpn_protocols(["h2"])
-    return context.wrap_socket(plain, server_hostname=host)
+    return socket.create_connection((host, int(port)), timeout)
 
 
 def begin(connection: socket.socket) -> None:
@@ -83,7 +73,7 @@ def _discard(connection: socket.socket) -> None:
     try:
         while connection.recv(1 << 16):
             pass
-    except (BlockingIOError, ssl.SSLWantReadError):
+    except BlockingIOError:
         pass
     finally:
         connection.settimeout(timeout)
