@@ -62,7 +62,7 @@ class Service(Protocol):
 
 @dataclasses.dataclass
 class ServerStats:
-    """Counters that the server's thread writes without a lock, and any thread may read."""
+    """Written by the server's thread without a lock; any thread may read."""
 
     streams: int = 0
     """Open streams."""
@@ -138,11 +138,10 @@ class ActorServer:
         Args:
           grace: seconds for calls to end before they are cancelled.
         """
-        if not self._calls.is_serving:
-            return
-        self._calls.post(self._end_streams)
-        self._stopping.wait(grace)
-        self._calls.stop(grace)
+        if self._calls.is_serving:
+            self._calls.post(self._end_streams)
+            self._stopping.wait(grace)
+            self._calls.stop(grace)
 
     def _end_streams(self) -> None:
         for stream in list(self._streams):
@@ -200,9 +199,8 @@ class ActorServer:
     def _join(self, request: bytes, peer: str) -> bytes:
         with reading():
             run_id, env_spec, group_sizes = messages.read_join_request(request)
-        if len(group_sizes) > protocol.MAX_GROUPS:
-            sentence = f"expected up to {protocol.MAX_GROUPS} groups of environments, got {len(group_sizes)}"
-            raise Refused(Refusal.INVALID_ARGUMENT, sentence)
+            if len(group_sizes) > protocol.MAX_GROUPS:
+                raise WireError(f"expected up to {protocol.MAX_GROUPS} groups, got {len(group_sizes)}")
         largest = StepCodec(env_spec, max(group_sizes)).step_bytes
         if largest > self._max_message_bytes:
             raise Refused(
