@@ -28,7 +28,6 @@ _log = logging.getLogger(__name__)
 
 _STOPPING = "the learner is stopping"
 _MAX_UNANSWERED = 64  # calls whose requests are awaited; each may take the memory of a message
-_WATCH_SECONDS = 1.0
 
 
 class Service(Protocol):
@@ -108,7 +107,7 @@ class ActorServer:
         self._door = Door()
         options = protocol.server_options(keepalive_seconds, max_message_bytes, max_connections())
         self._calls = CallServer(self._on_call, options)
-        self._calls.call_later(_WATCH_SECONDS, self._watch)
+        self._calls.call_later(1.0, self._watch)
         self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
         self._streams: set[ActorStream] = set()
@@ -150,7 +149,7 @@ class ActorServer:
 
     def _watch(self) -> None:
         """Ends streams that have been silent for too long, and reports connections that use up the open files."""
-        self._calls.call_later(_WATCH_SECONDS, self._watch)
+        self._calls.call_later(1.0, self._watch)
         latest = time.monotonic() - self._silence_seconds
         error = Refused(Refusal.NOT_FOUND, f"there was no step for {self._silence_seconds:g} s: join again")
         for stream in [stream for stream in self._streams if stream.silent_since < latest]:

@@ -70,13 +70,10 @@ def rapid_reset(connection: socket.socket, block: bytes, count: int) -> int:
 def _discard(connection: socket.socket) -> None:
     timeout = connection.gettimeout()
     connection.settimeout(0.0)
-    try:
+    with contextlib.suppress(BlockingIOError):
         while connection.recv(1 << 16):
             pass
-    except BlockingIOError:
-        pass
-    finally:
-        connection.settimeout(timeout)
+    connection.settimeout(timeout)
 
 
 def is_closed(connection: socket.socket) -> bool:

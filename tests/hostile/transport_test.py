@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import itertools
 import os
 import random
@@ -68,7 +70,7 @@ def test_messages_of_any_content_end_only_their_own_stream(siege, full):
     codec, rng = StepCodec(peers.SPEC, 2), random.Random(1)
     good = codec.encode_step(peers.output(2))
     lease = siege.client.join("run", peers.SPEC, [2] * 8, timeout=10.0)
-    refused = 0
+    codes = collections.Counter()
     with grpc.insecure_channel(siege.address) as channel:
         for number in range(125_000 if full else 150):
             mutant = mutated(good, rng)
@@ -77,11 +79,11 @@ def test_messages_of_any_content_end_only_their_own_stream(siege, full):
             metadata = (*AUTHORIZED, *protocol.Opening(lease.session, number % 8).metadata())
             call = channel.stream_stream(protocol.ACT)(iter([good, mutant]), metadata=metadata, timeout=20.0)
             try:
-                assert len(list(call)) == 2
+                codes["answered"] += len(list(call)) == 2
             except grpc.RpcError as error:
-                assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
-                refused += 1
-    assert refused > number / 2
+                codes[error.code().name] += 1
+    assert codes.keys() <= {"answered", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+    assert codes["INVALID_ARGUMENT"] > number / 2
     siege.ends_well(megabytes=100 if full else 30)
 
 
@@ -103,7 +105,7 @@ def mutated(message, rng):
 
 
 def test_handshakes_of_any_content_are_refused(siege, full):
-    rng = random.Random(2)
+    rng, codes = random.Random(2), set()
     good = messages.join_request("run", peers.SPEC, [2])
     with grpc.insecure_channel(siege.address) as channel:
         for number in range(20_000 if full else 100):
@@ -111,10 +113,11 @@ def test_handshakes_of_any_content_are_refused(siege, full):
             try:
                 channel.unary_unary(method)(mutated(good, rng), metadata=AUTHORIZED, timeout=20.0)
             except grpc.RpcError as error:
-                assert error.code().name in {refusal.name for refusal in protocol.Refusal if refusal.is_final}
+                codes.add(error.code().name)
         with pytest.raises(grpc.RpcError, match="larger than max") as error:
             channel.unary_unary(protocol.JOIN)(bytes(2 << 20), metadata=AUTHORIZED, timeout=20.0)
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert codes <= {refusal.name for refusal in protocol.Refusal if refusal.is_final}
     siege.ends_well(megabytes=100 if full else 30)
 
 
@@ -150,14 +153,12 @@ def test_frames_of_any_content(siege, full, seed):
     block = http2.request(protocol.ACT, *AUTHORIZED)
     for _ in range(2_000 if full else 15):
         with http2.connect(siege.address) as connection:
-            try:
+            with contextlib.suppress(OSError):  # closed by the learner
                 http2.begin(connection)
                 for stream in itertools.islice(itertools.count(1, 2), rng.randint(1, 20)):
                     payload = block if rng.random() < 0.3 else rng.randbytes(rng.randint(0, 200))
                     frame = http2.frame(rng.randint(0, 12), rng.randint(0, 255), rng.choice([0, stream]), payload)
                     connection.sendall(frame)
-            except OSError:
-                pass  # closed by the learner
     siege.ends_well(megabytes=100 if full else 30)
 
 
