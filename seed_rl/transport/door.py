@@ -69,8 +69,8 @@ class Door:
             crowded = True
         if crowded:
             self._crowd.warn(
-                f"{self._max_connections} connections are open, the most that are taken at a time (half of `ulimit -n`): "
-                "others are closed until some of these end"
+                f"{self._max_connections} connections are open, the most that are taken at a time (half of `ulimit -n`)"
+                ": others are closed until some of these end"
             )
 
 

@@ -80,7 +80,8 @@ class Siege:
         for _ in range(1000):
             if condition():
                 return
-            assert self._thread.is_alive() and self.process.poll() is None, self.log()
+            assert self.process.poll() is None, self.log()
+            assert self._thread.is_alive(), self.log()
             pause.wait(0.02)
         raise AssertionError(f"not within 20 s:\n{self.log()}")
 

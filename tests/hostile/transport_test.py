@@ -152,13 +152,12 @@ def test_frames_of_any_content(siege, full, seed):
     rng = random.Random(seed)
     block = http2.request(protocol.ACT, *AUTHORIZED)
     for _ in range(2_000 if full else 15):
-        with http2.connect(siege.address) as connection:
-            with contextlib.suppress(OSError):  # closed by the learner
-                http2.begin(connection)
-                for stream in itertools.islice(itertools.count(1, 2), rng.randint(1, 20)):
-                    payload = block if rng.random() < 0.3 else rng.randbytes(rng.randint(0, 200))
-                    frame = http2.frame(rng.randint(0, 12), rng.randint(0, 255), rng.choice([0, stream]), payload)
-                    connection.sendall(frame)
+        with http2.connect(siege.address) as connection, contextlib.suppress(OSError):  # closed by the learner
+            http2.begin(connection)
+            for stream in itertools.islice(itertools.count(1, 2), rng.randint(1, 20)):
+                payload = block if rng.random() < 0.3 else rng.randbytes(rng.randint(0, 200))
+                frame = http2.frame(rng.randint(0, 12), rng.randint(0, 255), rng.choice([0, stream]), payload)
+                connection.sendall(frame)
     siege.ends_well(megabytes=100 if full else 30)
 
 
