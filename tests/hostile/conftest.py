@@ -40,7 +40,7 @@ class Siege:
         self.client = self.connect()
         self._stream = self.stream(self.client)[1]
         self._step()
-        self._thread = threading.Thread(target=self._act)
+        self._thread = threading.Thread(target=self._act, daemon=True)
         self._thread.start()
         self.memory_before, self.files_before = self.memory(), self.files()
 
