@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--quick] [ARGUMENTS of pytest]
+# Usage: scripts/test.sh [--quick | --hostile] [ARGUMENTS of pytest]
 #
 # Runs every check that CI runs, after setting up the environment if need be. With --quick: the linters, the types and the
-# unit tests, which need no football engine, browser, Ray cluster or learner process.
+# unit tests, which need no football engine, browser, Ray cluster or learner process. With --hostile: the attacks of
+# tests/hostile in full; the other runs have a short selection of them.
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"

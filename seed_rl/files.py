@@ -1,4 +1,4 @@
-"""Files that are never half written, locks, and failures to write that a run survives."""
+"""Files that are never half written, locks, and failures to write or read that a run survives."""
 
 from __future__ import annotations
 
@@ -7,11 +7,26 @@ import dataclasses
 import fcntl
 import logging
 import os
+import resource
 from collections.abc import Iterator
 from typing import IO
 
 PARTIAL = ".partial"
 """Ending of files that are being written."""
+
+
+_MANY_FILES = 1 << 16
+
+
+def allow_many_files() -> None:
+    """Raises the soft limit of open files, often 1024, to the hard one, for a connection to each actor.
+
+    No further than to 65,536: programs that go through all descriptors they might have would take long.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(_MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.contextmanager
@@ -50,7 +65,7 @@ def locked(path: str) -> Iterator[None]:
 
 @dataclasses.dataclass
 class Outage:
-    """A time in which writing fails, as on a full disk: logged when it starts and when it is over.
+    """A time in which writing or reading fails, as on a full disk: logged when it starts and when it is over.
 
     outage = Outage("checkpoints", "training goes on", log)
     with outage.tolerated():
@@ -63,6 +78,8 @@ class Outage:
     """The consequence until writing works again."""
     log: logging.Logger
     """Gets the messages."""
+    act: str = "written"
+    """Past participle of the verb that fails."""
     _lasts: bool = dataclasses.field(default=False, init=False)
 
     @contextlib.contextmanager
@@ -72,11 +89,11 @@ class Outage:
             yield
         except OSError as error:
             if not self._lasts:
-                self.log.error("%s can't be written (%s): %s", self.what, reason(error), self.meanwhile)
+                self.log.error("%s can't be %s (%s): %s", self.what, self.act, reason(error), self.meanwhile)
             self._lasts = True
         else:
             if self._lasts:
-                self.log.warning("%s can be written again", self.what)
+                self.log.warning("%s can be %s again", self.what, self.act)
             self._lasts = False
 
 

@@ -27,6 +27,7 @@ NOT_QUICK = (
     "envs/pictures_test.py",
     "evaluation",
     "examples_test.py",
+    "hostile",
     "integration",
     "launch",
     "learner/replicas_test.py",
@@ -37,10 +38,13 @@ NOT_QUICK = (
 
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="unit tests only")
+    parser.addoption("--hostile", action="store_true", help="only the attacks, in full")
 
 
 def pytest_ignore_collect(collection_path, config):
     name = collection_path.relative_to(pathlib.Path(__file__).parent).as_posix()
+    if config.getoption("hostile") and not f"{name}/".startswith(("./", "hostile/")):
+        return True
     return True if config.getoption("quick") and name in NOT_QUICK else None
 
 

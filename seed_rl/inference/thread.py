@@ -18,6 +18,9 @@ from seed_rl.inference.episodes import EpisodeTracker
 
 _log = logging.getLogger(__name__)
 
+STUCK_SECONDS = 60.0
+"""A batch takes less, even one that is compiled first."""
+
 
 @dataclasses.dataclass
 class InferenceStats:
@@ -79,11 +82,13 @@ class ActingThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread; requests that wait stay unanswered."""
+        """Ends the thread; requests that wait stay unanswered. One that is stuck is left behind."""
         self.batcher.close()
         self._queue.close()
         if self._thread.ident is not None:
-            self._thread.join()
+            self._thread.join(STUCK_SECONDS)
+            if self._thread.is_alive():
+                _log.error("the inference thread is stuck, and left behind")
 
     def _run(self) -> None:
         try:

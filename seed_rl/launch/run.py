@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from seed_rl.config_files import common_settings
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.files import allow_many_files
 from seed_rl.launch.fleet import Fleet
 from seed_rl.launch.local_actors import ActorThreads, LocalActors
 from seed_rl.launch.mirror import working_directory
@@ -95,6 +96,7 @@ class Run:
           CannotUse: it can't be written, or another learner is running in it.
           CannotReach: it is in an object store that can't be used.
         """
+        allow_many_files()
         with contextlib.ExitStack() as cleanup:
             seconds = self.experiment.logs.checkpoint_interval_s
             self._directory = cleanup.enter_context(working_directory(self.logdir, seconds, self.store))

@@ -23,6 +23,8 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
+from seed_rl.transport import messages
+from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
@@ -91,8 +93,14 @@ class Learner:
         self._progress.attach(self._service, [acting.cursor for acting in self._acting])
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
-        bound = experiment.inference.max_reward
-        self._server = ActorServer(address, self._service, security=security, max_reward=bound)
+        largest = StepCodec(agent.env_spec, experiment.inference.max_batch_size).step_bytes
+        self._server = ActorServer(
+            address,
+            self._service,
+            security=security,
+            max_message_bytes=max(largest, messages.MAX_BYTES),
+            max_reward=experiment.inference.max_reward,
+        )
 
     def _seed(self) -> int:
         """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""

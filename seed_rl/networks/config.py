@@ -37,8 +37,8 @@ class TrunkConfig(Settings):
     """Torso, recurrent core and frame stack: everything below an agent's heads."""
 
     torso: Annotated[str, _Layer("auto", "shallow", "deep", "mlp", "module:Class")] = "auto"
-    """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`: the
-    ResNet of IMPALA; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too small for it;
+    """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
+    IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too small for it;
     `module:Class`: a Keras layer of your own (`networks.trunk.Torso`). All other observations go through dense layers,
     words (uint16 [W]) through an LSTM."""
     hidden: Annotated[int, Within(0)] = 0

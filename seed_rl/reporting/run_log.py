@@ -5,14 +5,19 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import psutil
 
+from seed_rl.files import Outage
+
 if TYPE_CHECKING:
     from seed_rl.reporting.sinks import Sink
+
+_log = logging.getLogger(__name__)
 
 _BUSY = 0.95
 
@@ -50,7 +55,9 @@ class RunLog:
         self._sinks = sinks
         self._interval = interval
         self._clock = clock
-        psutil.cpu_percent()  # the next call measures from here
+        # Reading the machine's load opens a file, of which there may be too many.
+        self._no_load = Outage("counters of busy cores", "metrics are without time/cpu", _log, "read")
+        self._load()  # the next call measures from here
         self._begin(state())
 
     def _begin(self, state: RunState) -> None:
@@ -84,6 +91,11 @@ class RunLog:
             sink.close()
         return row
 
+    def _load(self) -> dict[str, float]:
+        with self._no_load.tolerated():
+            return {"time/cpu": psutil.cpu_percent() / 100}
+        return {}
+
     def _write(self) -> dict[str, float]:
         now, last = self._state(), self._last
         elapsed = self._clock() - self._began
@@ -97,7 +109,7 @@ class RunLog:
             "time/inference_waiting": grown["waiting_seconds"] / elapsed,
             "time/inference_blocked": grown["blocked_seconds"] / elapsed,
             "time/inference_acting": grown["acting_seconds"] / elapsed,
-            "time/cpu": psutil.cpu_percent() / 100,
+            **self._load(),
         }
         cycles = grown["groups_waiting_seconds"] + grown["groups_stepping_seconds"]
         if cycles > 0:

@@ -8,6 +8,8 @@ answer is sent by the thread that computed it. No other module uses that layer o
 from __future__ import annotations
 
 import collections
+import heapq
+import itertools
 import logging
 import threading
 import time
@@ -25,6 +27,7 @@ _MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is l
 _POLL_SECONDS = 0.1  # longest wait of a posted function
 STUCK_SECONDS = 5.0
 _IDLE_SECONDS = 0.001
+_PAUSE_SECONDS = 0.002  # after an unwelcome call: a flood of them takes a twentieth of the thread's time
 _NO_FLAGS = 0
 
 
@@ -95,7 +98,7 @@ class IncomingCall:
             operations.append(cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS))
         with self._lock:
             if not self.is_over:
-                self.is_over = True
+                self._forget()
                 self._call.start_server_batch((*operations, status), _ignore)
 
     def _on_message(self, event: Any) -> None:
@@ -115,21 +118,28 @@ class IncomingCall:
         with self._lock:
             if self.is_over:
                 return
-            self.is_over = True
-        self._vanished()
+            vanished = self._vanished
+            self._forget()
+        vanished()
+
+    def _forget(self) -> None:
+        """The call is over: gRPC counts it as open until nothing refers to it, not even in a cycle."""
+        self.is_over = True
+        self._received = self._vanished = _ignore
 
 
-def _ignore(_: object) -> None:
+def _ignore(*_: object) -> None:
     """Handles the last event of a call."""
 
 
 class CallServer:
     """Takes calls on one address, on one thread."""
 
-    def __init__(self, on_call: Callable[[IncomingCall], None], options: Iterable[tuple[str, int]]):
+    def __init__(self, on_call: Callable[[IncomingCall], bool], options: Iterable[tuple[str, int]]):
         """
         Args:
-          on_call: called on the server's thread with each new call; must return at once.
+          on_call: called on the server's thread with each new call; must return at once. After False the next call
+            has to wait for a moment.
           options: gRPC's options by name.
         """
         self._on_call = on_call
@@ -137,6 +147,9 @@ class CallServer:
         self._server = cygrpc.Server(tuple(options), False)
         self._server.register_completion_queue(self._queue)
         self._posted: collections.deque[Callable[[], None]] = collections.deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap
+        self._timers_made = itertools.count()
+        self._stopping = False
         self._calls_ended = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="actor-server", daemon=True)
 
@@ -159,9 +172,13 @@ class CallServer:
         port = self._server.add_http2_port(address.encode(), *secure)
         if port:
             self._server.start()
-            self._server.request_call(self._queue, self._queue, self._on_request)
+            self._request_call()
             self._thread.start()
         return port
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Calls a function on the server's thread, at which it must be asked for, or before `start`."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timers_made), function))
 
     def post(self, function: Callable[[], None]) -> None:
         """Calls a function on the server's thread: once that is idle, or after a tenth of a second."""
@@ -172,6 +189,7 @@ class CallServer:
 
         A thread that is stuck is left behind after `STUCK_SECONDS`, so that the learner can end.
         """
+        self._stopping = True
         self._server.shutdown(self._queue, lambda _: self._calls_ended.set())
         if not self._calls_ended.wait(grace):
             self._server.cancel_all_calls()
@@ -184,26 +202,43 @@ class CallServer:
             self._server.destroy()
 
     def _poll(self) -> None:
-        drained_at = time.monotonic()
+        drained_at = now = time.monotonic()
         while True:
-            event = self._queue.poll(time.time() + (_IDLE_SECONDS if self._posted else _POLL_SECONDS))
+            wait = _IDLE_SECONDS if self._posted else _POLL_SECONDS
+            if self._timers:
+                wait = min(wait, max(0.0, self._timers[0][0] - now))
+            event = self._queue.poll(time.time() + wait)
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
+            now = time.monotonic()
             idle = event.completion_type == cygrpc.CompletionType.queue_timeout
             if not self._posted:
-                drained_at = time.monotonic()
-            elif idle or time.monotonic() - drained_at > _POLL_SECONDS:
+                drained_at = now
+            elif idle or now - drained_at > _POLL_SECONDS:
                 while self._posted:
                     _run(self._posted.popleft())
+            while self._timers and self._timers[0][0] <= now:
+                _run(heapq.heappop(self._timers)[2])
             if not idle:
                 _run(event.tag, event)
             event = None  # frees the message before the next one comes
 
+    def _request_call(self) -> None:
+        if not self._stopping:
+            self._server.request_call(self._queue, self._queue, self._on_request)
+
     def _on_request(self, event: Any) -> None:
         if not event.success:  # the server is shutting down
             return
-        self._server.request_call(self._queue, self._queue, self._on_request)
-        self._on_call(IncomingCall(event, self.post))
+        call = IncomingCall(event, self.post)
+        welcome = False
+        try:
+            welcome = self._on_call(call)
+        finally:
+            if welcome:
+                self._request_call()
+            else:
+                self.call_later(_PAUSE_SECONDS, self._request_call)
 
 
 def _run(function: Callable[..., None], *arguments: object) -> None:

@@ -233,4 +233,6 @@ def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
         return Rejected(details)
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return Rejected(f"the certificate of the learner at {learner} isn't vouched for by --tls_ca: {details}")
+    if "Hostname Verification Check failed" in details:
+        return Rejected(f"the certificate of the learner at {learner} is for another name: give --tls_server_name")
     return Disconnected(f"{learner}: {details} ({code.name})")

@@ -8,6 +8,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+MAX_GROUPS = 512
+"""Most groups of environments, each with a stream, of an actor's connection."""
+
+_HANDSHAKE_MILLISECONDS = 10_000
+_WITHOUT_CALLS_MILLISECONDS = 300_000  # environments may take that long to build between an actor's calls
+
 DESCRIBE, JOIN, ACT = "/seed_rl.Learner/Describe", "/seed_rl.Learner/Join", "/seed_rl.Learner/Act"
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -111,4 +117,20 @@ def keepalive_options(seconds: float) -> list[tuple[str, int]]:
         ("grpc.http2.max_pings_without_data", 0),  # unlimited
         ("grpc.http2.min_ping_interval_without_data_ms", milliseconds // 2),
         ("grpc.http2.max_ping_strikes", 0),  # unlimited
+    ]
+
+
+def server_options(keepalive_seconds: float, max_message_bytes: int, max_connections: int) -> list[tuple[str, int]]:
+    """Options of a learner's server, which bound the resources that a peer can take before it shows its token."""
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.so_reuseport", 0),  # otherwise two learners could share a port unnoticed
+        ("grpc.max_allowed_incoming_connections", max_connections),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
+        ("grpc.http2.settings_timeout", _HANDSHAKE_MILLISECONDS),
+        ("grpc.max_connection_idle_ms", _WITHOUT_CALLS_MILLISECONDS),
+        # gRPC goes on counting a call that was cancelled until the server has dealt with it: opening calls and
+        # cancelling them at once (a rapid reset) gets no further than this.
+        ("grpc.max_concurrent_streams", MAX_GROUPS + 16),  # the other calls of an actor
+        *keepalive_options(keepalive_seconds),
     ]

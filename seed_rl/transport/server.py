@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -17,6 +19,7 @@ from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.door import Door, max_connections
 from seed_rl.transport.protocol import Refusal, Refused, WireError, reading
 from seed_rl.transport.shared_memory import open_offered
 from seed_rl.types import EnvOutput
@@ -24,6 +27,7 @@ from seed_rl.types import EnvOutput
 _log = logging.getLogger(__name__)
 
 _STOPPING = "the learner is stopping"
+_MAX_UNANSWERED = 64  # calls whose requests are awaited; each may take the memory of a message
 
 
 class Service(Protocol):
@@ -52,12 +56,12 @@ class Service(Protocol):
         """
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        """Called when a group's stream has ended, exactly once after each `open` that returned."""
+        """A group's stream has ended; called exactly once after each `open` that returned."""
 
 
 @dataclasses.dataclass
 class ServerStats:
-    """Counters that the server's thread writes without a lock, and any thread may read."""
+    """Written by the server's thread without a lock; any thread may read."""
 
     streams: int = 0
     """Open streams."""
@@ -77,6 +81,7 @@ class ActorServer:
         max_message_bytes: int = 64 << 20,
         max_reward: float = 1e6,
         keepalive_seconds: float = 10.0,
+        silence_seconds: float = 1800.0,
     ):
         """
         Args:
@@ -87,6 +92,7 @@ class ActorServer:
           max_reward: a step with a larger absolute reward ends its stream.
           keepalive_seconds: a peer that has been silent for this long is pinged, and counts as lost after the same
             time without an answer.
+          silence_seconds: a stream without a step for so long is ended; some environments take minutes to reset.
 
         Raises:
           AddressError: malformed.
@@ -100,12 +106,12 @@ class ActorServer:
         self._service = service
         self._max_message_bytes = max_message_bytes
         self._max_reward = max_reward
-        options = [
-            ("grpc.max_receive_message_length", max_message_bytes),
-            ("grpc.so_reuseport", 0),  # otherwise two learners could share a port unnoticed
-            *protocol.keepalive_options(keepalive_seconds),
-        ]
+        self._silence_seconds = silence_seconds
+        self._door = Door()
+        options = protocol.server_options(keepalive_seconds, max_message_bytes, max_connections())
         self._calls = CallServer(self._on_call, options)
+        self._calls.call_later(1.0, self._watch)
+        self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
         self._streams: set[ActorStream] = set()
         self._stopping = threading.Event()  # set when all streams have ended; no other may begin
@@ -132,29 +138,57 @@ class ActorServer:
         """Ends all streams with UNAVAILABLE, so that actors come back later, then the thread. May be called twice.
 
         Args:
-          grace: seconds that calls may take to end before they are cancelled.
+          grace: seconds for calls to end before they are cancelled.
         """
-        if not self._calls.is_serving:
-            return
-        self._calls.post(self._end_streams)
-        self._stopping.wait(grace)
-        self._calls.stop(grace)
+        if self._calls.is_serving:
+            self._calls.post(self._end_streams)
+            self._stopping.wait(grace)
+            self._calls.stop(grace)
 
     def _end_streams(self) -> None:
         for stream in list(self._streams):
             stream.end(Refused(Refusal.UNAVAILABLE, _STOPPING))
         self._stopping.set()
 
-    def _on_call(self, call: IncomingCall) -> None:
+    def _watch(self) -> None:
+        """Ends streams that have been silent for too long, and reports connections that use up the open files."""
+        self._calls.call_later(1.0, self._watch)
+        latest = time.monotonic() - self._silence_seconds
+        error = Refused(Refusal.NOT_FOUND, f"there was no step for {self._silence_seconds:g} s: join again")
+        for stream in [stream for stream in self._streams if stream.silent_since < latest]:
+            stream.end(error)
+        self._door.look()
+
+    def _on_call(self, call: IncomingCall) -> bool:
         """Checks a call's token before any message is read, then its method."""
+        peer = call.peer
         try:
             self._security.check_token(call.metadata)
             if call.method == protocol.ACT:
                 self._act(call)
             elif call.method in self._answers:
-                call.listen(functools.partial(_reply, call, self._answers[call.method]))
+                self._await_request(call, self._answers[call.method])
             else:
                 raise Refused(Refusal.UNIMPLEMENTED, f"the learner has no method {call.method[:100]}")
+        except Exception as error:
+            call.refuse(error)
+            return self._door.refuse(peer, error)
+        return True
+
+    def _await_request(self, call: IncomingCall, answer: Callable[[bytes, str], bytes]) -> None:
+        self._unanswered[call] = None
+        call.listen(functools.partial(self._reply, call, answer), functools.partial(self._unanswered.pop, call))
+        if len(self._unanswered) > _MAX_UNANSWERED:
+            self._unanswered.pop(oldest := next(iter(self._unanswered)))
+            oldest.refuse(Refused(Refusal.RESOURCE_EXHAUSTED, f"{_MAX_UNANSWERED} younger calls wait for requests"))
+
+    def _reply(self, call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
+        """Answers a call's only request, as bytes so that the refusal of a malformed one has a reason."""
+        del self._unanswered[call]
+        try:
+            if request is None:
+                raise Refused(Refusal.INVALID_ARGUMENT, "expected a request, got none")
+            call.finish(answer(request, call.peer))
         except Exception as error:
             call.refuse(error)
 
@@ -167,6 +201,8 @@ class ActorServer:
     def _join(self, request: bytes, peer: str) -> bytes:
         with reading():
             run_id, env_spec, group_sizes = messages.read_join_request(request)
+            if len(group_sizes) > protocol.MAX_GROUPS:
+                raise WireError(f"expected up to {protocol.MAX_GROUPS} groups, got {len(group_sizes)}")
         largest = StepCodec(env_spec, max(group_sizes)).step_bytes
         if largest > self._max_message_bytes:
             raise Refused(
@@ -182,16 +218,6 @@ class ActorServer:
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
         ActorStream(call, self._service, opening, self._streams, self.stats, self._max_reward)
-
-
-def _reply(call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
-    """Answers a call's only request, given as bytes so that the refusal of a malformed one has a reason."""
-    try:
-        if request is None:
-            raise Refused(Refusal.INVALID_ARGUMENT, "expected a request, got none")
-        call.finish(answer(request, call.peer))
-    except Exception as error:
-        call.refuse(error)
 
 
 class ActorStream:
@@ -212,6 +238,8 @@ class ActorStream:
         self._streams = streams
         self._stats = stats
         self._first = True
+        self.silent_since = time.monotonic()
+        """When the actor was last answered; infinite while the learner has its step."""
         self._lease, env_spec = service.open(opening.session, opening.group)
         self._codec = StepCodec(env_spec, len(self._lease.env_ids), max_reward)
         self._shared = self._open_memory(opening.memory)
@@ -221,6 +249,7 @@ class ActorStream:
 
     def answer(self, actions: np.ndarray) -> None:
         """Sends actions [E, ...] for the last step, if the stream is still there. On any thread."""
+        self.silent_since = time.monotonic()
         try:
             self._call.send(self._codec.encode_actions(actions))
         except WireError as error:  # not the actor's fault
@@ -241,6 +270,7 @@ class ActorStream:
             self._close("the actor left")
             self._call.finish()
             return
+        self.silent_since = math.inf
         self._stats.steps += 1
         first, self._first = self._first, False
         try:

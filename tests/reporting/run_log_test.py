@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import resource
 import time
 
 import numpy as np
@@ -160,3 +161,20 @@ def test_the_part_that_never_waits_is_the_bottleneck(shares, words):
     row = {name if name == "environments" else f"time/{name}": value for name, value in (IDLE | shares).items()}
     assert bottleneck(row) == words
     assert len(f"bottleneck: {words}") < 80, "fits a terminal"
+
+
+def test_a_row_is_written_although_no_file_can_be_opened(run, log, caplog):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        for _ in range(2):
+            run.passes(INTERVAL, frames=400)
+            log.row_if_due()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    run.passes(INTERVAL, frames=400)
+    log.row_if_due()
+    assert [row["frames_per_second"] for row in run.rows] == [40.0] * 3
+    assert ["time/cpu" in row for row in run.rows] == [False, False, True]
+    sentence = "counters of busy cores can't be read (Too many open files): metrics are without time/cpu"
+    assert [record.message for record in caplog.records] == [sentence, "counters of busy cores can be read again"]

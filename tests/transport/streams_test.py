@@ -244,6 +244,21 @@ def test_closing_the_client_ends_a_call_that_waits_for_a_learner(house):
     assert isinstance(result.exception(timeout=5.0), Disconnected)
 
 
+def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_step(house):
+    learner = house.serve(silence_seconds=0.5)
+    _, (silent, waiting) = house.streams(house.connect(), [1, 1])
+    silent.step(peers.output(1))
+    learner.service.hold = True
+    result = house.threads.submit(waiting.step, peers.output(1))
+    held = learner.service.held.get(timeout=5.0)
+    _, group, _, reason = learner.service.closed.get(timeout=5.0)
+    assert (group, reason) == (0, "there was no step for 0.5 s: join again")
+    with pytest.raises(Disconnected, match="join again"):
+        silent.step(peers.output(1))
+    held.answer(np.zeros(1, np.int32))
+    assert result.result(timeout=5.0).tolist() == [0]
+
+
 def test_an_actor_that_is_killed_is_noticed(house):
     learner = house.serve()
     actor = house.run("act", learner.address)

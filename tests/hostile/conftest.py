@@ -1,0 +1,118 @@
+"""A learner under attack, and an honest actor whose steps go on meanwhile."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import threading
+
+import psutil
+import pytest
+
+from seed_rl.transport.client import LearnerClient
+from seed_rl.transport.credentials import ClientSecurity
+from tests.hostile import victim
+from tests.transport import peers
+
+_FILES = 128
+MEGABYTE = 1 << 20
+
+
+class Siege:
+    """A learner in a process of its own, which may open 128 files, and an honest actor of it."""
+
+    def __init__(self, directory):
+        self._log = directory / "learner.log"
+        with open(self._log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, victim.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES)),
+            )
+        self.address = self.process.stdout.readline().strip()
+        self._learner = psutil.Process(self.process.pid)
+        self.steps = 0
+        self._ended = threading.Event()
+        self.client = self.connect()
+        self._stream = self.stream(self.client)[1]
+        self._step()
+        self._thread = threading.Thread(target=self._act, daemon=True)
+        self._thread.start()
+        self.memory_before, self.files_before = self.memory(), self.files()
+
+    def connect(self, token=victim.TOKEN):
+        return LearnerClient(self.address, ClientSecurity(token=token), share_memory=False)
+
+    def stream(self, client):
+        """Joins with a group of two environments; returns the lease and the stream."""
+        lease = client.join("run", peers.SPEC, [2], timeout=10.0)
+        return lease, client.open(lease, 0, peers.SPEC)
+
+    def _step(self):
+        assert self._stream.step(peers.output(2)).tolist() == [4, 5]
+        self.steps += 1
+
+    def _act(self):
+        while not self._ended.is_set():
+            self._step()
+
+    def memory(self):
+        return self._learner.memory_info().rss
+
+    def files(self):
+        return self._learner.num_fds()
+
+    def log(self):
+        return self._log.read_text()
+
+    def goes_on(self, count=20):
+        """Waits for more steps of the honest actor."""
+        enough = self.steps + count
+        self.wait_for(lambda: self.steps >= enough)
+
+    def wait_for(self, condition):
+        """Waits until a condition holds; the honest actor must go on meanwhile."""
+        pause = threading.Event()
+        for _ in range(1000):
+            if condition():
+                return
+            assert self.process.poll() is None, self.log()
+            assert self._thread.is_alive(), self.log()
+            pause.wait(0.02)
+        raise AssertionError(f"not within 20 s:\n{self.log()}")
+
+    def ends_well(self, megabytes):
+        """The attack has left neither memory nor files behind, and the learner ends when asked to."""
+        self.goes_on()
+        self.wait_for(lambda: self.files() <= self.files_before)
+        assert self.memory() - self.memory_before < megabytes * MEGABYTE
+        self.close()
+        assert self.process.wait(10) == 0, self.log()
+        assert "Traceback" not in self.log()
+
+    def close(self):
+        self._ended.set()
+        self._thread.join()
+        self._stream.close()
+        self.client.close()
+        if self.process.poll() is None:
+            self.process.communicate(timeout=10)
+
+
+@pytest.fixture
+def siege(tmp_path):
+    started = Siege(tmp_path)
+    yield started
+    if started.process.poll() is None:
+        started.process.kill()
+        started._ended.set()
+
+
+@pytest.fixture
+def full(request):
+    """Whether the attacks run in full."""
+    return request.config.getoption("hostile")
