@@ -65,9 +65,9 @@ class TrainStep:
         self._mean_names: list[str] = []
         self._max_names: list[str] = []
         if self._replicas == 1:
-            self._compiled = tf.function(self._step, jit_compile=has_accelerator())
+            self._compiled = tf.function(self._step, jit_compile=has_accelerator(), autograph=False)
         else:
-            self._compiled = tf.function(self._step_on_replicas)
+            self._compiled = tf.function(self._step_on_replicas, autograph=False)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class TrainStep:
         replicas, local = self._replicas, self._local_replicas
         # TPUStrategy compiles everything it runs.
         compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
-        differentiate = tf.function(self._differentiate, jit_compile=compiled)
+        differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
 
         def on_replica(unroll: Unroll) -> tuple[tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
@@ -185,7 +185,7 @@ class TrainStep:
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
         return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities
 
-    @tf.function(jit_compile=True)  # also on CPUs: one pass over the weights instead of a dozen
+    @tf.function(jit_compile=True, autograph=False)  # also on CPUs: one pass over the weights instead of a dozen
     def _apply(self, gradients: Mapping[str, list[tf.Tensor]], rates: tf.Tensor) -> tf.Tensor:
         """Clips and applies the gradients; returns the norm of each group before clipping."""
         self._set_learning_rates(rates)

@@ -127,7 +127,7 @@ def rewarded(actions, spec):
 def test_it_learns_to_take_the_actions_that_are_rewarded(action, chance):
     spec = EnvSpec({"a": NUMBERS, "b": ArraySpec((2,), "bool")}, action)
     agent = dataclasses.replace(SMALL, unroll_length=10, discount=0.0, entropy_cost=0.0).build(spec, 16, seed=1)
-    act, train_step = tf.function(agent.act), TrainStep(agent, Optimizer(learning_rate=0.03))
+    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.03))
     successes = []
     for seed in range(60):
         unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
@@ -149,7 +149,7 @@ def test_actions_are_drawn_by_the_seed_of_the_step_eagerly_and_compiled_and_gree
     low, high = bounds_of(action)
     expected = agent.act(*arguments, tf.constant([7, 0]))
     # XLA draws other random numbers: its actions are other ones for the same seed.
-    for act in (agent.act, tf.function(agent.act, jit_compile=True)):
+    for act in (agent.act, tf.function(agent.act, jit_compile=True, autograph=False)):
         draws = [act(*arguments, tf.constant([7, t])) for t in (*range(8), 0)]
         actions = [draw.action.numpy() for draw in draws]
         np.testing.assert_array_equal(actions[0], actions[-1])

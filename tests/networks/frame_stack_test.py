@@ -74,7 +74,7 @@ def test_a_done_step_zeroes_the_state_of_its_sequence_only():
 @pytest.mark.parametrize(("lengths", "depth"), [([3], 1), ([2, 1], 4)])
 def test_compiled_by_xla_it_is_the_same(lengths, depth):
     frames, done = random_steps(3, 4, 1, done=0.5)
-    compiled = tf.function(stack_frames, jit_compile=True)
+    compiled = tf.function(stack_frames, jit_compile=True, autograph=False)
     stacks, state = in_calls(frames, done, depth, lengths, compiled)
     expected_stacks, expected_state = in_calls(frames, done, depth, lengths)
     np.testing.assert_array_equal(stacks, expected_stacks)
@@ -90,7 +90,10 @@ def test_initial_frames_are_zeros():
 
 
 def test_shapes_are_known_while_tracing_even_for_an_unknown_batch():
-    @tf.function(input_signature=[tf.TensorSpec([5, None, H, W, 1], tf.uint8), tf.TensorSpec([5, None], tf.bool)])
+    @tf.function(
+        input_signature=[tf.TensorSpec([5, None, H, W, 1], tf.uint8), tf.TensorSpec([5, None], tf.bool)],
+        autograph=False,
+    )
     def function(frames, done):
         stacks, state = stack_frames(frames, done, initial_frames(tf.shape(done)[1], (H, W, 1), 4))
         assert stacks.shape.as_list() == [5, None, H, W, 4]

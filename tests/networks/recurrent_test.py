@@ -113,7 +113,7 @@ def test_gradients_are_those_of_automatic_differentiation(mode, length, batch):
         return gradients(lstm, lstm, *arguments)
 
     if mode != "eager":
-        function = tf.function(function, jit_compile=mode == "compiled")
+        function = tf.function(function, jit_compile=mode == "compiled", autograph=False)
     expected = gradients(lambda *a: reference(lstm, *a), lstm, *arguments)
     actual = function(*arguments)
     assert len(actual) == 6
@@ -149,14 +149,14 @@ def test_gradients_are_the_finite_differences_of_the_naive_loop():
 def test_compiled_by_xla_it_is_the_same(length):
     lstm = make()
     arguments = random_arguments(length, 3)
-    assert_close(tf.function(lstm, jit_compile=True)(*arguments), lstm(*arguments))
+    assert_close(tf.function(lstm, jit_compile=True, autograph=False)(*arguments), lstm(*arguments))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_mixed_bfloat16_stays_close_and_keeps_a_float32_state(compiled):
     exact, mixed = make(units=32), make(units=32, dtype="mixed_bfloat16")
     arguments = random_arguments(20, 4, units=32)
-    outputs, state = tf.function(mixed, jit_compile=compiled)(*arguments)
+    outputs, state = tf.function(mixed, jit_compile=compiled, autograph=False)(*arguments)
     assert outputs.dtype == tf.bfloat16
     assert state.h.dtype == state.c.dtype == tf.float32
     assert {v.dtype for v in mixed.trainable_variables} == {"float32"}
@@ -176,7 +176,7 @@ def test_mixed_bfloat16_rounds_nothing_outside_the_matrix_products(compiled):
         lstm.recurrent_kernel.assign(tf.zeros_like(lstm.recurrent_kernel))
         lstm.bias.assign(np.random.default_rng(5).standard_normal(4 * U))
     arguments = random_arguments(9, 4)
-    function = tf.function(mixed, jit_compile=True) if compiled else mixed
+    function = tf.function(mixed, jit_compile=True, autograph=False) if compiled else mixed
     np.testing.assert_allclose(function(*arguments)[1], exact(*arguments)[1], rtol=1e-6, atol=1e-6)
 
 
@@ -185,7 +185,7 @@ def test_mixed_bfloat16_gradients_are_float32_and_close(units, features):
     """Compiled, and at the width of the published runs."""
     exact, mixed = (make(units, features, dtype) for dtype in ("float32", "mixed_bfloat16"))
     arguments = random_arguments(20, 4, units, features)
-    compiled = tf.function(lambda *arguments: gradients(mixed, mixed, *arguments), jit_compile=True)
+    compiled = tf.function(lambda *arguments: gradients(mixed, mixed, *arguments), jit_compile=True, autograph=False)
     for a, e in zip(compiled(*arguments), gradients(exact, exact, *arguments), strict=True):
         assert a.dtype == tf.float32
         assert np.all(np.isfinite(a))
@@ -208,7 +208,7 @@ def test_variables_and_their_initial_values():
 def test_the_batch_size_may_be_unknown_while_tracing():
     lstm = make()
 
-    @tf.function(input_signature=[tf.TensorSpec([4, None, F]), tf.TensorSpec([4, None], tf.bool)])
+    @tf.function(input_signature=[tf.TensorSpec([4, None, F]), tf.TensorSpec([4, None], tf.bool)], autograph=False)
     def traced(inputs, done):
         with tf.GradientTape() as tape:
             outputs, state = lstm(inputs, done, lstm.initial_state(tf.shape(done)[1]))

@@ -173,7 +173,7 @@ def test_mixed_bfloat16_computes_in_bfloat16_with_float32_weights(kind):
 @DTYPES
 def test_compiled_by_xla_it_is_the_same_and_finite_for_black_and_white(kind, dtype):
     torso = make(kind, dtype=dtype)
-    compiled = tf.function(torso, jit_compile=True)
+    compiled = tf.function(torso, jit_compile=True, autograph=False)
     noise = random_frames(1, FRAMES[kind])
     for frames in (noise, tf.zeros_like(noise), tf.fill(noise.shape, tf.constant(255, tf.uint8))):
         features, expected = (np.asarray(function(frames), np.float32) for function in (compiled, torso))
@@ -186,7 +186,7 @@ def test_compiled_by_xla_it_is_the_same_and_finite_for_black_and_white(kind, dty
 def test_the_training_graph_never_computes_a_gradient_of_the_frames(kind):
     torso = make(kind)
 
-    @tf.function
+    @tf.function(autograph=False)
     def step(frames):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(torso(frames))
@@ -227,7 +227,7 @@ def test_variable_paths_depend_on_nothing_made_before(kind, way):
     if way == "build":
         torso.build((None, *FRAMES[kind]))
     else:
-        function = tf.function(torso) if way == "traced call" else torso
+        function = tf.function(torso, autograph=False) if way == "traced call" else torso
         function(random_frames(2, FRAMES[kind]))
     expected = [f"{kind}_torso/{layer}/{weight}" for layer in LAYERS[kind] for weight in ("kernel", "bias")]
     assert [v.path for v in torso.trainable_variables] == expected
@@ -242,7 +242,9 @@ def test_words_are_read_up_to_the_last_one():
     assert np.abs(features[0] - torso(words[:1, 1::-1])[0]).max() > 1e-4, "so does their order"
     np.testing.assert_array_equal(features[2], 0)
     np.testing.assert_array_equal(features[3], features[0], err_msg="numbers above the vocabulary share embeddings")
-    np.testing.assert_allclose(tf.function(torso, jit_compile=True)(words), features, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        tf.function(torso, jit_compile=True, autograph=False)(words), features, rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("shape", [(35, 84), (84, 35), (4, 4)])

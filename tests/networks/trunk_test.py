@@ -335,7 +335,7 @@ def test_each_image_has_a_stack_of_its_own_and_nothing_else_is_remembered():
 @pytest.mark.parametrize("leading", [(), (2, 5)])
 def test_planes_are_unpacked_as_by_numpy(leading, compiled):
     packed = np.random.default_rng(0).integers(0, 2**16, (*leading, 4, 3)).astype(np.uint16)
-    frames = tf.function(unpack_planes, jit_compile=compiled)(packed)
+    frames = tf.function(unpack_planes, jit_compile=compiled, autograph=False)(packed)
     assert frames.dtype == tf.uint8
     expected = np.unpackbits(packed[..., None].view(np.uint8), axis=-1, bitorder="little")
     assert expected.shape == (*leading, 4, 3, 16)

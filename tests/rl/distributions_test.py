@@ -128,7 +128,7 @@ def test_every_range_that_a_spec_allows_gives_finite_numbers(low, high):
     spec = ContinuousSpec((float(np.float32(low)),), (float(np.float32(high)),))
     distribution = SquashedNormal(spec.low, spec.high)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def numbers(parameters):
         actions = distribution.sample(parameters, tf.constant([1, 2]))
         log_prob = distribution.log_prob(parameters, actions)
@@ -156,7 +156,7 @@ def test_shapes_plain_and_compiled(distribution, leading):
         return actions, distribution.log_prob(parameters, actions), distribution.entropy(parameters)
 
     for compiled in (False, True):
-        actions, log_prob, entropy = tf.function(everything, jit_compile=compiled)(parameters)
+        actions, log_prob, entropy = tf.function(everything, jit_compile=compiled, autograph=False)(parameters)
         assert actions.shape[: len(leading)] == leading
         assert log_prob.shape == entropy.shape == leading
         assert distribution.features(actions).shape[:-1] == leading

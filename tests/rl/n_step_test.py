@@ -66,13 +66,15 @@ def test_as_many_steps_as_there_are_is_on_policy_v_trace(n):
 
 def test_compiled_by_xla_it_is_the_same():
     inputs = {name: tf.constant(x, tf.float32) for name, x in random_inputs(20, 4).items()}
-    returns = tf.function(lambda **x: n_step_returns(**x, n=5), jit_compile=True)(**inputs)
+    returns = tf.function(lambda **x: n_step_returns(**x, n=5), jit_compile=True, autograph=False)(**inputs)
     np.testing.assert_allclose(returns, n_step_returns(**inputs, n=5), rtol=1e-5, atol=1e-6)
 
 
 def test_the_batch_size_may_be_unknown_while_tracing():
     inputs = random_inputs(4, 3)
-    traced = tf.function(lambda *args: n_step_returns(*args, n=2), input_signature=[tf.TensorSpec([4, None])] * 3)
+    traced = tf.function(
+        lambda *args: n_step_returns(*args, n=2), input_signature=[tf.TensorSpec([4, None])] * 3, autograph=False
+    )
     returns = traced(*(tf.constant(inputs[name], tf.float32) for name in FIELDS))
     np.testing.assert_allclose(returns, ground_truth(**inputs, n=2), rtol=1e-5, atol=1e-5)
 

@@ -134,7 +134,7 @@ def test_compiled_it_is_the_same(rng, jit_compile):
         return loss, tape.gradient(loss, online_q), q_learning.sequence_priorities(online_q[..., 0])
 
     for actual, expected in zip(
-        tf.function(loss_and_gradient, jit_compile=jit_compile)(), loss_and_gradient(), strict=True
+        tf.function(loss_and_gradient, jit_compile=jit_compile, autograph=False)(), loss_and_gradient(), strict=True
     ):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
