@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -14,7 +15,7 @@ ENDLESS_CATCH = (*CATCH, "--total_frames=1000000000", "--gin_param=Logs.metrics_
 
 def test_catch_is_learned(runs, rows, tmp_path):
     logdir = str(tmp_path / "catch")
-    run = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}")
+    run = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}", program=(sys.executable, "-m", "seed_rl"))
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
     assert last["env_frames"] >= 150_000
