@@ -56,7 +56,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory):
-    """Fills a folder, given its name and a function of its path, once for all workers of a test run; returns the path."""
+    """Fills a folder, given its name and a function of its path, once for all workers of a run; returns its path."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent

@@ -79,7 +79,7 @@ def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_tha
     for python, *words in (
         (sys.executable, "venv", environment),
         (sys.executable, "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source"),
-        (environment / "bin/python", "pip", "install", "-r", ROOT / "requirements/actor.lock"),
+        (environment / "bin/python", "pip", "install", "--no-compile", "-r", ROOT / "requirements/actor.lock"),
         (environment / "bin/python", "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "seed_rl"),
     ):
         command = [python, "-m", *words]
