@@ -76,9 +76,8 @@ PLAIN = {"shallow": plain_shallow, "deep": plain_deep, "mlp": plain_mlp}
 
 
 @KINDS
-@pytest.mark.parametrize("count", [1, 3])
-def test_features_and_gradients_are_those_of_plain_operations(kind, count):
-    torso, frames = make(kind), random_frames(count, FRAMES[kind])
+def test_features_and_gradients_are_those_of_plain_operations(kind):
+    torso, frames, count = make(kind), random_frames(3, FRAMES[kind]), 3
     results = []
     for function in (torso, lambda x: PLAIN[kind](torso, x)):
         with tf.GradientTape() as tape:
@@ -96,18 +95,6 @@ def test_features_and_gradients_are_those_of_plain_operations(kind, count):
 def test_float_frames_have_the_scale_of_uint8_frames(kind):
     torso, frames = make(kind), random_frames(2, FRAMES[kind])
     np.testing.assert_allclose(torso(tf.cast(frames, tf.float32)), torso(frames), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("residual_blocks", [1, 3])
-@pytest.mark.parametrize("channels", [(5,), (4, 6, 3, 2)], ids=str)
-def test_the_deep_torso_has_the_stages_and_blocks_of_its_settings(channels, residual_blocks):
-    torso = built(DeepTorso(channels, hidden=11, residual_blocks=residual_blocks), (9, 7, 2))
-    assert len(variables(torso)) == 2 * (len(channels) * (1 + 2 * residual_blocks) + 1)
-    frames = random_frames(3, (9, 7, 2))
-    expected = plain_deep(torso, frames)
-    assert expected.shape == (3, 11)
-    assert np.any(expected)
-    np.testing.assert_allclose(torso(frames), expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(), (9,), (3, 1, 3)])

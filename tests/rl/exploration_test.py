@@ -24,9 +24,9 @@ def test_ladders_of_one_of_none_and_of_less():
         epsilon_ladder(-1)
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
-def choose(request):
-    return tf.function(epsilon_greedy, jit_compile=request.param, autograph=False)
+@pytest.fixture(scope="module")
+def choose():
+    return tf.function(epsilon_greedy, jit_compile=True, autograph=False)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.9])
