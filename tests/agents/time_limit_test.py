@@ -60,4 +60,6 @@ def learned_value(config, updates):
 def test_the_value_reaches_beyond_the_time_limit_unless_that_counts_as_termination(config):
     assert learned_value(config, 150) == pytest.approx(VALUE, rel=0.02)
     # As terminal states they are worth no more than the rewards before the limit.
-    assert learned_value(dataclasses.replace(config, truncation_is_termination=True), 150) == pytest.approx(3.4, abs=0.5)
+    assert learned_value(dataclasses.replace(config, truncation_is_termination=True), 150) == pytest.approx(
+        3.4, abs=0.5
+    )

@@ -166,21 +166,20 @@ def test_mixed_bfloat16_stays_close_and_keeps_a_float32_state():
     assert np.any(tf.cast(outputs[-1], tf.float32) != state.h)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_mixed_bfloat16_rounds_nothing_outside_the_matrix_products(compiled):
+def test_mixed_bfloat16_rounds_nothing_outside_the_matrix_products():
     exact, mixed = make(), make(dtype="mixed_bfloat16")
     for lstm in (exact, mixed):
         lstm.kernel.assign(tf.zeros_like(lstm.kernel))
         lstm.recurrent_kernel.assign(tf.zeros_like(lstm.recurrent_kernel))
         lstm.bias.assign(np.random.default_rng(5).standard_normal(4 * U))
     arguments = random_arguments(9, 4)
-    function = tf.function(mixed, jit_compile=True, autograph=False) if compiled else mixed
-    np.testing.assert_allclose(function(*arguments)[1], exact(*arguments)[1], rtol=1e-6, atol=1e-6)
+    compiled = tf.function(mixed, jit_compile=True, autograph=False)
+    np.testing.assert_allclose(compiled(*arguments)[1], exact(*arguments)[1], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("units", "features"), [(32, F), (256, 275)])
-def test_mixed_bfloat16_gradients_are_float32_and_close(units, features):
+def test_mixed_bfloat16_gradients_are_float32_and_close():
     """Compiled, and at the width of the published runs."""
+    units, features = 256, 275
     exact, mixed = (make(units, features, dtype) for dtype in ("float32", "mixed_bfloat16"))
     arguments = random_arguments(20, 4, units, features)
     compiled = tf.function(lambda *arguments: gradients(mixed, mixed, *arguments), jit_compile=True, autograph=False)

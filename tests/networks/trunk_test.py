@@ -115,8 +115,7 @@ def test_an_unroll_equals_its_single_steps(variant):
     assert_equal(unrolled, (tf.concat(outputs, 0), state), variant.get("dtype", "float32"))
 
 
-@pytest.mark.parametrize("step", [0, 3])
-@pytest.mark.parametrize("variant", REMEMBERING, ids=str)
+@pytest.mark.parametrize(("variant", "step"), [({}, 0), *((variant, 3) for variant in REMEMBERING)], ids=str)
 def test_an_episode_starts_from_the_initial_state_wherever_it_begins(variant, step):
     trunk, of = make(**variant), variant.get("of", "images")
     prev_action, env_output = random_steps(6, 2, done=0.0, of=of)
