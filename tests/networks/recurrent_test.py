@@ -78,17 +78,6 @@ def test_equals_the_naive_loop_with_episodes_ending_in_mid_sequence(length, batc
     assert_close(lstm(*arguments), naive(lstm, *arguments))
 
 
-def test_an_unroll_equals_its_single_steps():
-    lstm = make()
-    inputs, done, start = random_arguments(7, 3)
-    unrolled = lstm(inputs, done, start)
-    outputs, state = [], start
-    for t in range(7):
-        output, state = lstm(inputs[t : t + 1], done[t : t + 1], state)
-        outputs.append(output)
-    assert_close(unrolled, (tf.concat(outputs, 0), state), rtol=1e-6, atol=1e-6)
-
-
 def gradients(function, lstm, inputs, done, state):
     """Of a loss that weighs every output and the last state, by everything that has a gradient."""
     rng = np.random.default_rng(7)

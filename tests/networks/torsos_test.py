@@ -240,12 +240,6 @@ def test_frames_too_small_for_the_shallow_torso_are_refused(shape):
         ShallowTorso().build((None, *shape, 4))
 
 
-def test_the_smallest_frames():
-    size = ShallowTorso.MIN_FRAME_SIZE
-    assert ShallowTorso()(random_frames(1, (size, size, 1))).shape == (1, 512)
-    assert DeepTorso()(random_frames(1, (1, 1, 1))).shape == (1, 256)
-
-
 @pytest.mark.parametrize("torso_class", [ShallowTorso, DeepTorso])
 def test_frames_of_another_rank_are_refused(torso_class):
     for shape in ((None, 84, 84), (None, None, 84, 84, 4), (None, None, 84, 4)):
