@@ -31,7 +31,7 @@ def test_a_custom_network_is_trained(example, tmp_path):
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
     assert len((EXAMPLES / "custom_agent.py").read_text().splitlines()) < 150
     example("custom_agent")
-    small = ["Experiment.total_frames = 120_000", "Catch.rows = 6", "Catch.columns = 3"]
+    small = ["Experiment.total_frames = 48_000", "Catch.rows = 6", "Catch.columns = 3"]
     experiment = load_experiment([str(EXAMPLES / "custom_agent.gin")], small)
     with Run(experiment, str(tmp_path)) as run:
         rows = list(run.train())
