@@ -65,13 +65,3 @@ def test_a_killed_run_continues_with_its_replay(runs, rows, wait_for, tmp_path):
     updates = [row["learner_updates"] for row in rows(logdir)]
     assert updates == sorted(updates)
     assert rows(logdir)[-1]["eval/episode_return"] > -0.9
-
-
-def test_a_replay_that_does_not_fit_is_refused_in_a_sentence(runs, tmp_path):
-    run = runs.run(
-        "train", "--gin_file=atari/r2d2", "--gin_param=Replay.capacity=100_000_000", f"--logdir={tmp_path}/run"
-    )
-    assert run.returncode == 2
-    assert "a replay of 100,000,000 sequences" in run.text()
-    assert "a Replay.capacity of at most" in run.text()
-    assert "Traceback" not in run.text()
