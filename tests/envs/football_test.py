@@ -16,7 +16,7 @@ DRILL = "academy_empty_goal_close"
 
 @pytest.mark.parametrize("backend", ["gfootball", "envpool"])
 def test_conformance(backend):
-    check_suite(Football(backend=backend, rewards="scoring,checkpoints"), steps=450)  # episodes have at most 400
+    check_suite(Football(DRILL, rewards="scoring,checkpoints", backend=backend), steps=90)
 
 
 @pytest.mark.parametrize(("size", "shape"), [("120x90", (90, 120)), ("144x108", (108, 144))])

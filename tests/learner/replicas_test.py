@@ -115,11 +115,10 @@ def results(once):
     """Of `replicas_process`, by agent and number of devices."""
 
     def run(directory):
+        command = [sys.executable, PROCESS, directory, *(f"{count}:{','.join(AGENTS[count])}" for count in AGENTS)]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        for count, names in AGENTS.items():
-            command = [sys.executable, str(PROCESS), str(count), str(directory), *names]
-            done = subprocess.run(command, capture_output=True, text=True, env=environment)
-            assert done.returncode == 0, done.stderr[-2000:]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr[-2000:]
 
     return {path.stem: dict(np.load(path)) for path in once("replicas", run).iterdir()}
 

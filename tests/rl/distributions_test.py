@@ -155,8 +155,8 @@ def test_shapes_plain_and_compiled(distribution, leading):
         actions = distribution.sample(parameters, tf.constant([5, 6]))
         return actions, distribution.log_prob(parameters, actions), distribution.entropy(parameters)
 
-    for compiled in (False, True):
-        actions, log_prob, entropy = tf.function(everything, jit_compile=compiled, autograph=False)(parameters)
+    for function in (everything, tf.function(everything, jit_compile=True, autograph=False)):
+        actions, log_prob, entropy = function(parameters)
         assert actions.shape[: len(leading)] == leading
         assert log_prob.shape == entropy.shape == leading
         assert distribution.features(actions).shape[:-1] == leading
