@@ -156,7 +156,7 @@ def test_shapes_plain_and_compiled(distribution, leading):
         return actions, distribution.log_prob(parameters, actions), distribution.entropy(parameters)
 
     for function in (everything, tf.function(everything, jit_compile=True, autograph=False)):
-        actions, log_prob, entropy = function(parameters)
+        actions, log_prob, entropy = function(tf.constant(parameters))
         assert actions.shape[: len(leading)] == leading
         assert log_prob.shape == entropy.shape == leading
         assert distribution.features(actions).shape[:-1] == leading
