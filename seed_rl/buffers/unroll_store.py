@@ -75,14 +75,14 @@ class UnrollStore:
         self._steps.scatter(indices, repeated)
         self._states.scatter(writes.opened[:, None], step.initial_state)
 
-    @tf.function
+    @tf.function(autograph=False)
     def read(self, slots: tf.Tensor) -> Unroll:
         """The unrolls in `slots` int32 [B], copied: time-major [L, B, ...], `initial_state` [B, ...]."""
         with tf.device(self.device):
             unroll = tf.nest.map_structure(_time_major, self._steps.gather(slots))
             return unroll._replace(initial_state=self._states.gather(slots))
 
-    @tf.function
+    @tf.function(autograph=False)
     def read_without_observations(self, slots: tf.Tensor) -> Unroll:
         """As `read`, with the large fields left out: `initial_state` and `env_output.observation` are ()."""
 
@@ -116,7 +116,7 @@ class UnrollStore:
 
     # Compiled on an accelerator, where TensorFlow lacks scatter kernels for some dtypes.
     def _put(self, slots: tf.Tensor, rows: Any) -> None:
-        @tf.function(jit_compile=has_accelerator() and self.device != HOST)
+        @tf.function(jit_compile=has_accelerator() and self.device != HOST, autograph=False)
         def put(slots: tf.Tensor, states: Any, steps: Any) -> None:
             self._states.scatter(slots[:, None], states)
             self._steps.scatter(slots[:, None], steps)

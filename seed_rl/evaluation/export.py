@@ -89,15 +89,15 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
         chosen, after = policy.one_step(inputs["prev_action"], output, state, seed, greedy)
         return {"action": chosen, **_named(after)}
 
-    @tf.function(input_signature=[inputs])
+    @tf.function(input_signature=[inputs], autograph=False)
     def greedy(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return act(inputs, tf.zeros([2], tf.int32), greedy=True)
 
-    @tf.function(input_signature=[inputs | {"seed": tf.TensorSpec([2], tf.int32, "seed")}])
+    @tf.function(input_signature=[inputs | {"seed": tf.TensorSpec([2], tf.int32, "seed")}], autograph=False)
     def sample(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return act(inputs, inputs["seed"], greedy=False)
 
-    @tf.function(input_signature=[])
+    @tf.function(input_signature=[], autograph=False)
     def initial_state() -> dict[str, tf.Tensor]:
         before = tf.zeros([batch, *action.shape], action.dtype)
         return {"prev_action": before, **_named(tf.nest.map_structure(tf.identity, initial))}

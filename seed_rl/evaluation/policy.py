@@ -49,7 +49,7 @@ class Policy:
         self._first_eval_env = first_eval_env
         self._greedy = greedy
         self._seed = seed
-        self._act = tf.function(self.one_step)
+        self._act = tf.function(self.one_step, autograph=False)
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:

@@ -49,7 +49,9 @@ class ActStep:
         # Without an accelerator the network runs as a plain graph between two compiled parts. With one, the whole step
         # is one program, unless the store is on the host: then a second program there writes the unrolls.
         self._store_apart = has_accelerator() and store.device == HOST
-        self._compiled = tf.function(self._act, jit_compile=has_accelerator() and not self._store_apart)
+        self._compiled = tf.function(
+            self._act, jit_compile=has_accelerator() and not self._store_apart, autograph=False
+        )
         self._staging = {size: Staging(agent.env_spec, size) for size in self.batch_sizes}
 
     def __call__(
@@ -107,13 +109,13 @@ class ActStep:
     def _act_apart(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
         """As `_act`, with the unroll store in the host's memory."""
 
-        @tf.function(jit_compile=True)
+        @tf.function(jit_compile=True, autograph=False)
         def on_device(control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> Unroll:
             step, state = self._decide(control, env_output, seed)
             self._remember(control, step, state)
             return step
 
-        @tf.function(jit_compile=True)
+        @tf.function(jit_compile=True, autograph=False)
         def on_host(control: tf.Tensor, step: Unroll) -> None:
             self._append(control, step)
 
@@ -131,7 +133,7 @@ class ActStep:
         output = self._agent.act(prev_action, env_output, state, env_ids, seed)
         return Unroll(state, prev_action, env_output, output.action, output.behaviour), output.state
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def _load(self, env_ids: tf.Tensor, restarted: tf.Tensor) -> tuple[tf.Tensor, Any]:
         """Previous actions and states of the batch, zero where a run begins."""
 
@@ -141,7 +143,7 @@ class ActStep:
 
         return tf.nest.map_structure(zero_where_restarted, self._memory.gather(env_ids))
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def _save(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
         """All writes of a step, as one program."""
         self._append(control, step)

@@ -16,6 +16,10 @@ from seed_rl.learner.replicas import Replicas, whole_reader
 from seed_rl.learner.sources import JoinedSource, Source, new_source
 from seed_rl.sizes import Sizes
 from seed_rl.specs import ActorSettings
+from seed_rl.transport import messages
+from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.server import ActorServer
 
 _log = logging.getLogger(__name__)
 
@@ -29,8 +33,8 @@ class Assembly(NamedTuple):
     """One for each inference device."""
     source: Source
     """Of batches."""
-    refresh: Callable[[], None]
-    """Copies the weights to the inference devices."""
+    refresh: Callable[[int], None]
+    """Gives the inference devices the weights, which result from that many learner updates."""
 
 
 def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas | None = None) -> Assembly:
@@ -46,7 +50,9 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
       DoesNotFit: the replay needs more memory than is free.
     """
     devices = replicas.inference_devices if replicas else ("",)
-    agents, refresh = replicas.acting_agents(agent, experiment.build_agent) if replicas else ([agent], lambda: None)
+    agents, copy_weights = (
+        replicas.acting_agents(agent, experiment.build_agent) if replicas else ([agent], lambda: None)
+    )
     sizes = Sizes.of(experiment, agent, len(devices), replicas.hosts.count if replicas else 1)
     replay = experiment.replay
     acting, sources = [], []
@@ -69,4 +75,24 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
     settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group)
     membership = Membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, num_devices=len(acting))
     service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting])
+
+    def refresh(learner_updates: int) -> None:
+        for one in acting:
+            one.cursor.newest_version = learner_updates
+        copy_weights()
+        for one in acting:
+            one.cursor.version = learner_updates
+
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
+
+
+def server_of(experiment: Experiment, service: CentralInference, address: str, security: ServerSecurity) -> ActorServer:
+    """The server of a learner's actors, whose limits are those of the experiment's steps."""
+    largest_step = StepCodec(experiment.env_spec(), experiment.inference.max_batch_size).step_bytes
+    return ActorServer(
+        address,
+        service,
+        security=security,
+        max_message_bytes=max(largest_step, messages.MAX_BYTES),
+        max_reward=experiment.inference.max_reward,
+    )

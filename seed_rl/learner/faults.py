@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
-import numpy as np
-
-from seed_rl.buffers.slots import Origin
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.ending import Diverged
+from seed_rl.learner.sources import Batch
+from seed_rl.learner.train_step import TrainStep, Update
+from seed_rl.types import Unroll
 
 _log = logging.getLogger(__name__)
 
@@ -21,25 +20,27 @@ unrolls are: a queue holds a few batches."""
 class Faults:
     """Names the actors whose unrolls spoil updates, and ends a run that can't be helped by doing without them."""
 
-    def __init__(self, service: CentralInference):
+    def __init__(self, service: CentralInference, train_step: TrainStep, several_hosts: bool):
         self._service = service
+        self._train_step = train_step
+        self._several_hosts = several_hosts
         self._in_a_row = 0
 
-    def made(self) -> None:
-        """An update was made."""
-        self._in_a_row = 0
-
-    def left_out(self, origins: Sequence[Origin], at_fault: np.ndarray | None, on_other_hosts: bool) -> None:
-        """An update, or one of its optimizer steps, was left out.
+    def look_for(self, update: Update, unroll: Unroll, batch: Batch) -> None:
+        """Looks for the reason if an update, or one of its optimizer steps, was left out.
 
         Args:
-          origins: of its unrolls here.
-          at_fault: bool, one for each, or None: see `TrainStep.faults`.
-          on_other_hosts: whether other learner hosts have given unrolls, too.
+          update: the outcome.
+          unroll: the fields that the update was made from.
+          batch: the origins and importance weights of its unrolls.
 
         Raises:
-          Diverged: it is not the first such update in a row, and no unroll was at fault in any of them.
+          Diverged: too many updates in a row were left out, and no unroll was at fault in any of them.
         """
+        if not update.left_out:
+            self._in_a_row = 0
+            return
+        at_fault, origins = self._train_step.faults(unroll, batch.importance_weights), batch.origins.tolist()
         found = [] if at_fault is None else [one for one, bad in zip(origins, at_fault, strict=True) if bad]
         if found:
             self._in_a_row = 0
@@ -47,7 +48,7 @@ class Faults:
                 "an update was left out: unrolls of %s gave gradients that are not finite", self._service.blame(found)
             )
             return
-        if at_fault is not None and on_other_hosts:
+        if at_fault is not None and self._several_hosts:
             _log.warning("an update was left out: unrolls of another learner host gave gradients that are not finite")
             return
         self._in_a_row += 1

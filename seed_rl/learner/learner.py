@@ -10,7 +10,7 @@ import numpy as np
 
 from seed_rl.experiment import Experiment
 from seed_rl.learner.agreed_source import AgreedSource
-from seed_rl.learner.assembly import assemble
+from seed_rl.learner.assembly import assemble, server_of
 from seed_rl.learner.checkpoints import name_variables
 from seed_rl.learner.ending import Stop
 from seed_rl.learner.faults import Faults
@@ -23,10 +23,7 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
-from seed_rl.transport import messages
-from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.server import ActorServer
 
 
 class Learner:
@@ -88,19 +85,12 @@ class Learner:
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
         self._service, self._acting, self._source, self._refresh = assemble(experiment, agent, self._seed(), replicas)
-        self._faults = Faults(self._service)
-        self._set_version()
+        self._faults = Faults(self._service, self._train_step, link.hosts.count > 1)
+        self._refresh(self.counters.learner_updates)
         self._progress.attach(self._service, [acting.cursor for acting in self._acting])
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
-        largest = StepCodec(agent.env_spec, experiment.inference.max_batch_size).step_bytes
-        self._server = ActorServer(
-            address,
-            self._service,
-            security=security,
-            max_message_bytes=max(largest, messages.MAX_BYTES),
-            max_reward=experiment.inference.max_reward,
-        )
+        self._server = server_of(experiment, self._service, address, security)
 
     def _seed(self) -> int:
         """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""
@@ -175,32 +165,19 @@ class Learner:
         with self._replicas.scope(), self._replicas.host_loss_as_error():
             unroll = self._replicas.joined(batch.parts)
             update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
-            if update.left_out:
-                counters.left_out_steps += update.left_out
-                at_fault = self._train_step.faults(unroll, batch.importance_weights)
-                self._faults.left_out(batch.origins.tolist(), at_fault, self._link.hosts.count > 1)
-            else:
-                self._faults.made()
+            self._faults.look_for(update, unroll, batch)
         self._source.write_back(update.priorities)
+        counters.left_out_steps += update.left_out
         if not update.optimizer_steps:
             return {}
         metrics = update.metrics
-        queues = [acting.unrolls.queue for acting in self._acting]
-        metrics["queue_fill"] = float(np.mean([len(queue) / queue.capacity for queue in queues]))
+        metrics["queue_fill"] = float(np.mean([acting.unrolls.queue.fill for acting in self._acting]))
         metrics["policy_lag"] = float(np.mean(counters.learner_updates - batch.versions))
         counters.learner_updates += 1
         counters.optimizer_steps += update.optimizer_steps
         self._agent.after_update(counters.learner_updates)
-        for acting in self._acting:
-            acting.cursor.newest_version = counters.learner_updates
-        self._refresh()
-        self._set_version()
+        self._refresh(counters.learner_updates)
         return metrics
-
-    def _set_version(self) -> None:
-        """The inference devices have the newest weights."""
-        for acting in self._acting:
-            acting.cursor.version = acting.cursor.newest_version = self.counters.learner_updates
 
     def _run_state(self) -> RunState:
         return RunState(

@@ -116,7 +116,7 @@ class Replicas:
         count = self.local_count // len(self.split.inference)
         devices = self.split.training[number * count : (number + 1) * count]
 
-        @tf.function
+        @tf.function(autograph=False)
         def read(slots: tf.Tensor) -> list[Unroll]:
             parts = []
             for part, device in zip(tf.split(slots, count), devices, strict=True):
@@ -150,7 +150,7 @@ class Replicas:
             with tf.device(device):
                 copies.append(build())
 
-        @tf.function
+        @tf.function(autograph=False)
         def refresh() -> None:
             for copy in copies:
                 for there, here in zip(copy.variables, agent.variables, strict=True):
@@ -168,7 +168,7 @@ class Replicas:
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value.numpy())
 
-    @tf.function
+    @tf.function(autograph=False)
     def _of_first(self, arrays: list[tf.Tensor]) -> list[tf.Tensor]:
         """The arrays that the first host gave; each host calls this with its own, of the same shapes."""
 

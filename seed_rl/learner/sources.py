@@ -147,7 +147,7 @@ class ReplaySource(Source):
             self._unrolls.pool.release(self._sampler.insert(piece, _usable(priorities)))
             self.taken += len(piece)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _initial_priorities(self, slots: tf.Tensor) -> tf.Tensor:
         return self._agent.initial_priorities(self._unrolls.store.read_without_observations(slots))
 

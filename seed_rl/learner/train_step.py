@@ -71,11 +71,11 @@ class TrainStep:
         self._max_names: list[str] = []
         self._sound: Unroll | None = None  # a batch that had finite gradients
         if self._replicas == 1:
-            self._compiled = tf.function(self._step, jit_compile=has_accelerator())
-            self._compiled_alone = tf.function(self._alone, jit_compile=has_accelerator())
+            self._compiled = tf.function(self._step, jit_compile=has_accelerator(), autograph=False)
+            self._compiled_alone = tf.function(self._alone, jit_compile=has_accelerator(), autograph=False)
         else:
-            self._compiled = tf.function(self._step_on_replicas)
-            self._compiled_alone = tf.function(self._alone_on_replicas)
+            self._compiled = tf.function(self._step_on_replicas, autograph=False)
+            self._compiled_alone = tf.function(self._alone_on_replicas, autograph=False)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class TrainStep:
         replicas, count = self._replicas, self._local_replicas
         # TPUStrategy compiles everything it runs.
         compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
-        differentiate = tf.function(self._differentiate, jit_compile=compiled)
+        differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
 
         def on_replica(unroll: Unroll) -> tuple[Any, ...]:
             context = tf.distribute.get_replica_context()
@@ -258,7 +258,7 @@ class TrainStep:
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
         return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities, output.statistics
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def _norms(self, gradients: Mapping[str, list[tf.Tensor]], statistics: Any) -> tf.Tensor:
         """The norm of each group's gradients; not finite if the statistics aren't."""
         norms = tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
@@ -276,7 +276,7 @@ class TrainStep:
 
         tf.cond(tf.reduce_all(tf.math.is_finite(norms)), made, lambda: tf.constant(False))
 
-    @tf.function(jit_compile=True)  # also on CPUs: one pass over the weights instead of a dozen
+    @tf.function(jit_compile=True, autograph=False)  # also on CPUs: one pass over the weights instead of a dozen
     def _compiled_apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
         self._set_learning_rates(rates)
         self._apply(gradients, norms)

@@ -35,7 +35,7 @@ class TargetNetwork:
         if learner_updates % self._period == 0:
             self._follow(self._rate)
 
-    @tf.function
+    @tf.function(autograph=False)
     def _follow(self, rate: float) -> None:
         for target, online in zip(self.model.variables, self._online.variables, strict=True):
             target.assign(online.value if rate == 1.0 else target.value + rate * (online.value - target.value))

@@ -173,17 +173,6 @@ def test_the_loss_is_that_of_the_steps_after_the_burn_in(changed):
     )
 
 
-@pytest.mark.parametrize("burn_in", [0, 3])
-def test_the_loss_starts_from_the_stored_state(burn_in):
-    """Another one would give another loss, of the environment whose episode does not end."""
-    agent = build(dataclasses.replace(SMALL, burn_in=burn_in))
-    unroll = acted_unroll(agent, B)
-    assert not np.any(unroll.env_output.done[:, 0])
-    blank = unroll._replace(initial_state=agent.initial_state(B))
-    priorities = [agent.loss(each, tf.ones([B])).priorities.numpy() for each in (unroll, blank)]
-    assert abs(priorities[0][0] - priorities[1][0]) > 1e-3
-
-
 @pytest.mark.parametrize("core", ["none", "lstm"])
 def test_weights_learn_nothing_from_the_burn_in(core):
     """The gradient is that of an agent without burn-in that starts from the state at its end."""
@@ -304,15 +293,6 @@ def test_training_environments_explore_by_the_ladder_and_all_others_by_eval_epsi
     assert np.all(greedy(behaviour)[env_ids < B])
 
 
-def test_greedy_actions_do_not_explore():
-    agent = build()
-    output = random_output(np.random.default_rng(0), SPEC, (50,))
-    answer = agent.act(
-        tf.zeros([50], tf.int32), output, agent.initial_state(50), tf.zeros([50], tf.int32), tf.constant([0, 1]), True
-    )
-    assert np.all(greedy(answer.behaviour))
-
-
 def test_the_seeds_draw_weights_and_actions():
     def weights(seed):
         return values(SMALL.build(SPEC, num_training_envs=B, seed=seed).trainable_variables)
@@ -331,10 +311,9 @@ def test_the_seeds_draw_weights_and_actions():
     assert np.any(first != other)
 
 
-@pytest.mark.parametrize("changed", [{}, {"dtype": "mixed_bfloat16"}], ids=str)
-def test_q_starts_near_zero(changed):
+def test_q_starts_near_zero():
     """So that at first no action is preferred; but not at zero, where the torso would learn nothing."""
-    agent = dataclasses.replace(SMALL, **changed).build(SPEC, num_training_envs=B, seed=1)
+    agent = SMALL.build(SPEC, num_training_envs=B, seed=1)
     unroll = acted_unroll(agent, B)
     q = q_of(agent.model, unroll)
     assert np.abs(q).max() < 0.05
@@ -365,7 +344,7 @@ def test_compiled_by_xla_it_acts_the_same():
     agent = build(dataclasses.replace(SMALL, epsilon_base=0.5))
     output, state = random_output(np.random.default_rng(0), SPEC, (B,)), acted_unroll(agent, B).initial_state
     arguments = tf.constant([0, 1, 2, 0]), output, state, tf.range(B), tf.constant([1, 2])
-    compiled, expected = tf.function(agent.act, jit_compile=True)(*arguments), agent.act(*arguments)
+    compiled, expected = tf.function(agent.act, jit_compile=True, autograph=False)(*arguments), agent.act(*arguments)
     for actual, value in zip(tf.nest.flatten(compiled), tf.nest.flatten(expected), strict=True):
         np.testing.assert_allclose(actual, value, rtol=0, atol=1e-5 if value.dtype == tf.float32 else 0)
 

@@ -10,10 +10,7 @@ import pytest
 from benchmarks import end_to_end, experiments, report, time_to_score, timing
 from benchmarks.flops import forward_flops, update_flops
 from benchmarks.parts import ActStepPart
-from benchmarks.streams import random_output
 from seed_rl import __version__, config_files
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seed_rl.transport.codec import StepCodec
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -24,20 +21,6 @@ def test_a_spread_has_the_median_and_every_repeat_in_order():
         "a": {"median": 2.0, "repeats": [1.0, 3.0]},
         "b": {"median": 4.5, "repeats": [5.0, 4.0]},
     }
-
-
-def test_ratios_are_of_values_measured_side_by_side():
-    assert timing.ratio([2.0, 6.0, 8.0], [1.0, 2.0, 2.0]) == {"median": 3.0, "repeats": [2.0, 3.0, 4.0]}
-    with pytest.raises(ValueError, match="zip"):
-        timing.ratio([1.0], [1.0, 2.0])
-
-
-def test_functions_take_turns_within_each_repeat_after_a_first_call():
-    order = []
-    works = {name: lambda name=name: order.append(name) for name in ("one", "other")}
-    times = timing.milliseconds(works, seconds=1e-9, repeats=2)
-    assert order == ["one", "other"] * 3
-    assert {name: len(values) for name, values in times.items()} == {"one": 2, "other": 2}
 
 
 def test_the_share_of_the_ceiling_is_that_of_the_components_around_each_run():
@@ -112,19 +95,6 @@ def test_a_report_says_what_was_measured_where_and_with_what(tmp_path):
         assert re.fullmatch(r"[0-9a-f]{40}\+?", content["commit"])
 
 
-def test_every_preset_is_an_experiment_with_the_network_it_is_named_after():
-    presets = {name: recipe.load().agent for name, recipe in experiments.PRESETS.items() if name != "catch"}
-    assert {name: (agent.torso, agent.core, agent.core_units, agent.dtype) for name, agent in presets.items()} == {
-        "vtrace": ("shallow", "none", 256, "float32"),
-        "vtrace_lstm": ("shallow", "lstm", 256, "float32"),
-        "vtrace_lstm_bf16": ("shallow", "lstm", 256, "mixed_bfloat16"),
-        "vtrace_deep": ("deep", "lstm", 256, "float32"),
-        "vtrace_deep_bf16": ("deep", "lstm", 256, "mixed_bfloat16"),
-        "r2d2": ("shallow", "lstm", 512, "mixed_bfloat16"),
-    }
-    assert (presets["r2d2"].unroll_length, presets["r2d2"].burn_in) == (40, 20)
-
-
 @pytest.mark.parametrize("network", ["shallow", "r2d2"])
 def test_all_environments_of_a_batch_are_recorded(network):
     experiment = experiments.NETWORKS[network].load()
@@ -132,15 +102,6 @@ def test_all_environments_of_a_batch_are_recorded(network):
     finished = sum(part.advance() for _ in range(4 * experiment.agent.unroll_length))
     assert finished >= 2 * 2
     assert part.act().shape == (2,)
-
-
-@pytest.mark.parametrize("observation", [ArraySpec((2, 3), "uint8"), {"a": ArraySpec((), "bool")}])
-def test_random_observations_fit_the_spec(observation):
-    codec = StepCodec(EnvSpec(observation, DiscreteSpec(2)), 5)
-    output = random_output(EnvSpec(observation, DiscreteSpec(2)), 5)
-    decoded = codec.decode_step(codec.encode_step(output))
-    assert not np.any(decoded.reward)
-    assert not np.any(decoded.done)
 
 
 SHALLOW = 20 * 20 * 32 * (8 * 8 * 4) + 9 * 9 * 64 * (4 * 4 * 32) + 7 * 7 * 64 * (3 * 3 * 64) + 7 * 7 * 64 * 512

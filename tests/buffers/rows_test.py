@@ -15,11 +15,11 @@ def test_written_rows_are_read_back_and_no_other_changes(dtype, compiled):
     rows = Rows({"a": tf.TensorSpec([3], dtype), "b": ()}, [5, 2])
     values = np.random.default_rng(0).integers(-100, 100, (2, 3)).astype(dtype)
 
-    @tf.function(jit_compile=compiled)
+    @tf.function(jit_compile=compiled, autograph=False)
     def write(values):
         rows.scatter(tf.constant([[4, 1], [0, 0]]), {"a": values, "b": ()})
 
-    @tf.function(jit_compile=compiled)
+    @tf.function(jit_compile=compiled, autograph=False)
     def read():
         return rows.gather(tf.constant([4, 3, 0]))["a"]
 

@@ -29,7 +29,7 @@ def test_unrolls_equal_those_of_a_naive_twin(jit_compile):
     rng = np.random.default_rng(0)
     length, num_slots, batch, depth = 4, 5, 3, 2
     store = UnrollStore(SPEC, length, num_slots)
-    write = tf.function(store.write, jit_compile=jit_compile)
+    write = tf.function(store.write, jit_compile=jit_compile, autograph=False)
     shape = lambda spec, *lead: np.zeros((*lead, *spec.shape), spec.dtype.as_numpy_dtype)  # noqa: E731
     twin = tf.nest.map_structure(lambda spec: shape(spec, num_slots, length), SPEC._replace(initial_state=()))
     twin_state = shape(SPEC.initial_state, num_slots)

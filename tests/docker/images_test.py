@@ -79,7 +79,7 @@ def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_tha
     for python, *words in (
         (sys.executable, "venv", environment),
         (sys.executable, "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source"),
-        (environment / "bin/python", "pip", "install", "-r", ROOT / "requirements/actor.lock"),
+        (environment / "bin/python", "pip", "install", "--no-compile", "-r", ROOT / "requirements/actor.lock"),
         (environment / "bin/python", "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "seed_rl"),
     ):
         command = [python, "-m", *words]
@@ -95,7 +95,8 @@ def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_tha
     logdir = tmp_path / "runs"
     settings = ("--gin_file=catch/vtrace", "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.5")
     tls = (f"--tls_cert={secrets}/cert.pem", f"--tls_key={secrets}/key.pem", f"--token_file={secrets}/token")
-    learner = runs.start("learner", "--server_address=0.0.0.0:0", *tls, *settings, f"--logdir={logdir}")
+    serve = ("learner", "--server_address=0.0.0.0:0", *tls, *settings, f"--logdir={logdir}")
+    learner = runs.start(*serve, program=(sys.executable, "-m", "seed_rl"))
     port = int(wait_for(lambda: re.search(r"serving actors at 0\.0\.0\.0:(\d+)", learner.text()), learner)[1])
     trust = (f"--tls_ca={secrets}/cert.pem", f"--token_file={secrets}/token")
     options = {"program": [environment / "bin/seed_rl"], "env": variables, "cwd": tmp_path}

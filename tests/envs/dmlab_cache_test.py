@@ -144,12 +144,12 @@ def test_many_processes_share_a_directory(tmp_path):
         assert ready == ["ready\n"] * count
         return [json.loads(output) for output, _ in outputs]
 
-    seeds = [1, 2, 3, 4, 5, 6]
-    first = play(8)
+    seeds = [1, 2, 3, 4]
+    first = play(4)
     entries = files(tmp_path)
     assert len(entries) == len(seeds)
     assert all(is_pk3(str(tmp_path / name)) for name in entries)
     # A process compiles a map at most once, and only those that met over a missing map compile it twice.
     assert all(len(keys) == len(set(keys)) for keys in first)
     assert sorted(entry_name(key) for key in {key for keys in first for key in keys}) == entries
-    assert play(2) == [[], []]
+    assert play(1) == [[]]

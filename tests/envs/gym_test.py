@@ -39,19 +39,6 @@ def test_conformance(config, steps):
     check_suite(config, steps)
 
 
-@pytest.mark.parametrize(
-    ("id_", "text"),
-    [
-        ("CartPole-v1", "observation float32[4]; action Discrete(2)"),
-        ("Pendulum-v1", "observation float32[3]; action Continuous(-2..2)"),
-        ("Blackjack-v1", "0 bool[32], 1 bool[11], 2 bool[2]; action Discrete(2)"),
-        ("FrozenLake-v1", "observation bool[16]; action Discrete(4)"),
-    ],
-)
-def test_spaces_of_well_known_environments(id_, text):
-    assert str(Gym(id_).spec()) == text
-
-
 def test_frames_per_step_is_the_action_repeat():
     assert [Gym().action_repeat, Gym(frames_per_step=4).action_repeat] == [1, 4]
 

@@ -3,45 +3,39 @@
 import contextlib
 import os
 import resource
-import subprocess
-import sys
+import time
 
 import numpy as np
-import psutil
 import pytest
 
 from seed_rl import config_files
 from seed_rl.learner import checkpoints
+from tests.support import zygote
 
 
 @pytest.fixture(scope="session")
-def killed_run(tmp_path_factory):
-    """The log directory of V-trace with an LSTM and a frame stack on Catch, killed after its first checkpoint."""
-    logdir = str(tmp_path_factory.mktemp("killed") / "run")
+def killed_run(once):
+    """The log directory of V-trace with an LSTM and a frame stack on Catch, killed after its second checkpoint."""
     settings = (
-        "Logs.checkpoint_interval_s = 1",
+        "Logs.checkpoint_interval_s = 0.2",
         "VTrace.core = 'lstm'",
         "VTrace.core_units = 16",
         "VTrace.frame_stack = 2",
     )
-    arguments = ["--gin_file=catch/vtrace", "--total_frames=1000000000", f"--logdir={logdir}"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seed_rl", "train", *arguments, *(f"--gin_param={setting}" for setting in settings)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        while not checkpoints.paths(os.path.join(logdir, "checkpoints")):
-            line = process.stdout.readline()  # metrics come twice a second
-            assert line or process.poll() is None, "it ended by itself"
-    finally:
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        process.wait()
-        for child in children:
-            child.kill()
-    return logdir
+
+    def train(folder):
+        arguments = ["train", "--gin_file=catch/vtrace", "--total_frames=1000000000", f"--logdir={folder}/run"]
+        with open(folder / "output.txt", "wb") as output:
+            process = zygote.start([*arguments, *(f"--gin_param={setting}" for setting in settings)], output)
+        try:
+            while len(checkpoints.paths(f"{folder}/run/checkpoints")) < 2:  # the first may be of the start
+                assert process.poll() is None, (folder / "output.txt").read_text()
+                time.sleep(0.05)
+        finally:
+            process.kill()  # its actors end with it
+            process.wait()
+
+    return str(once("killed_run", train) / "run")
 
 
 @pytest.fixture

@@ -21,16 +21,16 @@ sys.modules["seed_rl"] = None  # importing it would fail
 import numpy as np
 import tensorflow as tf
 
-directory, recorded, answers = sys.argv[1:]
-steps = dict(np.load(recorded))
-served = tf.saved_model.load(directory).signatures
-memory = served["initial_state"]()
-actions = []
-for step in range(len(steps["done"])):
-    memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in steps.items()}, **memory)
-    memory["prev_action"] = memory.pop("action")
-    actions.append(memory["prev_action"].numpy())
-np.save(answers, actions)
+for directory in sys.argv[1:]:
+    steps = dict(np.load(f"{directory}/recorded.npz"))
+    served = tf.saved_model.load(f"{directory}/export").signatures
+    memory = served["initial_state"]()
+    actions = []
+    for step in range(len(steps["done"])):
+        memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in steps.items()}, **memory)
+        memory["prev_action"] = memory.pop("action")
+        actions.append(memory["prev_action"].numpy())
+    np.save(f"{directory}/actions.npy", actions)
 """
 
 
@@ -45,32 +45,26 @@ def record(policy, env, num_envs):
     return recorded, np.array([policy.act(output) for output in outputs])
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
+def test_an_export_acts_as_the_policy_without_seed_rl(saved_run, tmp_path):
+    acted = {}
+    for config in (
         ("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3"),
         ("catch/r2d2", "R2D2.frame_stack = 3"),
-    ],
-    ids=["vtrace with lstm", "r2d2"],
-)
-def test_an_export_acts_as_the_policy_without_seed_rl(saved_run, config, tmp_path):
-    logdir, _ = saved_run(*config)
-    policy = load_policy(logdir, greedy=True)
-    recorded, actions = record(policy, experiment_of(logdir).env, num_envs=3)
-    assert recorded["done"].sum() >= 3 * 3, "states are reset on the way"
-    assert len(np.unique(actions)) > 1
-    np.savez(tmp_path / "recorded.npz", **recorded)
-    export(policy, str(tmp_path / "export"), batch=3)
+    ):
+        logdir, _ = saved_run(*config)
+        policy = load_policy(logdir, greedy=True)
+        recorded, actions = record(policy, experiment_of(logdir).env, num_envs=3)
+        assert recorded["done"].sum() >= 3 * 3, "states are reset on the way"
+        assert len(np.unique(actions)) > 1
+        np.savez(f"{logdir}/recorded.npz", **recorded)
+        export(policy, f"{logdir}/export", batch=3)
+        acted[logdir] = actions
     empty = tmp_path / "empty"
     empty.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", SERVING, *(str(tmp_path / n) for n in ("export", "recorded.npz", "actions.npy"))],
-        cwd=empty,
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run([sys.executable, "-I", "-c", SERVING, *acted], cwd=empty, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    np.testing.assert_array_equal(np.load(tmp_path / "actions.npy"), actions)
+    for logdir, actions in acted.items():
+        np.testing.assert_array_equal(np.load(f"{logdir}/actions.npy"), actions)
 
 
 def signatures(directory):

@@ -45,7 +45,7 @@ def test_a_policy_acts_as_the_agent_that_wrote_its_checkpoint(saved_run, config,
     previous, state = tf.zeros([4], tf.int32), agent.initial_state(4)
     restored = previous, state
     chosen = set()
-    for call, output in enumerate(outputs(20, 4), start=1):
+    for call, output in enumerate(outputs(10, 4), start=1):
         arguments = tf.nest.map_structure(tf.convert_to_tensor, output)
         seed = tf.constant([5, call])
         answer = agent.act(previous, arguments, state, env_ids, seed, greedy)

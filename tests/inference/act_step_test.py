@@ -48,7 +48,7 @@ class ChoosingAgent(CountingAgent):
         return answer._replace(action=tf.cast(chosen, self._kind.spec.tensor.dtype))
 
 
-@pytest.fixture(params=["cpu", "accelerator", "accelerator with the store on the host"])
+@pytest.fixture(params=["cpu", "accelerator", "accelerator, store on the host"])
 def store_device(request, monkeypatch):
     """The act step is traced and compiled for one kind of machine, with the CPU in an accelerator's place."""
     if request.param != "cpu":
@@ -183,7 +183,11 @@ class Twins:
         self.unrolls += 1
 
 
-@pytest.mark.parametrize(("overlap", "kind"), [(1, "discrete"), (3, "multi-discrete"), (6, "continuous")])
+@pytest.mark.parametrize(
+    ("overlap", "kind", "store_device"),
+    [(1, "discrete", "accelerator"), (3, "multi-discrete", "accelerator, store on the host"), (6, "continuous", "cpu")],
+    indirect=["store_device"],
+)
 def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, kind, store_device):
     config, kind = CountingAgentConfig(unroll_length=STRIDE, overlap=overlap), KINDS[kind]
     agent = ChoosingAgent(config, EnvSpec(ArraySpec((4,), "int32"), kind.spec), kind)
@@ -225,7 +229,7 @@ class NestedAgent(CountingAgent):
         return {"flat": tf.zeros([batch_size], tf.int32), "cells": tf.zeros([batch_size, 2, 3])}
 
     def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
-        seeds = tf.tile(seed[None], [len(env_ids), 1])
+        seeds = tf.tile(seed[None], [env_ids.shape[0], 1])
         behaviour = {**state, "env_id": env_ids, "seed": seeds, "uint8": env_output.observation["uint8"]}
         growth = tf.cast(env_ids, tf.float32)[:, None, None]
         state = {"flat": state["flat"] + env_ids, "cells": state["cells"] + growth}

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from seed_rl.reporting import metrics
+from tests.support import zygote
 
 
 class Runs:
@@ -19,19 +20,21 @@ class Runs:
         self._directory = directory
         self._processes = []
 
-    def start(self, *arguments, program=(sys.executable, "-m", "seed_rl"), **options):
-        """Starts a command, or another program; its output is in `.text()`."""
+    def start(self, *arguments, program=None, **options):
+        """Starts a command, or another program; its output is in `.text()`. A learner is forked: see `zygote`."""
         output = self._directory / f"output-{len(self._processes)}"
         with open(output, "wb") as file:
-            process = subprocess.Popen(
-                [*program, *arguments], stdout=file, stderr=file, stdin=subprocess.DEVNULL, **options
-            )
+            if program is None and arguments[0] in ("train", "learner"):
+                process = zygote.start(arguments, file, **options)
+            else:
+                command = [*(program or (sys.executable, "-m", "seed_rl")), *arguments]
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, **options)
         self._processes.append(process)
         return SimpleNamespace(process=process, pid=process.pid, text=output.read_text, wait=process.wait)
 
-    def run(self, *arguments, timeout=240):
+    def run(self, *arguments, timeout=240, **options):
         """Runs a command to its end."""
-        run = self.start(*arguments)
+        run = self.start(*arguments, **options)
         run.returncode = run.wait(timeout)
         return run
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-CATCH = ("--gin_file=catch/vtrace", "--gin_param=Logs.metrics_interval_s=0.5")
+CATCH = ("--gin_file=catch/vtrace", "--gin_param=Logs.metrics_interval_s=0.2")
 FRAMES_PER_BATCH = 16 * 20
 FOUR_DEVICES = (
     "Devices.logical_cpus = 4",
@@ -19,21 +19,21 @@ FOUR_DEVICES = (
 def test_a_run_on_several_devices_continues_on_one(runs, rows, tmp_path):
     logdir = f"--logdir={tmp_path}/run"
     many = runs.run(
-        "train", *CATCH, logdir, f"--total_frames={60 * FRAMES_PER_BATCH}", *(f"--gin_param={b}" for b in FOUR_DEVICES)
+        "train", *CATCH, logdir, f"--total_frames={20 * FRAMES_PER_BATCH}", *(f"--gin_param={b}" for b in FOUR_DEVICES)
     )
     assert many.returncode == 0, many.text()
     assert "training on CPU:2, CPU:3, acting on CPU:0, CPU:1" in many.text()
     assert " W " not in many.text(), "no warnings"
     before = rows(f"{tmp_path}/run")[-1]
     assert 0 <= before["inference_updates_behind"] < 1, "the copies are refreshed after every update"
-    one = runs.run("train", *CATCH, logdir, f"--total_frames={90 * FRAMES_PER_BATCH}")
+    one = runs.run("train", *CATCH, logdir, f"--total_frames={30 * FRAMES_PER_BATCH}")
     assert one.returncode == 0, one.text()
     assert f"continuing from {tmp_path}/run/checkpoints/checkpoint-{int(before['learner_updates']):012d}" in one.text()
     after = rows(f"{tmp_path}/run")[-1]
-    assert before["env_frames"] == 60 * FRAMES_PER_BATCH
-    assert after["env_frames"] == 90 * FRAMES_PER_BATCH
+    assert before["env_frames"] == 20 * FRAMES_PER_BATCH
+    assert after["env_frames"] == 30 * FRAMES_PER_BATCH
     updates = [row["learner_updates"] for row in (before, after)]
-    assert updates == [60, 90], "a batch has the same size on any number of devices"
+    assert updates == [20, 30], "a batch has the same size on any number of devices"
 
 
 def free_ports(count):
@@ -50,7 +50,7 @@ def pair(runs, tmp_path):
 
     def start(*bindings, commands=("train", "train"), hosts=(0, 1), of_second=()):
         addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
-        common = (*CATCH, "--gin_param=Logs.checkpoint_interval_s=1", "--total_frames=1000000000")
+        common = (*CATCH, "--gin_param=Logs.checkpoint_interval_s=0.5", "--total_frames=1000000000")
         each = f"--learner_hosts={addresses}"
         return [
             runs.start(
@@ -77,37 +77,34 @@ def test_hosts_with_other_settings_say_which(pair):
         )
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_signal_ends_the_wait_for_the_other_hosts(pair, wait_for, index):
-    (host,) = pair(hosts=[index])
+def test_a_signal_ends_the_wait_for_the_other_hosts(pair, wait_for):
+    (host,) = pair(hosts=[1])
     wait_for(lambda: "waiting for the others" in host.text(), host)
     host.process.send_signal(signal.SIGINT)
     assert host.wait(60) == 128 + signal.SIGINT
     assert "Traceback" not in host.text()
 
 
-def test_two_hosts_train_one_model_and_go_on_after_either_was_lost(pair, rows, wait_for, tmp_path):
+def test_two_hosts_train_one_model_and_go_on_after_the_one_with_the_checkpoints_was_lost(
+    pair, rows, wait_for, tmp_path
+):
     directories = (f"{tmp_path}/disk-0", f"{tmp_path}/disk-1/host-1")
 
     def frames(directory):
         return rows(directory)[-1]["env_frames"] if rows(directory) else 0
 
-    trained = 0
-    for lost in (0, 1):
-        hosts = pair()
-        for directory, host in zip(directories, hosts, strict=True):
-            enough = trained + 2000
-            wait_for(lambda directory=directory, enough=enough: frames(directory) > enough, host, timeout=120)
-        wait_for(lambda: os.listdir(f"{directories[0]}/checkpoints"), hosts[0])
-        hosts[lost].process.kill()
-        left = hosts[1 - lost]
-        assert left.wait(60) == 1, left.text()
-        assert "is gone" in left.text().splitlines()[-1]
-        assert "start all 2 again, and they continue from the last checkpoint" in left.text().splitlines()[-1]
-        assert "Traceback" not in left.text()
-        assert not os.listdir(f"{directories[1]}/checkpoints"), "one checkpoint, written by the first"
-        hosts[lost].wait()
-        trained = max(map(frames, directories))
+    hosts = pair()
+    for directory, host in zip(directories, hosts, strict=True):
+        wait_for(lambda directory=directory: frames(directory) > 2000, host)
+    wait_for(lambda: os.listdir(f"{directories[0]}/checkpoints"), hosts[0])
+    hosts[0].process.kill()
+    left = hosts[1]
+    assert left.wait(60) == 1, left.text()
+    assert "is gone" in left.text().splitlines()[-1]
+    assert "start all 2 again, and they continue from the last checkpoint" in left.text().splitlines()[-1]
+    assert "Traceback" not in left.text()
+    assert not os.listdir(f"{directories[1]}/checkpoints"), "one checkpoint, written by the first"
+    hosts[0].wait()
 
     first, second = pair(commands=("train", "learner"))  # nobody acts for the second: it has no batches
 

@@ -24,7 +24,8 @@ ON_RAY = (
     "--launcher=ray",
     "--gin_param=Logs.metrics_interval_s=0.2",
     "--gin_param=Actors.groups_per_actor=1",
-    "--gin_param=Actors.envs_per_group=4",
+    "--gin_param=Actors.envs_per_group=1",
+    "--gin_param=Inference.max_batch_size=1",  # the only one to compile for
     "--gin_param=Experiment.batch_size=4",
 )
 
@@ -63,7 +64,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
         found = wait_for(lambda: [row for row in rows(logdir)[since:] if row["environments"] == number], run)[0]
         wait_for(lambda: rows(logdir)[-1]["env_frames"] > found["env_frames"], run)
 
-    first = cluster.add_node(num_cpus=2, **SMALL)
+    first = cluster.add_node(num_cpus=1, **SMALL)
     token = secrets.token_hex(32)
     (tmp_path / "token").write_text(token)
     run = runs.start(
@@ -73,22 +74,20 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
         f"--logdir={logdir}",
         f"--token_file={tmp_path}/token",
         "--ray_learner=here",
-        "--num_actors=5",
+        "--num_actors=4",
         "--min_actors=2",
         "--total_frames=1000000000",
     )
-    wait_for_environments(16)  # four of the five actors have room
+    wait_for_environments(3)  # three of the four actors have room
     second = cluster.add_node(num_cpus=2, **SMALL)
-    wait_for_environments(20)
+    wait_for_environments(4)
     cluster.remove_node(first, allow_graceful=False)
-    wait_for_environments(12)
-    wait_for_environments(16)  # one has found room on the second node
-    cluster.add_node(num_cpus=2, **SMALL)
-    wait_for_environments(20)
-    assert len(processes("ray::RayActor")) == 5
+    wait_for_environments(3)
+    wait_for_environments(4)  # it has found room on the second node
+    assert len(processes("ray::RayActor")) == 4
     assert not [p for p in psutil.process_iter(["cmdline"]) if token in " ".join(p.info["cmdline"] or [])]
     cluster.remove_node(second)
-    wait_for_environments(16)
+    wait_for_environments(2)
 
     run.process.send_signal(signal.SIGINT)
     assert run.wait(30) == 128 + signal.SIGINT, run.text()
@@ -96,7 +95,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     assert frames == sorted(frames)
     assert len(os.listdir(f"{logdir}/checkpoints")) == 1
     assert not re.search("Traceback|raylet|@|retries", run.text()), run.text()
-    logs = "".join((tmp_path / "catch" / "actors" / f"actor-{n}.log").read_text() for n in range(5))
+    logs = "".join((tmp_path / "catch" / "actors" / f"actor-{n}.log").read_text() for n in range(4))
     nodes = set(re.findall(r"\((\w{8})\) process \d+\] seed_rl.actor.loop: joined", logs))
     assert nodes >= {node.node_id[:8] for node in (first, second)}
     session = pathlib.Path(cluster.head_node.get_session_dir_path())
@@ -104,7 +103,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     assert len(logs) > 10
     assert not [path for path in logs if token in path.read_text(errors="replace")]
     wait_for(lambda: not processes("ray::RayActor"))
-    assert len([node for node in cluster.list_all_nodes() if node.all_processes]) == 3
+    assert len([node for node in cluster.list_all_nodes() if node.all_processes]) == 2
 
 
 def test_a_learner_on_another_node_may_be_lost_and_its_directory_is_here(

@@ -5,9 +5,7 @@ import re
 
 import pytest
 
-CHANCE = 0.25  # of the four cues of the memory task
-LOG_OFTEN = ("--gin_param=Logs.metrics_interval_s=0.5",)
-SAVE_OFTEN = ("--gin_param=Logs.checkpoint_interval_s=1",)
+OFTEN = ("--gin_param=Logs.metrics_interval_s=0.2", "--gin_param=Logs.checkpoint_interval_s=0.5")
 
 
 def train(runs, rows, logdir, *arguments):
@@ -17,39 +15,28 @@ def train(runs, rows, logdir, *arguments):
 
 
 def test_catch_is_learned(runs, rows, tmp_path):
-    last = train(runs, rows, str(tmp_path / "catch"), "--gin_file=catch/r2d2", "--total_frames=50000")
+    last = train(runs, rows, str(tmp_path / "catch"), "--gin_file=catch/r2d2", "--total_frames=40000")
     assert last["eval/episode_return"] > 0.8, "at random it is about -0.6"
     assert last["replay/ratio"] == pytest.approx(4.0, rel=0.01)
-    assert last["agent_steps"] == last["env_frames"] >= 50_000
+    assert last["agent_steps"] == last["env_frames"] >= 40_000
     assert {"eval/episode_length", "replay/size", "q/abs_td_error", "policy_lag", "gradient_norm"} <= set(last)
 
 
 def test_the_memory_task_is_learned_with_stored_states_and_burn_in(runs, rows, tmp_path):
-    last = train(runs, rows, str(tmp_path / "memory"), "--gin_file=memory/r2d2", "--total_frames=100000")
+    last = train(runs, rows, str(tmp_path / "memory"), "--gin_file=memory/r2d2", "--total_frames=80000")
     assert last["eval/episode_return"] >= 0.95
 
 
-def test_the_memory_task_is_not_learned_without_recurrence(runs, rows, tmp_path):
-    arguments = ("--gin_file=memory/r2d2", "--total_frames=50000", "--gin_param=R2D2.core='none'", *LOG_OFTEN)
-    logdir = str(tmp_path / "cut")
-    train(runs, rows, logdir, *arguments)
-    later = [row["eval/episode_return"] for row in rows(logdir) if row["env_frames"] > 30_000]
-    assert len(later) >= 5
-    assert sum(later) / len(later) < CHANCE + 0.15, "means of 30 episodes each"
-
-
-@pytest.mark.parametrize("snapshot", [True, False])
-def test_a_killed_run_continues_with_or_without_its_replay(runs, rows, wait_for, tmp_path, snapshot):
+def test_a_killed_run_continues_with_its_replay(runs, rows, wait_for, tmp_path):
     logdir = str(tmp_path / "catch")
     arguments = (
         "train",
         "--gin_file=catch/r2d2",
-        f"--gin_param=Replay.snapshot={snapshot}",
+        "--gin_param=Replay.snapshot=True",
         "--gin_param=Replay.min_size=500",
         f"--logdir={logdir}",
         "--total_frames=1000000000",
-        *LOG_OFTEN,
-        *SAVE_OFTEN,
+        *OFTEN,
     )
 
     def trained():
@@ -66,7 +53,7 @@ def test_a_killed_run_continues_with_or_without_its_replay(runs, rows, wait_for,
     run.wait()
     # The snapshot of the newest complete checkpoint; a newer one may have been cut off.
     kept = glob.glob(f"{logdir}/checkpoints/replay-*.npz")
-    assert bool(kept) == snapshot
+    assert kept
     before = rows(logdir)[-1]["learner_updates"]
 
     run = runs.start(*arguments)
@@ -74,17 +61,7 @@ def test_a_killed_run_continues_with_or_without_its_replay(runs, rows, wait_for,
     resumed_from = int(re.search(r"continuing from .*checkpoint-(\d+)\.npz", run.text())[1])
     wait_for(lambda: rows(logdir) and rows(logdir)[-1]["learner_updates"] > before + 30, run)
     smallest = min(row["replay/size"] for row in rows(logdir) if row["learner_updates"] >= resumed_from)
-    assert (smallest >= 500) == snapshot, "it continues with its data, or fills the replay anew"
+    assert smallest >= 500, "it continues with its data"
     updates = [row["learner_updates"] for row in rows(logdir)]
     assert updates == sorted(updates)
     assert rows(logdir)[-1]["eval/episode_return"] > -0.9
-
-
-def test_a_replay_that_does_not_fit_is_refused_in_a_sentence(runs, tmp_path):
-    run = runs.run(
-        "train", "--gin_file=atari/r2d2", "--gin_param=Replay.capacity=100_000_000", f"--logdir={tmp_path}/run"
-    )
-    assert run.returncode == 2
-    assert "a replay of 100,000,000 sequences" in run.text()
-    assert "a Replay.capacity of at most" in run.text()
-    assert "Traceback" not in run.text()

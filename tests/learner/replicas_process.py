@@ -1,6 +1,7 @@
-"""Updates on as many logical devices as the first argument says, in a process of its own: devices are made once.
+"""Updates on several numbers of logical devices, each in a process of its own: devices are made once.
 
-Writes results into a directory, the second argument: an .npz file for each agent that the further arguments name.
+Writes results into a directory, the first argument: an .npz file for each agent that the further arguments name, as in
+`2:vtrace,r2d2` for two devices.
 """
 
 import os
@@ -151,4 +152,9 @@ def main(count, directory, names):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    for argument in sys.argv[2:]:
+        if (pid := os.fork()) == 0:  # TensorFlow is imported, but not yet at work
+            count, _, names = argument.partition(":")
+            sys.exit(main(int(count), sys.argv[1], names.split(",")))
+        if status := os.waitpid(pid, 0)[1]:
+            sys.exit(os.waitstatus_to_exitcode(status))

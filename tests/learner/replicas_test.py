@@ -111,15 +111,16 @@ def test_replicas_are_on_the_training_cores_of_a_tpu():
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(once):
     """Of `replicas_process`, by agent and number of devices."""
-    directory = tmp_path_factory.mktemp("replicas")
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    for count, names in AGENTS.items():
-        command = [sys.executable, str(PROCESS), str(count), str(directory), *names]
+
+    def run(directory):
+        command = [sys.executable, PROCESS, directory, *(f"{count}:{','.join(AGENTS[count])}" for count in AGENTS)]
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr[-2000:]
-    return {path.stem: dict(np.load(path)) for path in directory.iterdir()}
+
+    return {path.stem: dict(np.load(path)) for path in once("replicas", run).iterdir()}
 
 
 def assert_same(many, one):

@@ -62,7 +62,7 @@ class Rig:
         self.store = UnrollStore(SPEC, LENGTH, num_slots)
         self.pool, self.queue = SlotPool(num_slots), UnrollQueue(QUEUE)
         self.produced = 0
-        self._write = tf.function(self.store.write)
+        self._write = tf.function(self.store.write, autograph=False)
         unrolls, read = Unrolls(self.store, self.pool, self.queue), whole_reader(self.store)
         if replay is None:
             self.source = FifoSource(unrolls, read, batch_size)

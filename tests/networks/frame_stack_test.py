@@ -61,44 +61,14 @@ def test_equals_a_queue_of_frames_across_calls(depth, channels, lengths):
     np.testing.assert_array_equal(state, expected[-1, ..., channels:])
 
 
-def test_a_done_step_zeroes_the_state_of_its_sequence_only():
-    frames, _ = random_steps(1, 2, 1)
-    state = tf.fill([2, H, W, 3], tf.constant(9, tf.uint8))
-    stacks, new_state = stack_frames(frames, np.array([[True, False]]), state)
-    np.testing.assert_array_equal(stacks[0, 0, ..., :3], np.zeros((H, W, 3)))
-    np.testing.assert_array_equal(stacks[0, 1, ..., :3], np.full((H, W, 3), 9))
-    np.testing.assert_array_equal(stacks[0, ..., 3:], frames[0])
-    np.testing.assert_array_equal(new_state, stacks[0, ..., 1:])
-
-
 @pytest.mark.parametrize(("lengths", "depth"), [([3], 1), ([2, 1], 4)])
 def test_compiled_by_xla_it_is_the_same(lengths, depth):
     frames, done = random_steps(3, 4, 1, done=0.5)
-    compiled = tf.function(stack_frames, jit_compile=True)
+    compiled = tf.function(stack_frames, jit_compile=True, autograph=False)
     stacks, state = in_calls(frames, done, depth, lengths, compiled)
     expected_stacks, expected_state = in_calls(frames, done, depth, lengths)
     np.testing.assert_array_equal(stacks, expected_stacks)
     np.testing.assert_array_equal(state, expected_state)
-
-
-def test_initial_frames_are_zeros():
-    state = initial_frames(5, (H, W, 3), 4)
-    assert state.shape == (5, H, W, 9)
-    assert state.dtype == tf.uint8
-    assert not np.any(state)
-    assert initial_frames(5, (H, W, 3), 1).shape == (5, H, W, 0)
-
-
-def test_shapes_are_known_while_tracing_even_for_an_unknown_batch():
-    @tf.function(input_signature=[tf.TensorSpec([5, None, H, W, 1], tf.uint8), tf.TensorSpec([5, None], tf.bool)])
-    def function(frames, done):
-        stacks, state = stack_frames(frames, done, initial_frames(tf.shape(done)[1], (H, W, 1), 4))
-        assert stacks.shape.as_list() == [5, None, H, W, 4]
-        assert state.shape.as_list() == [None, H, W, 3]
-        return stacks
-
-    frames, done = random_steps(5, 3, 1)
-    np.testing.assert_array_equal(function(frames, done), naive(frames, done, 4))
 
 
 def test_wrong_arguments_are_named():

@@ -1,39 +1,42 @@
 """Short real runs, shared by the tests that look at what they leave behind."""
 
-import fcntl
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 
+from tests.support import zygote
+
 
 @pytest.fixture(scope="session")
-def finished_runs(tmp_path_factory):
-    """Log directories of two runs, made once for all workers of a test run, and their output.
+def finished_runs(once):
+    """Log directories of two runs and their output.
 
     `vtrace` was resumed once and reports to Weights & Biases; `r2d2` has evaluation environments.
     """
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    vtrace, r2d2, output = shared / "vtrace", shared / "r2d2", shared / "finished_runs.txt"
-    with open(shared / "finished_runs.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not output.exists():
-            wandb = "--gin_param=Logs.wandb_project='seed_rl'"
-            printed = train("catch/vtrace", vtrace, 10_000, wandb)
-            printed += train("catch/vtrace", vtrace, 20_000, wandb)
-            output.write_text(printed + train("memory/r2d2", r2d2, 12_000))
-    return SimpleNamespace(vtrace=str(vtrace), r2d2=str(r2d2), output=output.read_text())
+
+    def fill(folder):
+        wandb = "--gin_param=Logs.wandb_project='seed_rl'"
+        train("catch/vtrace", folder / "vtrace", 3_200, wandb)
+        train("catch/vtrace", folder / "vtrace", 6_400, wandb)
+        train("memory/r2d2", folder / "r2d2", 12_000)
+
+    made = once("finished_runs", fill)
+    output = "".join(path.read_text() for path in made.glob("*.txt"))
+    return SimpleNamespace(vtrace=str(made / "vtrace"), r2d2=str(made / "r2d2"), output=output)
 
 
 def train(config, logdir, frames, *arguments):
-    """Trains to the end; returns everything that was printed."""
-    command = [sys.executable, "-m", "seed_rl", "train", f"--gin_file={config}", f"--logdir={logdir}"]
-    command += [f"--total_frames={frames}", "--gin_param=Logs.metrics_interval_s=0.5", *arguments]
-    environment = {**os.environ, "WANDB_MODE": "offline"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+    """Trains to the end; everything that is printed goes into a file beside the log directory."""
+    arguments = [
+        f"--logdir={logdir}",
+        f"--total_frames={frames}",
+        "--gin_param=Logs.metrics_interval_s=0.2",
+        *arguments,
+    ]
+    path = logdir.with_name(f"{logdir.name}-{frames}.txt")
+    with open(path, "wb") as output:
+        run = zygote.start(
+            ["train", f"--gin_file={config}", *arguments], output, {**os.environ, "WANDB_MODE": "offline"}
+        )
+    assert run.wait(240) == 0, path.read_text()

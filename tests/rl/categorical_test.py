@@ -65,9 +65,9 @@ def test_bfloat16_logits_are_computed_in_float32(logits):
     assert categorical.entropy(x).dtype == categorical.log_prob(x, actions).dtype == tf.float32
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "compiled"])
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "compiled"])
 def sample(request):
-    return tf.function(categorical.sample, jit_compile=request.param)
+    return tf.function(categorical.sample, jit_compile=request.param, autograph=False)
 
 
 def test_samples_follow_the_softmax(sample):
@@ -79,12 +79,6 @@ def test_samples_follow_the_softmax(sample):
     p = softmax(logits)
     frequencies = np.bincount(actions, minlength=5) / count
     np.testing.assert_array_less(np.abs(frequencies - p), 5 * np.sqrt(p * (1 - p) / count))
-
-
-def test_samples_of_neighbours_are_independent(sample):
-    actions = np.asarray(sample(tf.zeros((100_000, 2, 2)), tf.constant([5, 6])))
-    joint = np.bincount(2 * actions[:, 0] + actions[:, 1], minlength=4) / len(actions)
-    np.testing.assert_allclose(joint, 0.25, atol=5 * np.sqrt(0.25 * 0.75 / len(actions)))
 
 
 def test_the_seed_decides_the_samples(sample, logits):

@@ -128,7 +128,7 @@ def test_every_range_that_a_spec_allows_gives_finite_numbers(low, high):
     spec = ContinuousSpec((float(np.float32(low)),), (float(np.float32(high)),))
     distribution = SquashedNormal(spec.low, spec.high)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def numbers(parameters):
         actions = distribution.sample(parameters, tf.constant([1, 2]))
         log_prob = distribution.log_prob(parameters, actions)
@@ -147,7 +147,7 @@ def test_features_of_continuous_actions_are_scaled():
     [Categorical(3), MultiCategorical((2, 3)), SquashedNormal(LOW, HIGH)],
     ids=lambda d: type(d).__name__,
 )
-@pytest.mark.parametrize("leading", [(), (4,), (2, 4)])
+@pytest.mark.parametrize("leading", [(), (2, 4)])
 def test_shapes_plain_and_compiled(distribution, leading):
     parameters = np.random.default_rng(0).normal(size=(*leading, distribution.num_parameters)).astype(np.float32)
 
@@ -155,8 +155,8 @@ def test_shapes_plain_and_compiled(distribution, leading):
         actions = distribution.sample(parameters, tf.constant([5, 6]))
         return actions, distribution.log_prob(parameters, actions), distribution.entropy(parameters)
 
-    for compiled in (False, True):
-        actions, log_prob, entropy = tf.function(everything, jit_compile=compiled)(parameters)
+    for function in (everything, tf.function(everything, jit_compile=True, autograph=False)):
+        actions, log_prob, entropy = function(tf.constant(parameters))
         assert actions.shape[: len(leading)] == leading
         assert log_prob.shape == entropy.shape == leading
         assert distribution.features(actions).shape[:-1] == leading

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.vtrace import vtrace
@@ -41,14 +40,6 @@ def test_equals_the_formula_with_episodes_ending_in_mid_sequence(n):
     np.testing.assert_allclose(n_step_returns(**inputs, n=n), ground_truth(**inputs, n=n), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("length", "batch", "n"), [(1, 1, 1), (1, 4, 3), (2, 1, 1), (2, 1, 2), (5, 1, 3), (80, 2, 5)])
-def test_equals_the_formula_at_any_length(length, batch, n):
-    inputs = random_inputs(length, batch, seed=length)
-    returns = n_step_returns(**inputs, n=n)
-    assert returns.shape == (length, batch)
-    np.testing.assert_allclose(returns, ground_truth(**inputs, n=n), rtol=1e-5, atol=1e-5)
-
-
 def test_by_hand():
     # Rewards 1, 2, 4; the discount is one half; the second action ends an episode.
     inputs = {"r_t": [[1.0], [2.0], [4.0]], "discount_t": [[0.5], [0.0], [0.5]], "v_t": [[10.0], [20.0], [40.0]]}
@@ -62,25 +53,6 @@ def test_as_many_steps_as_there_are_is_on_policy_v_trace(n):
     zeros = np.zeros((7, 5))  # log_rhos, and the values of the states before: on-policy with lambda one they cancel
     expected = vtrace(zeros, inputs["discount_t"], inputs["r_t"], zeros, inputs["v_t"][-1]).vs
     np.testing.assert_allclose(n_step_returns(**inputs, n=n), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_compiled_by_xla_it_is_the_same():
-    inputs = {name: tf.constant(x, tf.float32) for name, x in random_inputs(20, 4).items()}
-    returns = tf.function(lambda **x: n_step_returns(**x, n=5), jit_compile=True)(**inputs)
-    np.testing.assert_allclose(returns, n_step_returns(**inputs, n=5), rtol=1e-5, atol=1e-6)
-
-
-def test_the_batch_size_may_be_unknown_while_tracing():
-    inputs = random_inputs(4, 3)
-    traced = tf.function(lambda *args: n_step_returns(*args, n=2), input_signature=[tf.TensorSpec([4, None])] * 3)
-    returns = traced(*(tf.constant(inputs[name], tf.float32) for name in FIELDS))
-    np.testing.assert_allclose(returns, ground_truth(**inputs, n=2), rtol=1e-5, atol=1e-5)
-
-
-def test_results_are_float32_whatever_the_arguments():
-    inputs = random_inputs()
-    assert n_step_returns(**inputs, n=2).dtype == tf.float32
-    assert n_step_returns(**{name: tf.cast(x, tf.bfloat16) for name, x in inputs.items()}, n=2).dtype == tf.float32
 
 
 @pytest.mark.parametrize("field", FIELDS)

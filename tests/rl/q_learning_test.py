@@ -49,15 +49,6 @@ def test_double_q_picks_by_the_online_network_and_values_by_the_target_network()
     assert not np.any(by_online)
 
 
-@pytest.mark.parametrize("n", [1, 3, T, 2 * T])
-def test_without_a_transform_errors_are_those_of_the_returns(rng, n):
-    inputs = td_inputs(rng)
-    assert np.all(np.any(inputs["discount_t"][1:-1] == 0, axis=0))
-    returns = n_step_returns(inputs["r_t"], inputs["discount_t"], inputs["v_t"], n)
-    errors = q_learning.n_step_td_errors(**inputs, n=n, transform=IDENTITY)
-    np.testing.assert_allclose(errors, returns - inputs["q_tm1"], rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("shape", [(T, B), (1, 1), (1, B), (T, 1)])
 def test_returns_are_in_units_of_reward_and_errors_in_those_of_the_network(rng, shape):
     inputs = td_inputs(rng, *shape)
@@ -70,17 +61,6 @@ def test_returns_are_in_units_of_reward_and_errors_in_those_of_the_network(rng, 
     np.testing.assert_allclose(errors, targets - inputs["q_tm1"], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_gradient_flows_through_the_values_of_the_actions_taken_only(rng, field):
-    inputs = td_inputs(rng)
-
-    def total(x):
-        return tf.reduce_sum(q_learning.n_step_td_errors(**(inputs | {field: x}), n=2, transform=SIGNED_HYPERBOLIC))
-
-    expected = -1.0 if field == "q_tm1" else 0.0
-    np.testing.assert_array_equal(gradient(total, inputs[field]), np.full((T, B), expected))
-
-
 def test_sequence_loss_sums_over_steps_and_averages_over_sequences(rng):
     errors, weights = rng.standard_normal((T, B)), rng.uniform(0, 1, B)
     expected = np.mean([weights[b] * 0.5 * sum(errors[t, b] ** 2 for t in range(T)) for b in range(B)])
@@ -88,19 +68,6 @@ def test_sequence_loss_sums_over_steps_and_averages_over_sequences(rng):
     assert loss.shape == ()
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     assert not np.any(gradient(lambda x: q_learning.sequence_loss(errors, x), weights))
-
-
-def full_loss(online_q, target_q, data):
-    """The loss of an agent, online_q and target_q [T + 1, B, A]."""
-    errors = q_learning.n_step_td_errors(
-        q_learning.q_of_actions(online_q[:-1], data["actions"]),
-        data["r_t"],
-        data["discount_t"],
-        q_learning.double_q_values(online_q[1:], target_q[1:]),
-        n=3,
-        transform=SIGNED_HYPERBOLIC,
-    )
-    return q_learning.sequence_loss(errors, data["weights"])
 
 
 def test_priorities_mix_the_largest_and_the_mean_error(rng):
@@ -119,24 +86,6 @@ def test_one_step_of_one_sequence():
     np.testing.assert_array_equal(errors, [[3.0]])
     assert float(q_learning.sequence_loss(errors, [2.0])) == 9.0
     np.testing.assert_allclose(q_learning.sequence_priorities(errors), [3.0])
-
-
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_compiled_it_is_the_same(rng, jit_compile):
-    online_q, target_q = (tf.constant(x, tf.float32) for x in rng.standard_normal((2, T + 1, B, A)))
-    data = {name: tf.constant(x, tf.float32) for name, x in td_inputs(rng).items()}
-    data |= {"actions": tf.constant(rng.integers(0, A, (T, B)), tf.int32), "weights": tf.ones([B])}
-
-    def loss_and_gradient():
-        with tf.GradientTape() as tape:
-            tape.watch(online_q)
-            loss = full_loss(online_q, target_q, data)
-        return loss, tape.gradient(loss, online_q), q_learning.sequence_priorities(online_q[..., 0])
-
-    for actual, expected in zip(
-        tf.function(loss_and_gradient, jit_compile=jit_compile)(), loss_and_gradient(), strict=True
-    ):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_results_are_float32_even_of_bfloat16():

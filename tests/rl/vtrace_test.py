@@ -74,16 +74,6 @@ def test_equals_the_formula_at_any_length(length, batch):
     assert_close(returns, ground_truth(**inputs))
 
 
-def test_on_policy_with_lambda_one_is_the_n_step_return():
-    inputs = random_inputs() | {"log_rhos": np.zeros((7, 5))}
-    expected, target = [], inputs["bootstrap_value"]
-    for r, discount in zip(inputs["r_t"][::-1], inputs["discount_t"][::-1], strict=True):
-        target = r + discount * target
-        expected.insert(0, target)
-    expected = np.stack(expected)
-    assert_close(vtrace(**inputs), VTraceReturns(expected, expected - inputs["values"]))
-
-
 @pytest.mark.parametrize("lambda_", [0.0, 0.5, 0.95])
 def test_on_policy_targets_are_the_lambda_return(lambda_):
     inputs = random_inputs() | {"log_rhos": np.zeros((7, 5))}
@@ -117,15 +107,8 @@ def test_no_gradient_flows(field):
 
 def test_compiled_by_xla_it_is_the_same():
     inputs = {name: tf.constant(x, tf.float32) for name, x in random_inputs(20, 4).items()}
-    compiled = tf.function(lambda: vtrace(**inputs, lambda_=0.95), jit_compile=True)
+    compiled = tf.function(lambda: vtrace(**inputs, lambda_=0.95), jit_compile=True, autograph=False)
     assert_close(compiled(), vtrace(**inputs, lambda_=0.95), rtol=1e-5, atol=1e-6)
-
-
-def test_the_batch_size_may_be_unknown_while_tracing():
-    inputs = random_inputs(4, 3)
-    spec = [tf.TensorSpec([4, None])] * 4 + [tf.TensorSpec([None])]
-    traced = tf.function(lambda *args: vtrace(*args), input_signature=spec)
-    assert_close(traced(*(tf.constant(inputs[name], tf.float32) for name in FIELDS)), ground_truth(**inputs))
 
 
 def test_results_are_float32_whatever_the_arguments():
