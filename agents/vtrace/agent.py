@@ -10,10 +10,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
+from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup, create_weights
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
 from seed_rl.agents.vtrace.networks import ActorCritic, NetworkOutput
+from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import EnvSpec
@@ -30,9 +31,16 @@ class VTraceAgent(ModelAgent):
         self._config = config
         self.behaviour_spec = tf.TensorSpec([self._actions.num_parameters], tf.float32)
         keras.utils.set_random_seed(seed)
-        trunk = Trunk(config, env_spec)
-        network = ActorCritic(trunk, self._actions.num_parameters, config.kernel_initializer, config.value_norm)
-        super().__init__(network, env_spec, config.unroll_length)
+
+        def network() -> ActorCritic:
+            trunk = Trunk(config, env_spec)
+            return ActorCritic(trunk, self._actions.num_parameters, config.kernel_initializer, config.value_norm)
+
+        super().__init__(network(), env_spec, config.unroll_length)
+        self._target: TargetNetwork | None = None
+        if config.target_network:
+            frozen = create_weights(network(), env_spec)
+            self._target = TargetNetwork(self.model, frozen, config.target_update_period, config.target_update_rate)
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             self._log_entropy_cost = keras.Variable(
@@ -42,8 +50,9 @@ class VTraceAgent(ModelAgent):
 
     @property
     def variables(self) -> Sequence[Any]:
+        target = [] if self._target is None else self._target.model.variables
         extra = [] if self._log_entropy_cost is None else [self._log_entropy_cost]
-        return [*self.model.variables, *extra]
+        return [*self.model.variables, *target, *extra]
 
     @property
     def groups(self) -> Mapping[str, VariableGroup]:
@@ -65,6 +74,9 @@ class VTraceAgent(ModelAgent):
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         config = self._config
         output, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        frozen: NetworkOutput | None = None
+        if self._target is not None:
+            frozen, _ = self._target.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
         entropy_cost: Any = config.entropy_cost
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
@@ -77,6 +89,7 @@ class VTraceAgent(ModelAgent):
             env_output=unroll.env_output,
             entropy_cost=tf.stop_gradient(entropy_cost),
             value_unit=self.model.baseline.deviation,
+            frozen=frozen,
             config=config,
         )
         losses = {"model": total}
@@ -85,6 +98,10 @@ class VTraceAgent(ModelAgent):
             losses["entropy_cost"] = entropy_cost * tf.stop_gradient(metrics["policy/entropy"] - config.target_entropy)
             metrics["policy/entropy_cost"] = entropy_cost
         return LossOutput(losses, metrics, statistics=self.model.moments(unroll.env_output, value_targets))
+
+    def after_update(self, learner_updates: int) -> None:
+        if self._target is not None:
+            self._target.after_update(learner_updates)
 
     def learned_enough(self, metrics: Mapping[str, float]) -> bool:
         return 0 < self._config.kl_stop < metrics["policy/kl_behaviour_target"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import gin
 
-from seed_rl.agents.config import AgentConfig
+from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import NonNegative, Share, Within
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class VTrace(TrunkConfig, AgentConfig):
+class VTrace(TrunkConfig, TargetConfig, AgentConfig):
     """V-trace actor-critic, with the published defaults."""
 
     clip_reward_input: bool = True
@@ -55,6 +55,9 @@ class VTrace(TrunkConfig, AgentConfig):
     clip_ratio: NonNegative = 0.0
     """epsilon of PPO's surrogate (arXiv:1707.06347): a probability ratio to the behaviour policy gains nothing beyond
     1 +- epsilon; 0: the policy gradient of V-trace."""
+    target_network: bool = False
+    """Take value targets, advantages and the middle of the clipped ratio from a target network (IMPACT,
+    arXiv:1912.00167); with `target_update_period` 1, from the weights before the passes over a batch, as PPO does."""
     kl_stop: NonNegative = 0.0
     """Nats: no further pass once the policy is this far from the behaviour policy, on average over a pass; 0: never."""
 
@@ -62,6 +65,8 @@ class VTrace(TrunkConfig, AgentConfig):
         super().__post_init__()
         if self.target_entropy is not None and self.entropy_cost <= 0:
             raise ValueError("VTrace.target_entropy needs a positive VTrace.entropy_cost to start from")
+        if self.target_network and not self.clip_ratio:
+            raise ValueError("VTrace.target_network needs a positive VTrace.clip_ratio, whose middle it is")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> VTraceAgent:
         from seed_rl.agents.vtrace.agent import VTraceAgent

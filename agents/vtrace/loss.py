@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.agents.vtrace.networks import NetworkOutput
 from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.types import EnvOutput
+
+_LOG_MAX_STEP = math.log(2.0)
+"""rho of IMPACT: the behaviour policy counts up to this ratio to the target network's, which bounds the surrogate."""
 
 
 class VTraceLoss(NamedTuple):
@@ -35,6 +40,7 @@ def vtrace_loss(
     env_output: EnvOutput,
     entropy_cost: tf.Tensor | float,
     value_unit: tf.Tensor | float = 1.0,
+    frozen: NetworkOutput | None = None,
     config: VTrace,
 ) -> VTraceLoss:
     """The total loss and its terms, of time-major unrolls of T + 1 steps.
@@ -51,6 +57,7 @@ def vtrace_loss(
       env_output: `reward`, `done` and `truncated` [T + 1, B].
       entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
       value_unit: deviation of the value targets, in which errors of the value and advantages are measured.
+      frozen: of the target network at the same steps; None without one.
       config: all other settings.
     """
     transitions = transitions_of(env_output, config)
@@ -59,12 +66,15 @@ def vtrace_loss(
     behaviour_log_prob = actions.log_prob(behaviour_policy[:-1], a_tm1)
 
     log_rhos = target_log_prob - behaviour_log_prob
+    frozen_log_prob, values = target_log_prob, baseline
+    if frozen is not None:
+        frozen_log_prob, values = actions.log_prob(frozen.policy[:-1], a_tm1), frozen.baseline
     returns = vtrace(
-        log_rhos,
+        frozen_log_prob - behaviour_log_prob,
         transitions.discount_t,
         transitions.r_t,
-        baseline[:-1],
-        baseline[-1],
+        values[:-1],
+        values[-1],
         truncated_t=transitions.truncated_t,
         lambda_=config.lambda_,
         clip_rho=config.clip_rho,
@@ -74,7 +84,10 @@ def vtrace_loss(
     if config.advantage_norm:
         advantages = losses.standardised(advantages)
     if config.clip_ratio:
-        policy_loss = losses.clipped_ratio_loss(log_rhos, advantages, config.clip_ratio)
+        middle = behaviour_log_prob
+        if frozen is not None:
+            middle = tf.stop_gradient(tf.maximum(frozen_log_prob, behaviour_log_prob - _LOG_MAX_STEP))
+        policy_loss = losses.clipped_ratio_loss(target_log_prob - middle, advantages, config.clip_ratio)
     else:
         policy_loss = losses.policy_gradient_loss(target_log_prob, advantages)
     baseline_loss = config.baseline_cost * losses.baseline_loss(baseline[:-1] / value_unit, returns.vs / value_unit)
@@ -92,8 +105,8 @@ def vtrace_loss(
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(returns.pg_advantages)),
         "policy/mean_value": tf.reduce_mean(baseline[:-1]),
         "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs),
-        "learning/clipped_share": diagnostics.clipped_share(target_log_prob - behaviour_log_prob, config.clip_rho),
-        "learning/clipped_mass": diagnostics.clipped_mass(target_log_prob - behaviour_log_prob, config.clip_rho),
+        "learning/clipped_share": diagnostics.clipped_share(log_rhos, config.clip_rho),
+        "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, config.clip_rho),
         **({"learning/entropy_share": -negative_entropy / actions.max_entropy} if actions.max_entropy else {}),
     }
     return VTraceLoss(total, metrics, returns.vs)

@@ -55,7 +55,7 @@ class RunningMoments(keras.layers.Layer):
         self.variance.assign(tf.maximum(variance, 0.0))
 
 
-class ValueHead(keras.layers.Layer):
+class ValueHead(keras.layers.Dense):
     """A dense layer to one value in units of reward, float [..., F] to float32 [...].
 
     With `normalised` it is PopArt (arXiv:1602.07714, as in arXiv:1809.04474): the layer learns (value - mean) /
@@ -63,8 +63,7 @@ class ValueHead(keras.layers.Layer):
     """
 
     def __init__(self, kernel_initializer: str, normalised: bool, name: str):
-        super().__init__(name=name, dtype="float32", autocast=False)
-        self._dense = keras.layers.Dense(1, kernel_initializer=kernel_initializer, dtype="float32", name="dense")
+        super().__init__(1, kernel_initializer=kernel_initializer, dtype="float32", name=name)
         self._targets = RunningMoments((), name="targets") if normalised else None
 
     @property
@@ -72,13 +71,9 @@ class ValueHead(keras.layers.Layer):
         """float32 scalar: the unit in which the layer learns; 1 without statistics."""
         return tf.constant(1.0) if self._targets is None else self._targets.deviation
 
-    def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights for features [..., F]."""
-        self._dense.build(input_shape)
-
     def call(self, features: Any) -> tf.Tensor:
         """The values [...] of features [..., F]."""
-        value = tf.squeeze(self._dense(features), axis=-1)
+        value = tf.squeeze(super().call(features), axis=-1)
         return value if self._targets is None else self._targets.deviation * value + self._targets.mean.value
 
     def moments(self, targets: tf.Tensor) -> Any:
@@ -92,9 +87,8 @@ class ValueHead(keras.layers.Layer):
         mean, deviation = tf.identity(self._targets.mean.value), tf.identity(self._targets.deviation)
         self._targets.update(moments)
         new_mean, new_deviation = self._targets.mean.value, self._targets.deviation
-        kernel, bias = self._dense.kernel, self._dense.bias
-        kernel.assign(kernel.value * deviation / new_deviation)
-        bias.assign((bias.value * deviation + mean - new_mean) / new_deviation)
+        self.kernel.assign(self.kernel.value * deviation / new_deviation)
+        self.bias.assign((self.bias.value * deviation + mean - new_mean) / new_deviation)
 
 
 def relu(layer_norm: bool, dtype: str, name: str) -> list[Any]:

@@ -29,7 +29,7 @@ VARIANTS = [
     (SMALL, SPEC),
     (dataclasses.replace(RECURRENT, torso="shallow", dtype="mixed_bfloat16", kernel_initializer="he_normal"), SPEC),
     (dataclasses.replace(RECURRENT, torso="deep", channels=(4, 6), unroll_length=1, frame_stack=1), SPEC),
-    (dataclasses.replace(SMALL, mlp_layers=2), EnvSpec(NUMBERS, FORCES)),
+    (dataclasses.replace(SMALL, mlp_layers=2, clip_ratio=0.2, target_network=True), EnvSpec(NUMBERS, FORCES)),
     (RECURRENT, EnvSpec(ArraySpec((), "int64"), CHOICES)),
     (RECURRENT, EnvSpec(SEVERAL, CHOICES)),
     (dataclasses.replace(SMALL, torso="auto", dtype="mixed_bfloat16"), EnvSpec(SEVERAL, FORCES)),

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
+from seed_rl.agents.vtrace.networks import NetworkOutput
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import DiscreteSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput
@@ -45,7 +46,7 @@ def random_unroll(length, batch, seed=0, kind="discrete"):
     }
 
 
-def loss_of(unroll, kind="discrete", value_unit=1.0, **settings):
+def loss_of(unroll, kind="discrete", value_unit=1.0, frozen=None, **settings):
     """`vtrace_loss` of numpy arrays or tensors by name."""
     tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, *CONSTANTS)}
     env_output = EnvOutput(
@@ -60,6 +61,7 @@ def loss_of(unroll, kind="discrete", value_unit=1.0, **settings):
         env_output=env_output,
         entropy_cost=config.entropy_cost,
         value_unit=value_unit,
+        frozen=frozen,
         config=config,
         **tensors,
     )
@@ -189,6 +191,22 @@ def test_a_clipped_ratio_weighs_the_advantage_once():
     surrogate = np.minimum(unweighted, np.clip(ratios(unroll), 0.7, 1.3) * advantages)
     metrics = loss_of(unroll, clip_ratio=0.3).metrics
     np.testing.assert_allclose(metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
+
+
+def test_a_target_network_gives_targets_advantages_and_the_middle_of_the_ratio():
+    unroll, other = random_unroll(4, 3), random_unroll(4, 3, seed=1)
+    frozen = unroll | {name: other[name] for name in POLICY_AND_VALUES}
+    vs, weighted = targets(frozen, **SETTINGS | {"clip_pg_rho": np.inf})
+    ratio = ratios(unroll) / np.maximum(ratios(frozen), 0.5)  # to mu, which cancels out
+    advantages = weighted / ratios(frozen)
+    surrogate = np.minimum(ratio * advantages, np.clip(ratio, 0.7, 1.3) * advantages)
+    assert 0 < np.sum(ratios(frozen) < 0.5) < 12
+    outputs = NetworkOutput(*(tf.constant(other[name], tf.float32) for name in POLICY_AND_VALUES))
+    result = loss_of(unroll, clip_ratio=0.3, frozen=outputs)
+    np.testing.assert_allclose(result.metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
+    np.testing.assert_allclose(result.value_targets, vs, rtol=2e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="target_network needs a positive VTrace.clip_ratio"):
+        VTrace(target_network=True)
 
 
 def test_advantages_can_be_standardised_and_values_measured_in_a_unit():
