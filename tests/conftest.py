@@ -37,6 +37,10 @@ NOT_QUICK = (
 """Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""
 
 
+ONLY_HOSTILE = ("hostile/full_disk_test.py", "hostile/kill_test.py", "hostile/network_test.py")
+"""Attacks that take minutes."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="unit tests only")
     parser.addoption("--hostile", action="store_true", help="only the attacks, in full")
@@ -45,6 +49,8 @@ def pytest_addoption(parser):
 def pytest_ignore_collect(collection_path, config):
     name = collection_path.relative_to(pathlib.Path(__file__).parent).as_posix()
     if config.getoption("hostile") and not f"{name}/".startswith(("./", "hostile/")):
+        return True
+    if name in ONLY_HOSTILE and not config.getoption("hostile"):
         return True
     return True if config.getoption("quick") and name in NOT_QUICK else None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from seed_rl.specs import GroupLease
-from seed_rl.transport.server import ActorStream
+from seed_rl.transport.streams import ActorStream
 from seed_rl.types import EnvOutput
 
 

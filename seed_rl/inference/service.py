@@ -13,7 +13,7 @@ from seed_rl.inference.membership import Membership
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.protocol import Refusal, Refused
-from seed_rl.transport.server import ActorStream
+from seed_rl.transport.streams import ActorStream
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class _Group:
 
 
 class CentralInference:
-    """Implements `transport.server.Service`.
+    """Implements `transport.streams.Service`.
 
     Calls from the server arrive on its thread and only queue work for the thread of each inference device. If one
     fails, `raise_failure` raises, and every later request fails with a sentence.

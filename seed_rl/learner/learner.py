@@ -165,9 +165,9 @@ class Learner:
         with self._replicas.scope(), self._replicas.host_loss_as_error():
             unroll = self._replicas.joined(batch.parts)
             update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
+            counters.left_out_steps += update.left_out
             self._faults.look_for(update, unroll, batch)
         self._source.write_back(update.priorities)
-        counters.left_out_steps += update.left_out
         if not update.optimizer_steps:
             return {}
         metrics = update.metrics

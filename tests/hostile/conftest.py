@@ -13,7 +13,10 @@ import pytest
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 from tests.hostile import victim
+from tests.integration import conftest as integration
 from tests.transport import peers
+
+runs, rows, wait_for = integration.runs, integration.rows, integration.wait_for
 
 _FILES = 128
 MEGABYTE = 1 << 20
@@ -67,7 +70,7 @@ class Siege:
         return self._learner.num_fds()
 
     def log(self):
-        return self._log.read_text()
+        return self._log.read_text(errors="replace")  # gRPC quotes what it was sent
 
     def goes_on(self, count=20):
         """Waits for more steps of the honest actor."""

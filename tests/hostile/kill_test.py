@@ -6,10 +6,7 @@ import signal
 import time
 
 from seed_rl.launch.local_actors import LocalActors
-from tests.integration import conftest as integration
 from tests.support.counting import Counting
-
-runs, rows, wait_for = integration.runs, integration.rows, integration.wait_for
 
 MINUTES = float(os.environ.get("SEED_RL_KILL_MINUTES", "2"))
 EVERY_SECONDS = 20.0

@@ -39,7 +39,9 @@ def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     first.counters.learner_updates, first.counters.env_frames, first.counters.seconds = 7, 700, 3.5
     state = json.loads(json.dumps(first.get_state()))
     second.set_state(state)
-    assert second.counters == Counters(7, 0, 700, 3.5, discarded_unrolls=4, unrecorded_steps=10)
+    assert second.counters == Counters(
+        learner_updates=7, env_frames=700, seconds=3.5, discarded_unrolls=4, unrecorded_steps=10
+    )
     assert second.gauges() == first.gauges()
     assert json.loads(json.dumps(second.get_state())) == state
     second.attach(Played((1, 3.0, 20)), [played])

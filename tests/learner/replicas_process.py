@@ -76,7 +76,7 @@ def run(replicas, config):
     results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
     for when in ("stale", "fresh"):
         for number, copy in enumerate(acting):
-            results |= {f"{when}-{number} {index}": v.numpy() for index, v in enumerate(copy.trainable_variables)}
+            results |= {f"{when}-{number} {index}": v.numpy() for index, v in enumerate(copy.variables)}
         refresh()
     for copy, device in zip(acting, replicas.inference_devices, strict=True):
         assert {v.value.device.rpartition("device:")[2] for v in copy.variables} == {device}

@@ -78,6 +78,7 @@ def _next_command(connection):
             os.environ.clear()
             os.environ.update(request["env"])
             os.chdir(request["cwd"])
+            sys.path[:0] = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
             return request["arguments"]
         os.waitpid(middle, 0)
         connection.send(b"orphaned")
