@@ -33,6 +33,8 @@ NOT_QUICK = (
     "launch",
     "learner/replicas_test.py",
     "packaging_test.py",
+    "reporting/catalogue_test.py",
+    "reporting/wandb_run_test.py",
 )
 """Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""
 

@@ -62,9 +62,9 @@ def test_epsilon_falls_with_the_updates_and_is_small_in_evaluation():
 def test_it_learns_the_rewarded_action_from_observations_of_any_scale():
     spec = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(3))
     agent = dataclasses.replace(SMALL, discount=0.0, epsilon_updates=40).build(spec, 16, seed=1)
-    train_step = TrainStep(agent, Optimizer(learning_rate=0.01))
+    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.01))
     for seed in range(60):
-        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0)
+        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
         rewards = np.concatenate([np.zeros((1, 16), np.float32), unroll.action.numpy()[:-1] == 2])
         observation = 1e4 + 50 * unroll.env_output.observation
         env_output = unroll.env_output._replace(reward=tf.cast(rewards, tf.float32), observation=observation)

@@ -67,12 +67,12 @@ def test_linear_frames_are_those_of_opencv(game):
         autoreset_mode=AutoresetMode.SAME_STEP,
     )
     frames, screens = (each.reset(seed=3)[0] for each in (env, native))
-    rng = np.random.default_rng(1)
+    rng, action = np.random.default_rng(1), config.spec().action
     for _ in range(20):
         for frame, screen in zip(frames, screens, strict=True):
             expected = cv2.resize(screen[0], (84, 84), interpolation=cv2.INTER_LINEAR)
             np.testing.assert_array_equal(frame[..., 0], expected, strict=True)
-        actions = random_actions(config.spec().action, rng, 2)
+        actions = random_actions(action, rng, 2)
         frames, screens = env.step(actions)[0], native.step(actions)[0]
 
 
@@ -106,9 +106,9 @@ def test_the_picture_is_the_screen_of_the_game_that_is_played():
     env = config.watch()
     observation, _ = env.reset(seed=5)
     assert env.picture(observation).shape == (210, 160, 3)
-    rng, seen, screens = np.random.default_rng(1), [], []
+    rng, seen, screens, action = np.random.default_rng(1), [], [], config.spec().action
     for _ in range(60):
-        observation = env.step(random_actions(config.spec().action, rng, 1))[0]
+        observation = env.step(random_actions(action, rng, 1))[0]
         seen.append(np.array(observation)[0, ..., 0])
         red, green, blue = np.moveaxis(env.picture(observation), -1, 0)
         screens.append(shrunk(0.299 * red + 0.587 * green + 0.114 * blue, 84))

@@ -14,17 +14,12 @@ def train(runs, rows, logdir, *arguments):
     return rows(logdir)[-1]
 
 
-def test_catch_is_learned(runs, rows, tmp_path):
-    last = train(runs, rows, str(tmp_path / "catch"), "--gin_file=catch/r2d2", "--total_frames=40000")
-    assert last["eval/episode_return"] > 0.8, "at random it is about -0.6"
-    assert last["replay/ratio"] == pytest.approx(4.0, rel=0.01)
-    assert last["agent_steps"] == last["env_frames"] >= 40_000
-    assert {"eval/episode_length", "replay/size", "q/abs_td_error", "policy_lag", "gradient_norm"} <= set(last)
-
-
 def test_the_memory_task_is_learned_with_stored_states_and_burn_in(runs, rows, tmp_path):
     last = train(runs, rows, str(tmp_path / "memory"), "--gin_file=memory/r2d2", "--total_frames=80000")
     assert last["eval/episode_return"] >= 0.95
+    assert last["replay/ratio"] == pytest.approx(4.0, rel=0.01)
+    assert last["agent_steps"] == last["env_frames"] >= 80_000
+    assert {"eval/episode_length", "replay/size", "q/abs_td_error", "policy_lag", "gradient_norm"} <= set(last)
 
 
 def test_a_killed_run_continues_with_its_replay(runs, rows, wait_for, tmp_path):

@@ -19,7 +19,7 @@ def finished_runs(once):
         wandb = "--gin_param=Logs.wandb_project='seed_rl'"
         train("catch/vtrace", folder / "vtrace", 3_200, wandb)
         train("catch/vtrace", folder / "vtrace", 6_400, wandb)
-        train("memory/r2d2", folder / "r2d2", 12_000)
+        train("memory/r2d2", folder / "r2d2", 8_000)
 
     made = once("finished_runs", fill)
     output = "".join(path.read_text() for path in made.glob("*.txt"))
