@@ -10,25 +10,12 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent
 from seed_rl.agents.pqn.config import PQN
-from seed_rl.agents.transitions import transitions_of
-from seed_rl.networks.trunk import Trunk, TrunkModel
-from seed_rl.rl import q_learning
+from seed_rl.agents.pqn.loss import pqn_loss
+from seed_rl.agents.pqn.networks import QNetwork
+from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.exploration import epsilon_greedy
-from seed_rl.rl.vtrace import vtrace
 from seed_rl.specs import CannotAct, DiscreteSpec, EnvSpec
 from seed_rl.types import Unroll
-
-
-class QNetwork(TrunkModel):
-    """A trunk with one dense layer to the values of A actions."""
-
-    def __init__(self, trunk: Trunk, num_actions: int, kernel_initializer: str):
-        super().__init__(trunk, name="q_network")
-        self._q = keras.layers.Dense(num_actions, kernel_initializer=kernel_initializer, dtype="float32", name="q")
-
-    def heads(self, features: tf.Tensor) -> tf.Tensor:
-        """Q-values float32 [T, B, A]."""
-        return self._q(features)
 
 
 class PQNAgent(ModelAgent):
@@ -55,31 +42,17 @@ class PQNAgent(ModelAgent):
         return epsilon_greedy(outputs, tf.where(evaluated, self._config.final_epsilon, self._epsilon.value), seed), ()
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
-        """Half the mean squared error to lambda-returns, which are V-trace's targets where both policies are greedy."""
         q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        r_t, discount_t, truncated_t = transitions_of(unroll.env_output, self._config)
-        greedy = tf.reduce_max(q, axis=-1)
-        targets = vtrace(
-            tf.zeros_like(r_t),
-            discount_t,
-            r_t,
-            greedy[:-1],
-            greedy[-1],
-            truncated_t=truncated_t,
-            lambda_=self._config.lambda_,
-        ).vs
-        values = q_learning.q_of_actions(q, unroll.action)[:-1]
-        errors = tf.where(truncated_t, 0.0, targets - values)
-        loss = 0.5 * tf.reduce_mean(tf.square(errors))
+        result = pqn_loss(q, unroll.action, unroll.env_output, self._config)
         return LossOutput(
-            {"model": loss},
+            {"model": result.total},
             metrics={
-                "loss/total": loss,
-                "q/value": tf.reduce_mean(values),
-                "q/abs_td_error": tf.reduce_mean(tf.abs(errors)),
+                "loss/total": result.total,
+                "q/value": tf.reduce_mean(result.values),
+                "q/abs_td_error": tf.reduce_mean(tf.abs(result.errors)),
                 "q/epsilon": self._epsilon.value,
             },
-            maxima={"q/max_value": tf.reduce_max(values)},
+            maxima={"q/max_value": tf.reduce_max(result.values)},
             statistics=self.model.trunk.moments(unroll.env_output),
         )
 

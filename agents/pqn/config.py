@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import gin
 
 from seed_rl.agents.config import AgentConfig
+from seed_rl.agents.pqn.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Count, Share
 from seed_rl.specs import EnvSpec
@@ -20,16 +21,10 @@ if TYPE_CHECKING:
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class PQN(TrunkConfig, AgentConfig):
-    """Parallelised Q-network, with the defaults of its Atari runs. Layer normalisation is what keeps it stable."""
+    """Parallelised Q-network. Layer normalisation keeps it stable without a target network."""
 
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric("q/value", "return", "mean value of the actions taken"),
-        Metric("q/max_value", "return", "the largest of these values in a batch"),
-        Metric("q/abs_td_error", "return", "mean magnitude of the errors to the lambda-returns"),
-        Metric("q/epsilon", "share", "of actions of training environments that are random"),
-    )
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
-    torso: str = "auto"
     layer_norm: bool = True
     kernel_initializer: str = "he_normal"
     unroll_length: Count = 32

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from seed_rl.agents.base import Agent
-from seed_rl.experiment import Experiment
+from seed_rl.experiment import Experiment, Inference
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
@@ -15,7 +15,7 @@ from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas, whole_reader
 from seed_rl.learner.sources import JoinedSource, Source, new_source
 from seed_rl.sizes import Sizes
-from seed_rl.specs import ActorSettings
+from seed_rl.specs import ActorSettings, EnvSpec
 from seed_rl.transport import messages
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.credentials import ServerSecurity
@@ -86,13 +86,15 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
 
 
-def server_of(experiment: Experiment, service: CentralInference, address: str, security: ServerSecurity) -> ActorServer:
-    """The server of a learner's actors, whose limits are those of the experiment's steps."""
-    largest_step = StepCodec(experiment.env_spec(), experiment.inference.max_batch_size).step_bytes
+def server_of(
+    service: CentralInference, env_spec: EnvSpec, inference: Inference, address: str, security: ServerSecurity
+) -> ActorServer:
+    """The server of a learner's actors, whose limits are those of steps of these environments."""
+    largest_step = StepCodec(env_spec, inference.max_batch_size).step_bytes
     return ActorServer(
         address,
         service,
         security=security,
         max_message_bytes=max(largest_step, messages.MAX_BYTES),
-        max_reward=experiment.inference.max_reward,
+        max_reward=inference.max_reward,
     )

@@ -90,7 +90,7 @@ class Learner:
         self._progress.attach(self._service, [acting.cursor for acting in self._acting])
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
-        self._server = server_of(experiment, self._service, address, security)
+        self._server = server_of(self._service, agent.env_spec, experiment.inference, address, security)
 
     def _seed(self) -> int:
         """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""

@@ -179,8 +179,7 @@ class TrainStep:
 
         def apply() -> None:
             self._compiled_apply(gradients, norms, rates)
-            if tf.nest.flatten(statistics):
-                self._agent.update_statistics(statistics)
+            self._agent.update_statistics(statistics)
 
         self._if_finite(norms, apply)
         return tf.concat([means, norms, rates, maxima, priorities], axis=0)
@@ -212,8 +211,7 @@ class TrainStep:
         def apply() -> None:
             self._set_learning_rates(rates)
             self._strategy.run(self._apply, (gradients, norms, replicas))  # the optimizer sums over replicas
-            if tf.nest.flatten(statistics):
-                self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
+            self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
 
         local = self._strategy.experimental_local_results
         values, priorities, norms, gradients, statistics = self._strategy.run(on_replica, (unroll,))

@@ -242,24 +242,19 @@ def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
 
 
 def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
-    shared: dict[str, Any] = {
-        "kernel_initializer": config.kernel_initializer,
-        "layer_norm": config.layer_norm,
-        "dtype": config.dtype,
-        "name": name,
-    }
     kind = torso_of(spec, config)
     if kind == "words":
         return WordTorso(dtype=config.dtype, name=name)
+    shared: dict[str, Any] = {"kernel_initializer": config.kernel_initializer, "dtype": config.dtype, "name": name}
+    if ":" in kind:
+        return _import_layer("torso", kind)(units=config.hidden or 256, **shared)
+    shared["layer_norm"] = config.layer_norm
     if kind == "shallow":
         return ShallowTorso(config.hidden or 512, config.convolutions, **shared)
     if kind == "deep":
         return DeepTorso(config.channels, config.hidden or 256, config.residual_blocks, **shared)
-    if kind == "mlp":
-        scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
-        return MLPTorso(config.hidden or 256, config.mlp_layers, scale, **shared)
-    del shared["layer_norm"]  # a custom torso's own affair
-    return _import_layer("torso", kind)(units=config.hidden or 256, **shared)
+    scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
+    return MLPTorso(config.hidden or 256, config.mlp_layers, scale, **shared)
 
 
 def _build_core(config: TrunkConfig) -> Any:

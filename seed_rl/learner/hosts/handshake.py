@@ -62,7 +62,7 @@ def greet(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> 
                 hello = _hello(index, addresses)
             case _:
                 raise Stranger("it speaks another protocol")
-        if not _equal(proof, _proof(security, "host", challenge, theirs, hello)):
+        if not equal(proof, _proof(security, "host", challenge, theirs, hello)):
             refused = Stranger(_why_refused(security, index, proof))
             peer.write({"refused": str(refused)})
             raise refused
@@ -111,9 +111,9 @@ def introduce(connection: socket.socket, hosts: Hosts, security: ServerSecurity)
         return peer, _proof(security, "host 0", challenge, theirs, hello)
 
 
-def is_welcome(given: str, expected: str) -> bool:
-    """Whether host 0 has proved that it has the token."""
-    return _equal(given, expected)
+def equal(given: str, expected: str) -> bool:
+    """Whether a proof is the expected one, in a time that does not depend on where they differ."""
+    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
 def _hello(index: int, addresses: list[object]) -> str:
@@ -123,10 +123,6 @@ def _hello(index: int, addresses: list[object]) -> str:
 def _proof(security: ServerSecurity, *parts: str) -> str:
     """The keyed hash of some texts; empty without a token."""
     return hmac.digest(security.token.encode(), json.dumps(parts).encode(), "sha256").hex() if security.token else ""
-
-
-def _equal(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
 def _why_refused(security: ServerSecurity, index: int, proof: str) -> str:

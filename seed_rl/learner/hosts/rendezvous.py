@@ -22,7 +22,7 @@ from typing import Any
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.learner.hosts.handshake import Greeted, Stranger, greet, introduce, is_welcome
+from seed_rl.learner.hosts.handshake import Greeted, Stranger, equal, greet, introduce
 from seed_rl.learner.hosts.link import NO_OTHERS, Link, Peer
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.credentials import ServerSecurity
@@ -211,7 +211,7 @@ def _connect_to_first(
             if wait([peer], _POLL_SECONDS):  # type: ignore[list-item]
                 match peer.read():
                     case {"welcome": str(proof)}:
-                        if not is_welcome(proof, expected):
+                        if not equal(proof, expected):
                             raise ConfigError(f"the token of learner host 0 isn't that of host {hosts.index}")
                         return {0: peer}
                     case {"refused": str(reason)}:

@@ -14,7 +14,7 @@ from seed_rl import config_files
 from seed_rl.config_files import common_settings
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.learner.hosts.handshake import greet, introduce, is_welcome
+from seed_rl.learner.hosts.handshake import equal, greet, introduce
 from seed_rl.learner.hosts.link import NO_OTHERS, Agreed
 from seed_rl.learner.hosts.rendezvous import rendezvous
 from seed_rl.transport.address import AddressError
@@ -264,7 +264,7 @@ def test_the_token_is_never_sent_and_with_a_certificate_nothing_can_be_read_on_t
         peer, expected = introduce(outer, Hosts(hosts, 1), security)
         greeted = first.result(30)
     assert greeted.number == 1
-    assert is_welcome(greeted.welcome, expected)
+    assert equal(greeted.welcome, expected)
     peer.write({"env_frames": 5})
     assert greeted.peer.read() == {"env_frames": 5}
     for each in (peer, greeted.peer):

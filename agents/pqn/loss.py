@@ -1,0 +1,52 @@
+"""The loss of the PQN agent, from tensors.
+
+Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences, A actions to choose from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.agents.pqn.config import PQN
+from seed_rl.agents.transitions import transitions_of
+from seed_rl.rl import q_learning
+from seed_rl.rl.vtrace import vtrace
+from seed_rl.types import EnvOutput
+
+
+class PQNLoss(NamedTuple):
+    """The loss of B unrolls and its ingredients."""
+
+    total: tf.Tensor
+    """float32 scalar."""
+    errors: tf.Tensor
+    """float32 [T, B]: lambda-returns less values; zero where the episode was truncated."""
+    values: tf.Tensor
+    """float32 [T, B]: Q(x_t, a_t)."""
+
+
+def pqn_loss(q: tf.Tensor, action: tf.Tensor, env_output: EnvOutput, config: PQN) -> PQNLoss:
+    """Half the mean squared error to lambda-returns, which are V-trace's targets where both policies are greedy.
+
+    Args:
+      q: float32 [T + 1, B, A].
+      action: int32 [T + 1, B].
+      env_output: `reward`, `done` and `truncated` [T + 1, B].
+      config: settings of the targets.
+    """
+    r_t, discount_t, truncated_t = transitions_of(env_output, config)
+    greedy = tf.reduce_max(q, axis=-1)
+    targets = vtrace(
+        tf.zeros_like(r_t),
+        discount_t,
+        r_t,
+        greedy[:-1],
+        greedy[-1],
+        truncated_t=truncated_t,
+        lambda_=config.lambda_,
+    ).vs
+    values = q_learning.q_of_actions(q, action)[:-1]
+    errors = tf.where(truncated_t, 0.0, targets - values)
+    return PQNLoss(0.5 * tf.reduce_mean(tf.square(errors)), errors, values)

@@ -1,0 +1,20 @@
+"""The Q-network of the PQN agent."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from seed_rl.networks.trunk import Trunk, TrunkModel
+
+
+class QNetwork(TrunkModel):
+    """A trunk with one dense layer to the values of A actions."""
+
+    def __init__(self, trunk: Trunk, num_actions: int, kernel_initializer: str):
+        super().__init__(trunk, name="q_network")
+        self._q = keras.layers.Dense(num_actions, kernel_initializer=kernel_initializer, dtype="float32", name="q")
+
+    def heads(self, features: tf.Tensor) -> tf.Tensor:
+        """Q-values float32 [T, B, A]."""
+        return self._q(features)
