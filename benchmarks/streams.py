@@ -207,15 +207,16 @@ class _Generator:
 
 def _generate(address: str, load: Load, times: Connection) -> None:
     client = LearnerClient(address, ClientSecurity())
-    lease = client.join("load", load.env_spec, [load.group_size] * load.streams, timeout=60)
+    sizes = [load.group_size] * load.groups
+    leases = [client.join(f"actor {n}", load.env_spec, sizes, timeout=60) for n in range(load.actors)]
     client.close()
     # `epoll`, the usual choice, would round waits up to whole milliseconds.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     asyncio.set_event_loop(loop)
-    times.send(loop.run_until_complete(_send(address, load, lease)))
+    times.send(loop.run_until_complete(_send(address, load, leases)))
 
 
-async def _send(address: str, load: Load, lease: Lease) -> tuple[np.ndarray, np.ndarray]:
+async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarray, np.ndarray]:
     output, codec = random_output(load.env_spec, load.group_size), StepCodec(load.env_spec, load.group_size)
     rng = np.random.default_rng(0)
     options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
@@ -223,12 +224,12 @@ async def _send(address: str, load: Load, lease: Lease) -> tuple[np.ndarray, np.
     channels = [grpc.aio.insecure_channel(target, options) for _ in range(load.actors)]
     times: list[tuple[float, float]] = []
 
-    async def converse(stream: int) -> None:
+    async def converse(actor: int, group: int) -> None:
         message = codec.encode_step(output)
         memory = OfferedMemory(codec.payload_bytes) if load.share_memory else None
         shared = None if memory is None else codec.views(memory.step)
-        metadata = protocol.Opening(lease.session, stream, memory.offer if memory else "").metadata()
-        call: Any = channels[stream % load.actors].stream_stream(protocol.ACT)(metadata=metadata)
+        metadata = protocol.Opening(leases[actor].session, group, memory.offer if memory else "").metadata()
+        call: Any = channels[actor].stream_stream(protocol.ACT)(metadata=metadata)
         if memory is not None:
             if protocol.MEMORY_ACCEPTED not in tuple(await call.initial_metadata()):
                 raise RuntimeError("the learner doesn't accept the shared memory")
@@ -247,13 +248,13 @@ async def _send(address: str, load: Load, lease: Lease) -> tuple[np.ndarray, np.
             times.append((due, answered))
             due = answered + load.step_seconds * rng.uniform(1 - _JITTER, 1 + _JITTER)
 
-    async def until_ended(stream: int) -> None:
+    async def until_ended(actor: int, group: int) -> None:
         try:
-            await converse(stream)
+            await converse(actor, group)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # by the server
 
-    await asyncio.gather(*(until_ended(stream) for stream in range(load.streams)))
+    await asyncio.gather(*(until_ended(*pair) for pair in itertools.product(range(load.actors), range(load.groups))))
     await asyncio.gather(*(channel.close() for channel in channels))
     due, answered = np.array(times, np.float64).reshape(-1, 2).T
     return due, answered
