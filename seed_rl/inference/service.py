@@ -111,7 +111,8 @@ class CentralInference:
                 f"got {list(group_sizes)}",
             )
         lease = self._membership.join(group_sizes, f"{run_id} on {peer}")
-        _log.info("actor %s joined from %s with %s environments", run_id, peer, "+".join(map(str, group_sizes)))
+        total, groups = sum(group_sizes), len(group_sizes)
+        _log.info("actor %s joined from %s with %d environments in %d groups", run_id, peer, total, groups)
         return lease
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
