@@ -74,14 +74,15 @@ class Fleet(abc.ABC):
     def stop(self, grace: float = 5.0) -> None:
         """Ends them: asks them to, and kills those that are left after `grace` seconds."""
         self._stopping.set()
-        started = [thread for thread in self._threads if thread.ident is not None]
-        self._end_all(kill=False)
-        deadline = time.monotonic() + grace
-        for thread in started:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        self._end_all(kill=True)
-        for thread in started:
-            thread.join()
+        for kill in (False, True):
+            self._end_all(kill)
+            deadline = time.monotonic() + grace
+            for thread in self._threads:
+                if thread.ident is not None:  # it was started
+                    thread.join(max(0.0, deadline - time.monotonic()))
+        stuck = sum(thread.is_alive() for thread in self._threads)
+        if stuck:
+            _log.error("%d of %d actors are stuck, and left behind", stuck, self.count)
 
     @abc.abstractmethod
     def _run(self, number: int, log: str) -> Ended:

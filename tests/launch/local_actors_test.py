@@ -8,6 +8,7 @@ import threading
 import psutil
 import pytest
 
+from seed_rl.launch.fleet import Ended, Fleet
 from seed_rl.launch.local_actors import LocalActors, how_it_ended
 
 TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
@@ -84,6 +85,24 @@ def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tm
     (tmp_path / "actor-0.log").mkdir()
     actors = failed("nowhere", tmp_path)
     assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(actors.failed)
+
+
+def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
+    class Stuck(Fleet):
+        def _run(self, number, log):
+            begun.set()
+            released.wait()
+            return Ended("it was released")
+
+        def _end(self, number, handle, kill): ...
+
+    begun, released = threading.Event(), threading.Event()
+    actors = Stuck(1, str(tmp_path))
+    actors.start("unix:/nowhere")
+    assert begun.wait(10)
+    actors.stop(grace=0.01)
+    released.set()
+    assert "1 of 1 actors are stuck, and left behind" in caplog.text
 
 
 def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(runs, tmp_path):
