@@ -71,8 +71,8 @@ class TrunkConfig(Settings):
     """Layer normalisation (arXiv:1607.06450) in front of every ReLU of the torsos and behind the core, as in PQN
     (arXiv:2407.04811)."""
     observation_norm: bool = False
-    """Standardise observations that are vectors by running statistics, clipped to 10 deviations (as in OpenAI's PPO,
-    arXiv:1707.06347); images and words are left alone."""
+    """Standardise observations by running statistics of each number or pixel, clipped to 10 deviations, as in OpenAI's
+    PPO (arXiv:1707.06347): a ball on a still background then stands out. Bit planes and words are left alone."""
     dtype: Annotated[str, OneOf(*DTYPES)] = "float32"
     """`float32` or `mixed_bfloat16` (computes in bfloat16, keeps float32 weights)."""
 

@@ -25,9 +25,10 @@ class RunningMoments(keras.layers.Layer):
 
     def __init__(self, shape: Sequence[int], name: str):
         super().__init__(name=name, dtype="float32", autocast=False)
-        self.mean = self.add_weight(name="mean", shape=shape, initializer="zeros", trainable=False)
-        self.variance = self.add_weight(name="variance", shape=shape, initializer="ones", trainable=False)
-        self.batches = self.add_weight(name="batches", shape=(), initializer="zeros", trainable=False)
+        kept: dict[str, Any] = {"trainable": False, "autocast": False}  # exact in layers that compute in bfloat16, too
+        self.mean = self.add_weight(name="mean", shape=shape, initializer="zeros", **kept)
+        self.variance = self.add_weight(name="variance", shape=shape, initializer="ones", **kept)
+        self.batches = self.add_weight(name="batches", shape=(), initializer="zeros", **kept)
 
     @property
     def deviation(self) -> tf.Tensor:
@@ -35,8 +36,15 @@ class RunningMoments(keras.layers.Layer):
         return tf.maximum(tf.sqrt(self.variance.value), _MIN_DEVIATION)
 
     def normalise(self, x: Any) -> tf.Tensor:
-        """(x - mean) / deviation, clipped to [-10, 10]: float32 [..., *shape]."""
-        return tf.clip_by_value((tf.cast(x, tf.float32) - self.mean.value) / self.deviation, -10.0, 10.0)
+        """(x - mean) / deviation, clipped to [-10, 10]: float32 of the shape of x.
+
+        Args:
+          x: [..., *shape], or with a last axis that holds several such quantities one after the other.
+        """
+        mean, deviation = self.mean.value, self.deviation
+        if mean.shape.rank and (copies := x.shape[-1] // mean.shape[-1]) > 1:
+            mean, deviation = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, deviation))
+        return tf.clip_by_value((tf.cast(x, tf.float32) - mean) / deviation, -10.0, 10.0)
 
     def moments(self, x: Any) -> tf.Tensor:
         """float32 [2, *shape]: the first two moments of a batch [..., *shape] about the running mean."""

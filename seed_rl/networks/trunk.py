@@ -34,7 +34,8 @@ class Torso(Protocol):
     """
 
     def __call__(self, frames: Any) -> Any:
-        """Features [N, F], in the layer's compute dtype, of images uint8 [N, H, W, C]."""
+        """Features [N, F], in the layer's compute dtype, of images [N, H, W, C]: uint8, or with
+        `TrunkConfig.observation_norm` float32 with a standard deviation of 255."""
 
 
 class Core(Protocol):
@@ -91,7 +92,7 @@ class Trunk(keras.layers.Layer):
         self._moments = {
             name: RunningMoments(spec.shape, name=f"moments_{n}")
             for n, (name, spec) in enumerate(self._tensors)
-            if config.observation_norm and not (is_frame(spec) or is_planes(spec) or is_words(spec))
+            if config.observation_norm and not (is_planes(spec) or is_words(spec))
         }
         self._core = _build_core(config)
         self._core_norm: Any = None
@@ -121,13 +122,13 @@ class Trunk(keras.layers.Layer):
         before, after, parts = list(state.frames), [], []
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
             tensor = _tensor(env_output, name)
-            if name in self._moments:
-                tensor = self._moments[name].normalise(tensor)
-            elif self._is_stacked(spec):
+            if self._is_stacked(spec):
                 tensor, frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
             elif is_planes(spec):
                 tensor = unpack_planes(tensor)
+            if name in self._moments:
+                tensor = self._moments[name].normalise(tensor) * (255.0 if is_frame(spec) else 1.0)
             steps, batch = tensor.shape[0], tensor.shape[1]
             features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
             parts.append(tf.reshape(features, [steps, batch, features.shape[-1]]))

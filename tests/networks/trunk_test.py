@@ -258,6 +258,28 @@ def test_a_torso_of_ones_own_sees_the_stacked_images_and_nothing_else():
     assert [variable.shape for variable in trunk.variables] == [(3, 7), (7,)], "the numbers go through a dense layer"
 
 
+class Pixels(keras.layers.Layer):
+    """A torso of somebody's own: the stacked images themselves."""
+
+    def __init__(self, units, kernel_initializer, dtype, name):
+        super().__init__(dtype="float32", name=name, autocast=False)
+
+    def call(self, frames):
+        return tf.reshape(frames, [frames.shape[0], -1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_each_pixel_is_standardised_by_statistics_of_its_own(dtype):
+    settings = {"core": "none", "frame_stack": 2, "previous_step_inputs": False, "observation_norm": True}
+    trunk = make(torso=f"{__name__}:Pixels", dtype=dtype, **settings)
+    prev_action, env_output = random_steps(6, 5)
+    trunk.update(trunk.moments(env_output))
+    features, _ = trunk(prev_action, env_output, trunk.initial_state(5))
+    newest = tf.reshape(features, [30, 16, 2])[..., -1].numpy() / 255
+    np.testing.assert_allclose(newest.mean(axis=0), 0, atol=1e-3)
+    np.testing.assert_allclose(newest.std(axis=0), 1, atol=1e-3)
+
+
 @pytest.mark.parametrize("role", ["torso", "core"])
 @pytest.mark.parametrize("path", ["no_such_module:Class", f"{__name__}:Missing"])
 def test_a_missing_torso_or_core_is_named(role, path):
