@@ -120,9 +120,9 @@ def test_a_learner_on_another_node_may_be_lost_and_its_directory_is_here(
     assert run.text().splitlines()[-1].startswith("seed_rl train: the learner's process or node is lost; ")
     assert list(cache.glob("seed_rl/catch-*/checkpoints")), "left by the killed learner"
 
-    before = len(rows(logdir))
+    before = max(row["env_frames"] for row in (*rows(logdir), {"env_frames": 0}))
     run = runs.start(*arguments)
-    wait_for(lambda: len(rows(logdir)) > before, run)
+    wait_for(lambda: any(row["env_frames"] > before for row in rows(logdir)), run)
     run.process.send_signal(signal.SIGINT)
     assert run.wait(30) == 128 + signal.SIGINT, run.text()
     assert "continuing from" in run.text()
