@@ -22,6 +22,7 @@ from typing import Any
 from seed_rl.launch.cli import main as seed_rl
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
 DOCS = ROOT / "docs"
 PAGES = {
     DOCS / "performance.md": DOCS / "results" / "performance",

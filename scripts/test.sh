@@ -26,5 +26,6 @@ command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the test
 # One more worker than cores, because some tests wait for other processes; --numprocesses=0 runs all tests in this
 # process, for a debugger.
 workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
+# An attack in full may take an hour.
 [[ " $* " != *' --hostile '* ]] || set -- "$@" --override-ini=timeout=7200 --override-ini=faulthandler_timeout=7300
 exec "$venv/bin/python" -m pytest --numprocesses="$workers" --dist=worksteal "$@"

@@ -1,8 +1,8 @@
 """Torsos: from the observation of one step to a vector of features.
 
 Shapes: N observations (all steps of all sequences together); images of H x W pixels and C channels, those of a frame
-stack included. Images are uint8, or floats of the same scale 0..255, which the torso divides by 255. Weights are
-float32; `dtype` is a Keras policy: computation and features are float32 for `float32` and bfloat16 for
+stack included. Images are uint8, or floats such as standardised frames times 255: the torso divides either by 255.
+Weights are float32; `dtype` is a Keras policy: computation and features are float32 for `float32` and bfloat16 for
 `mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel; with `layer_norm` there is
 layer normalisation in front of every ReLU.
 """
