@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
+from seed_rl.buffers.rows import held_as, nbytes
 from seed_rl.experiment import Experiment
 
 INSERT_AT_MOST = 32
@@ -45,7 +46,7 @@ class Sizes:
     num_slots: int
     """Unrolls in the store, per device: unfinished, queued, being read, and replayed ones."""
     slot_nbytes: int
-    """Bytes of one unroll."""
+    """Bytes of one unroll, as it is held."""
 
     @classmethod
     def of(cls, experiment: Experiment, agent: Agent, num_devices: int = 1, num_hosts: int = 1) -> Sizes:
@@ -105,8 +106,8 @@ class Sizes:
 
 
 def _slot_nbytes(agent: Agent) -> int:
-    def nbytes(specs: Any) -> int:
-        return sum(spec.dtype.size * spec.shape.num_elements() for spec in tf.nest.flatten(specs))
+    def held(specs: Any) -> int:
+        return sum(nbytes(held_as(spec)) for spec in tf.nest.flatten(specs))
 
     spec = agent.step_spec
-    return nbytes(spec.initial_state) + agent.length * nbytes(spec._replace(initial_state=()))
+    return held(spec.initial_state) + agent.length * held(spec._replace(initial_state=()))

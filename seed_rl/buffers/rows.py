@@ -1,15 +1,20 @@
-"""Device variables with a row per environment or per slot, for tensors of any dtype.
+"""Device variables with a row per environment or per slot, for tensors of any dtype and shape.
 
-TensorFlow keeps int32 variables in the host's memory even on a GPU, where a compiled program then can't use them. They
-are held as uint32 here, the same bits.
+How a row is held is known here alone. TensorFlow keeps int32 variables in the host's memory even on a GPU, where a
+compiled program then can't use them: they are held as uint32, the same bits. A TPU puts the axis of an image's rows
+last, of which no row can be written without laying out all anew: rows of two and more axes are held flat, in pieces of
+128 (its vector's lanes), the last one padded. Every compiler writes those in place.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+
+_LANES = 128
 
 
 class Rows:
@@ -23,7 +28,8 @@ class Rows:
         """
 
         def variable(spec: tf.TensorSpec) -> tf.Variable:
-            return tf.Variable(tf.zeros([*leading, *spec.shape], _held_as(spec.dtype)), trainable=False)
+            held = held_as(spec)
+            return tf.Variable(tf.zeros([*leading, *held.shape], held.dtype), trainable=False)
 
         self.specs = specs
         self._variables = tf.nest.map_structure(variable, specs)
@@ -36,7 +42,7 @@ class Rows:
     @property
     def nbytes(self) -> int:
         """Of all variables."""
-        return sum(v.dtype.size * v.shape.num_elements() for v in self.variables)
+        return sum(map(nbytes, self.variables))
 
     def gather(self, indices: Any, part: Any = None) -> Any:
         """The rows int [n] of the first axis, copied: nest of [n, ...].
@@ -48,7 +54,7 @@ class Rows:
         keep = part or (lambda nest: nest)
 
         def rows(spec: tf.TensorSpec, variable: tf.Variable) -> tf.Tensor:
-            return _as(tf.gather(variable, indices), spec.dtype)
+            return _unheld(tf.gather(variable, indices), spec)
 
         return tf.nest.map_structure(rows, keep(self.specs), keep(self._variables))
 
@@ -60,15 +66,51 @@ class Rows:
           values: nest of [n, ...].
         """
 
-        def write(variable: tf.Variable, value: Any) -> None:
-            variable.scatter_nd_update(indices, _as(value, variable.dtype))
+        def write(spec: tf.TensorSpec, variable: tf.Variable, value: Any) -> None:
+            variable.scatter_nd_update(indices, _held(value, spec))
 
-        tf.nest.map_structure(write, self._variables, values)
+        tf.nest.map_structure(write, self.specs, self._variables, values)
+
+
+def held_as(spec: tf.TensorSpec) -> tf.TensorSpec:
+    """How rows of a spec are held."""
+    dtype = tf.uint32 if spec.dtype == tf.int32 else spec.dtype
+    if spec.shape.rank < 2:
+        return tf.TensorSpec(spec.shape, dtype)
+    return tf.TensorSpec([math.ceil(spec.shape.num_elements() / _LANES), _LANES], dtype)
+
+
+def nbytes(tensor: Any) -> int:
+    """Bytes of a tensor, a variable, or a tensor of a spec."""
+    return tensor.dtype.size * tensor.shape.num_elements()
+
+
+def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
+    """Values [n, ..., *spec.shape] as they are held."""
+    held = held_as(spec)
+    values = _as(tf.convert_to_tensor(values), held.dtype)
+    if spec.shape.rank < 2:
+        return values
+    leading = _leading(values, spec.shape.rank)
+    missing = held.shape.num_elements() - spec.shape.num_elements()
+    flat = tf.reshape(values, [*leading, spec.shape.num_elements()])
+    return tf.reshape(tf.pad(flat, [*[[0, 0]] * len(leading), [0, missing]]), [*leading, *held.shape])
+
+
+def _unheld(held: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+    """Values [n, ..., *spec.shape] of what is held."""
+    values = _as(held, spec.dtype)
+    if spec.shape.rank < 2:
+        return values
+    leading = _leading(held, 2)
+    flat = tf.reshape(values, [*leading, held_as(spec).shape.num_elements()])
+    return tf.reshape(flat[..., : spec.shape.num_elements()], [*leading, *spec.shape])
+
+
+def _leading(values: tf.Tensor, rank: int) -> list[int]:
+    """The axes before the last `rank`, of which the first may be unknown."""
+    return [-1, *values.shape[1 : values.shape.rank - rank]]
 
 
 def _as(value: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return value if value.dtype == dtype else tf.bitcast(value, dtype)
-
-
-def _held_as(dtype: tf.DType) -> tf.DType:
-    return tf.uint32 if dtype == tf.int32 else dtype

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from seed_rl import devices
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
-from seed_rl.devices import HOST, has_accelerator
+from seed_rl.devices import HOST
 from seed_rl.types import Unroll
 
 
@@ -116,7 +117,7 @@ class UnrollStore:
 
     # Compiled on an accelerator, where TensorFlow lacks scatter kernels for some dtypes.
     def _put(self, slots: tf.Tensor, rows: Any) -> None:
-        @tf.function(jit_compile=has_accelerator() and self.device != HOST, autograph=False)
+        @tf.function(jit_compile=devices.has_accelerator() and self.device != HOST, autograph=False)
         def put(slots: tf.Tensor, states: Any, steps: Any) -> None:
             self._states.scatter(slots[:, None], states)
             self._steps.scatter(slots[:, None], steps)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl import devices
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.devices import HOST, has_accelerator
+from seed_rl.devices import HOST
 from seed_rl.inference.staging import Staging
 from seed_rl.sizes import Sizes
 from seed_rl.types import EnvOutput, Unroll
@@ -48,9 +49,9 @@ class ActStep:
             self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [sizes.num_envs + 1])
         # Without an accelerator the network runs as a plain graph between two compiled parts. With one, the whole step
         # is one program, unless the store is on the host: then a second program there writes the unrolls.
-        self._store_apart = has_accelerator() and store.device == HOST
+        self._store_apart = devices.has_accelerator() and store.device == HOST
         self._compiled = tf.function(
-            self._act, jit_compile=has_accelerator() and not self._store_apart, autograph=False
+            self._act, jit_compile=devices.has_accelerator() and not self._store_apart, autograph=False
         )
         self._staging = {size: Staging(agent.env_spec, size) for size in self.batch_sizes}
 

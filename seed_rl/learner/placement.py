@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import tensorflow as tf
 from tensorflow.python.client import device_lib
 
-from seed_rl.devices import HOST, has_accelerator
+from seed_rl import devices
+from seed_rl.devices import HOST
 from seed_rl.host_memory import free_host_memory
 from seed_rl.sizes import Sizes
 
@@ -83,7 +84,7 @@ def free_memory(accelerator: str = "") -> dict[str, int]:
       accelerator: which; empty: the first.
     """
     free = {HOST: free_host_memory()}
-    if has_accelerator():
+    if devices.has_accelerator():
         # Before anything else lists the devices, which would set them up without the options that tf.config was given.
         first = "GPU:0" if tf.config.list_logical_devices("GPU") else "TPU:0"
         name = accelerator or first

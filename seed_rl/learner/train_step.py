@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from seed_rl import devices
 from seed_rl.agents.base import Agent
-from seed_rl.devices import has_accelerator
 from seed_rl.optimizers import Optimizer
 from seed_rl.types import Unroll
 
@@ -71,8 +71,8 @@ class TrainStep:
         self._max_names: list[str] = []
         self._sound: Unroll | None = None  # a batch that had finite gradients
         if self._replicas == 1:
-            self._compiled = tf.function(self._step, jit_compile=has_accelerator(), autograph=False)
-            self._compiled_alone = tf.function(self._alone, jit_compile=has_accelerator(), autograph=False)
+            self._compiled = tf.function(self._step, jit_compile=devices.has_accelerator(), autograph=False)
+            self._compiled_alone = tf.function(self._alone, jit_compile=devices.has_accelerator(), autograph=False)
         else:
             self._compiled = tf.function(self._step_on_replicas, autograph=False)
             self._compiled_alone = tf.function(self._alone_on_replicas, autograph=False)
@@ -189,7 +189,7 @@ class TrainStep:
     ) -> tf.Tensor:
         replicas, count = self._replicas, self._local_replicas
         # TPUStrategy compiles everything it runs.
-        compiled = has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
 
         def on_replica(unroll: Unroll) -> tuple[Any, ...]:

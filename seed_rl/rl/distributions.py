@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.rl import checks
+from seed_rl.rl import checks, randomness
 from seed_rl.specs import ActionSpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 
 
@@ -60,12 +60,11 @@ class Categorical(ActionDistribution):
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         """By the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
 
-        The same seed gives the same actions on the same device, compiled the same way (XLA or not).
+        The same seed gives the same actions on every device, as far as their logits and logarithms agree.
         """
         logits = _float_logits(parameters)
         checks.check_shape("seed", seed, [2])
-        # The uniform numbers are multiples of 2^-23 in [0, 1): half a step more keeps both logarithms finite.
-        u = tf.random.stateless_uniform(tf.shape(logits), seed) + 2.0**-24
+        u = randomness.uniform(tf.shape(logits), seed)  # never 0 or 1: both logarithms are finite
         return self.mode(logits - tf.math.log(-tf.math.log(u)))
 
     def mode(self, parameters: Any) -> tf.Tensor:
@@ -94,7 +93,7 @@ class MultiCategorical(ActionDistribution):
         self.max_entropy = sum(map(math.log, num_values))
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        seeds = tf.unstack(tf.random.split(seed, len(self._choices)))
+        seeds = randomness.split(seed, len(self._choices))
         return tf.stack([own.sample(x, s) for own, x, s in self._zip(self._split(parameters), seeds)], axis=-1)
 
     def mode(self, parameters: Any) -> tf.Tensor:
@@ -151,7 +150,7 @@ class SquashedNormal(ActionDistribution):
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         mean, deviation = self._mean_and_deviation(parameters)
-        return self._squashed(mean + deviation * tf.random.stateless_normal(tf.shape(mean), seed))
+        return self._squashed(mean + deviation * randomness.normal(tf.shape(mean), seed))
 
     def mode(self, parameters: Any) -> tf.Tensor:
         """The median: the normal variable's mean, squashed. (The density's maximum may lie at a bound.)"""

@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.rl import checks
-
-_STEPS = 2**24
-"""The resolution of probabilities: the integers below it are exact in float32."""
+from seed_rl.rl import checks, randomness
 
 
 def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: float = 8.0) -> np.ndarray:
@@ -47,15 +44,7 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any) -> tf.Tensor:
         raise ValueError(f"q must have a last axis of known length, at least 1, got shape {shape}")
 
     q, epsilon = tf.cast(q, tf.float32), tf.cast(epsilon, tf.float32)
-    whether_seed, which_seed = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-    explores = tf.cast(_integers(tf.shape(epsilon), whether_seed, _STEPS), tf.float32) < epsilon * _STEPS
-    any_action = _integers(tf.shape(epsilon), which_seed, shape[1])
+    whether_seed, which_seed = randomness.split(seed, 2)
+    explores = randomness.uniform(tf.shape(epsilon), whether_seed) < epsilon
+    any_action = randomness.integers(tf.shape(epsilon), which_seed, shape[1])
     return tf.where(explores, any_action, tf.argmax(q, axis=-1, output_type=tf.int32))
-
-
-def _integers(shape: Any, seed: Any, below: int) -> tf.Tensor:
-    """Uniform int32 of `shape` in 0 .. `below` - 1.
-
-    One named algorithm, and integers: by default XLA chooses another algorithm, and converts to floats in its own way.
-    """
-    return tf.random.stateless_uniform(shape, seed, maxval=below, dtype=tf.int32, alg="philox")

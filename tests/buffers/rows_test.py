@@ -10,10 +10,11 @@ DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "fl
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (13, 11, 2)])
 @pytest.mark.parametrize("compiled", [True, False])
-def test_written_rows_are_read_back_and_no_other_changes(dtype, compiled):
-    rows = Rows({"a": tf.TensorSpec([3], dtype), "b": ()}, [5, 2])
-    values = np.random.default_rng(0).integers(-100, 100, (2, 3)).astype(dtype)
+def test_written_rows_are_read_back_and_no_other_changes(dtype, shape, compiled):
+    rows = Rows({"a": tf.TensorSpec(shape, dtype), "b": ()}, [5, 2])
+    values = np.random.default_rng(0).integers(-100, 100, (2, *shape)).astype(dtype)
 
     @tf.function(jit_compile=compiled, autograph=False)
     def write(values):
@@ -24,7 +25,7 @@ def test_written_rows_are_read_back_and_no_other_changes(dtype, compiled):
         return rows.gather(tf.constant([4, 3, 0]))["a"]
 
     write(tf.constant(values))
-    expected = np.zeros((3, 2, 3), dtype)
+    expected = np.zeros((3, 2, *shape), dtype)
     expected[0, 1], expected[2, 0] = values
     result = read()
     assert result.dtype == dtype

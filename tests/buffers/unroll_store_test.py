@@ -67,7 +67,7 @@ def test_unrolls_equal_those_of_a_naive_twin(jit_compile):
 
 
 def test_counts_its_bytes():
-    # A step: prev_action 4, reward 4, done 1, truncated 1, observation 6, action 4; an unroll: state 8. One spare slot.
+    # A step: prev_action 4, reward 4, done 1, truncated 1, action 4, observation 6 held as 128; an unroll: state 8.
     store = UnrollStore(SPEC, 4, 5)
-    assert store.nbytes_each == 4 * 20 + 8
+    assert store.nbytes_each == 4 * (14 + 128) + 8
     assert store.nbytes == 6 * store.nbytes_each

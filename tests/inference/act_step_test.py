@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl import devices
 from seed_rl.agents.base import ActOutput
 from seed_rl.devices import HOST
 from seed_rl.experiment import Actors, Experiment, Inference
-from seed_rl.inference import act_step
 from seed_rl.inference.acting import Acting
 from seed_rl.sizes import Sizes
 from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
@@ -52,7 +52,7 @@ class ChoosingAgent(CountingAgent):
 def store_device(request, monkeypatch):
     """The act step is traced and compiled for one kind of machine, with the CPU in an accelerator's place."""
     if request.param != "cpu":
-        monkeypatch.setattr(act_step, "has_accelerator", lambda: True)
+        monkeypatch.setattr(devices, "has_accelerator", lambda: True)
     return HOST if "host" in request.param else ""
 
 

@@ -162,6 +162,18 @@ def test_shapes_plain_and_compiled(distribution, leading):
         assert distribution.features(actions).shape[:-1] == leading
 
 
+@pytest.mark.parametrize(
+    "distribution",
+    [Categorical(3), MultiCategorical((2, 3)), SquashedNormal(LOW, HIGH)],
+    ids=lambda d: type(d).__name__,
+)
+def test_compiled_by_xla_the_same_seed_gives_the_same_actions(distribution):
+    parameters = np.random.default_rng(0).normal(size=(10_000, distribution.num_parameters)).astype(np.float32)
+    compiled = tf.function(distribution.sample, jit_compile=True, autograph=False)
+    drawn = [sample(tf.constant(parameters), tf.constant([5, 6])).numpy() for sample in (distribution.sample, compiled)]
+    np.testing.assert_allclose(*drawn, rtol=1e-5, atol=1e-5)
+
+
 def test_wrong_shapes_are_named():
     with pytest.raises(ValueError, match="parameters must have shape"):
         SquashedNormal(LOW, HIGH).entropy(np.zeros([2, 3]))
