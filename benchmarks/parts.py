@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -71,6 +72,15 @@ class ActStepPart:
         """One act step, recorded where the last `advance` said; returns the actions [B, ...]."""
         return self._acting.act_step(self._env_ids, self._restarted, self._writes, [self._output])
 
+    @property
+    def store(self) -> UnrollStore:
+        """Of the unrolls."""
+        return self._acting.unrolls.store
+
+    def program(self) -> tuple[Any, tuple[Any, ...]]:
+        """The `tf.function` of the act step, and its arguments."""
+        return self._acting.act_step.program(len(self._env_ids))
+
     def network_alone(self, jit_compile: bool) -> Callable[[], np.ndarray]:
         """`Agent.act` on inputs that are on the device already."""
         action, batch = self._env_spec.action.tensor, len(self._env_ids)
@@ -91,13 +101,18 @@ class UpdatePart:
           agent: is updated, with a learning rate of 0: learning the same random batch repeatedly might diverge.
           batch: unrolls.
         """
-        self._train_step = TrainStep(agent, dataclasses.replace(experiment.optimizer, learning_rate=0.0))
+        optimizer = dataclasses.replace(experiment.optimizer, learning_rate=0.0)
+        self._train_step = TrainStep(agent, optimizer, minibatches=experiment.minibatches)
         self._unroll = _random_unroll(agent, batch)
         self._importance_weights = np.ones(batch, np.float32)
 
     def update(self) -> None:
         """One update, waiting for its metrics."""
         self._train_step(self._unroll, 0.0, self._importance_weights)
+
+    def program(self) -> tuple[Any, tuple[Any, ...]]:
+        """The `tf.function` of an optimizer step, and its arguments."""
+        return self._train_step.program(self._unroll, self._importance_weights)
 
 
 def _random_unroll(agent: Agent, batch: int) -> Unroll:

@@ -54,6 +54,11 @@ class UnrollStore:
             self._steps = Rows(step_spec._replace(initial_state=()), [num_slots + 1, length])
 
     @property
+    def variables(self) -> list[tf.Variable]:
+        """All of the store."""
+        return [*self._states.variables, *self._steps.variables]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of device memory, the spare slot included."""
         return self._states.nbytes + self._steps.nbytes

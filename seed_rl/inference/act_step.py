@@ -87,11 +87,18 @@ class ActStep:
     def warm_up(self) -> None:
         """Compiles every batch size, by acting for padding only."""
         for size in self.batch_sizes:
-            control = np.repeat(self._padding, size, axis=1)
-            arguments = (control, self._staging[size].batch, np.zeros(2, np.int32))
+            function, arguments = self.program(size)
             with tf.device(self._device):
-                self._compiled.get_concrete_function(*arguments)  # else TensorFlow warns of retracing
-                self._compiled(*arguments)
+                function.get_concrete_function(*arguments)  # else TensorFlow warns of retracing
+                function(*arguments)
+
+    def program(self, size: int) -> tuple[Any, tuple[Any, ...]]:
+        """The `tf.function` for one of `batch_sizes`, and its arguments for a batch of padding."""
+        return self._compiled, (
+            np.repeat(self._padding, size, axis=1),
+            self._staging[size].batch,
+            np.zeros(2, np.int32),
+        )
 
     def padding(self, batch: int) -> int:
         """Rows of padding that a batch of this size gets."""

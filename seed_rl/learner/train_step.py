@@ -96,7 +96,7 @@ class TrainStep:
           seed: of minibatches and losses; different at each update.
         """
         weights = tf.constant(importance_weights, tf.float32)
-        rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
+        rates = self._rates(progress)
         generator = np.random.default_rng(seed)
         passed, taken, left_out = [], 0, 0
         for _ in range(self._passes):
@@ -123,6 +123,16 @@ class TrainStep:
                 prefix = f"{name}/" if index else ""
                 metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
         return Update(metrics, in_order, taken, left_out)
+
+    def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
+        """The `tf.function` of an optimizer step, and its arguments for the first minibatch of an update."""
+        columns = self._columns(len(importance_weights) // self._local_replicas, np.random.default_rng(0))[0]
+        weights = tf.constant(importance_weights, tf.float32)
+        return self._compiled, (unroll, weights, self._rates(0.0), tf.constant(columns), tf.zeros(2, tf.int32))
+
+    def _rates(self, progress: float) -> tf.Tensor:
+        """The learning rate of each group of variables, float32 [groups]."""
+        return tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
 
     def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
         """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out."""

@@ -1,7 +1,7 @@
 """Random numbers that are the same on every device, compiled by XLA or not: Philox's bits as integers.
 
-Left to choose, TensorFlow takes other algorithms on other devices, and XLA makes floats of the same bits in its own way.
-Seeds are int32 [2].
+Left to choose, TensorFlow takes other algorithms on other devices, and XLA makes floats of the same bits in its own
+way. Seeds are int32 [2].
 """
 
 from typing import Any

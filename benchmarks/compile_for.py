@@ -1,0 +1,166 @@
+"""Acting and learning of shipped experiments, compiled for a TPU or a GPU that need not be there.
+
+The compilers are XLA's own, from the packages of JAX. They compile the act step and the optimizer step as on a machine
+with that device, and the table shows what their programs do:
+
+- temporaries, and instructions besides the write in place whose result is as large as the unroll store;
+- bytes of device memory read and written for each agent step, without the chip's own memory, and FLOPs as counted by
+  `scripts/bench.sh train`: by the device's peaks they give a bound of the rate, and say whether memory or arithmetic
+  sets it;
+- the device memory that the experiment takes with all its environments and its full replay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from unittest import mock
+
+import tensorflow as tf
+
+from benchmarks import flags
+from benchmarks.ahead_of_time import DEVICES, Refused, compile_for
+from benchmarks.experiments import Recipe
+from benchmarks.flops import forward_flops, update_flops
+from benchmarks.hlo import Array
+from benchmarks.parts import ActStepPart, UpdatePart
+from benchmarks.report import columns, number
+from seed_rl import devices
+from seed_rl.experiment import Experiment
+from seed_rl.sizes import Sizes
+
+EXPERIMENTS = {
+    "catch/vtrace": Recipe("catch/vtrace"),
+    "memory/r2d2": Recipe("memory/r2d2"),
+    "gym/pendulum": Recipe("gym/pendulum"),
+    "atari/vtrace": Recipe("atari/vtrace"),
+    "atari/vtrace_fast": Recipe("atari/vtrace_fast"),
+    "atari/pqn_pong": Recipe("atari/pqn_pong"),
+    "atari/r2d2": Recipe("atari/r2d2"),
+    "atari/r2d2 bfloat16": Recipe("atari/r2d2", ("R2D2.dtype = 'mixed_bfloat16'",)),
+    "atari/vtrace_deep": Recipe("atari/vtrace_deep"),
+    "atari/vtrace_deep bfloat16": Recipe("atari/vtrace_deep", ("VTrace.dtype = 'mixed_bfloat16'",)),
+    "dmlab/vtrace": Recipe("dmlab/vtrace"),
+    "football/vtrace": Recipe("football/vtrace_checkpoints"),
+}
+"""One of each agent, suite and network."""
+
+QUICK = {"devices": "v5e", "experiments": "catch/vtrace", "environments": 2}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.add_argument("--devices", type=flags.some_of(DEVICES), default=",".join(DEVICES), help="to compile for")
+    everything = ",".join(EXPERIMENTS)
+    parser.add_argument("--experiments", type=flags.some_of(EXPERIMENTS), default=everything, help="to compile")
+    parser.add_argument("--environments", type=flags.count, default=256, help="in a batch of the act step")
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the compilers say of each program, for each device."""
+    cells = []
+    with mock.patch.object(devices, "has_accelerator", return_value=True):
+        for name in arguments.experiments:
+            experiment = EXPERIMENTS[name].load()
+            for program in _programs(experiment, arguments.environments):
+                for device in arguments.devices:
+                    cell = {"experiment": name, "program": program.name, "device": device}
+                    cells.append({**cell, **_compiled(program, device, experiment)})
+                    print(_line(cells[-1]), flush=True)
+    return {"programs": cells}
+
+
+class _Program(NamedTuple):
+    name: str
+    hlo: bytes
+    agent_steps: int
+    """That it acts for or learns from."""
+    flops: int
+    frames: Array | None
+    """The largest variable of the unroll store, if it has one."""
+    store_nbytes: int
+    """Of the store it is compiled with."""
+
+
+def _programs(experiment: Experiment, environments: int) -> Iterator[_Program]:
+    agent = experiment.build_agent()
+    act = ActStepPart(experiment, agent, environments)
+    flops = environments * forward_flops(agent, experiment.env_spec())
+    largest = max(act.store.variables, key=lambda variable: variable.shape.num_elements())
+    frames = Array(_hlo_dtype(largest.dtype), tuple(largest.shape), on_chip=False)
+    yield _Program("act", _hlo(act), environments, flops, frames, act.store.nbytes)
+    batch = experiment.batch_size // experiment.minibatches
+    flops = batch * update_flops(experiment, agent)
+    update = UpdatePart(experiment, agent, experiment.batch_size)
+    yield _Program("update", _hlo(update), batch * agent.unroll_length, flops, None, 0)
+
+
+def _hlo(part: ActStepPart | UpdatePart) -> bytes:
+    function, values = part.program()
+    return function.experimental_get_compiler_ir(*values)(stage="hlo_serialized")
+
+
+def _hlo_dtype(dtype: tf.DType) -> str:
+    kind = "f" if dtype.is_floating else "u" if dtype.is_unsigned else "s"
+    return "pred" if dtype.is_bool else f"{kind}{8 * dtype.size}"
+
+
+def _compiled(program: _Program, name: str, experiment: Experiment) -> dict[str, Any]:
+    device, started = DEVICES[name], time.monotonic()
+    try:
+        compiled = compile_for(device, program.hlo)
+    except Refused as error:
+        return {"refused": str(error)}
+    is_float32 = getattr(experiment.agent, "dtype", "float32") == "float32"
+    traffic = compiled.program.traffic(in_place=program.frames)
+    seconds = {
+        "arithmetic": program.flops / (device.float32_flops if is_float32 else device.flops),
+        "memory": traffic / device.bandwidth,
+    }
+    limit = max(seconds, key=lambda name: seconds[name])
+    copies = [] if program.frames is None else compiled.program.results_like(program.frames)
+    return {
+        "compile_seconds": time.monotonic() - started,
+        "agent_steps": program.agent_steps,
+        "flops": program.flops,
+        "traffic_nbytes": traffic,
+        "argument_nbytes": compiled.argument_nbytes,
+        "temporary_nbytes": compiled.temporary_nbytes,
+        "store_nbytes": program.store_nbytes,
+        "experiment_store_nbytes": Sizes.of(experiment, experiment.build_agent()).store_nbytes,
+        "as_large_as_the_store": copies,
+        "limit": limit,
+        "agent_steps_per_second": program.agent_steps / seconds[limit],
+    }
+
+
+def _line(cell: dict[str, Any]) -> str:
+    name = f"{cell['experiment']} {cell['program']} for {cell['device']}"
+    return f"{name}: refused" if "refused" in cell else f"{name}: compiled in {cell['compile_seconds']:.0f} s"
+
+
+def table(result: dict[str, Any]) -> str:
+    """What limits each program, and what it needs."""
+    heads = ["experiment", "program", "device", "device\nGB", "tempo-\nraries, MB", "copies of\nthe store"]
+    heads += ["kB/step", "MFLOP/step", "1000\nsteps/s", "limit"]
+    return columns(heads, [_row(cell) for cell in result["programs"]])
+
+
+def _row(cell: dict[str, Any]) -> list[str]:
+    names = [cell["experiment"], cell["program"], cell["device"]]
+    if "refused" in cell:
+        return [*names, *["-"] * 6, "refused"]
+    nbytes = cell["argument_nbytes"] + cell["temporary_nbytes"] - cell["store_nbytes"] + cell["experiment_store_nbytes"]
+    steps = cell["agent_steps"]
+    return [
+        *names,
+        number(nbytes / 1e9),
+        number(cell["temporary_nbytes"] / 1e6),
+        str(max(0, len(cell["as_large_as_the_store"]) - 1)) if cell["store_nbytes"] else "",
+        number(cell["traffic_nbytes"] / steps / 1e3),
+        number(cell["flops"] / steps / 1e6),
+        number(cell["agent_steps_per_second"] / 1e3),
+        cell["limit"],
+    ]

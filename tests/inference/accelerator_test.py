@@ -1,0 +1,50 @@
+"""The act step as an accelerator compiles it, on the CPU in its place, against the CPU's own: for each shipped file."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.streams import random_output
+from seed_rl import config_files, devices
+from seed_rl.experiment import Actors
+from seed_rl.inference.acting import Acting
+from seed_rl.sizes import Sizes
+
+ALIKE = ("dmlab/explore", "dmlab/rooms", "dmlab/lasertag", "football/vtrace_checkpoints", "football/vtrace_scoring")
+"""Configs whose agents are like another's but for costs and rewards."""
+BATCH, STEPS = 4, 3
+
+
+def play(experiment, agent):
+    """The actions of some steps, and all that the store then holds."""
+    acting = Acting(agent, Sizes.of(experiment, agent), experiment.inference, experiment.seed)
+    env_ids, env_spec = np.arange(BATCH, dtype=np.int32), experiment.env_spec()
+    acting.cursor.restart(env_ids)
+    actions = []
+    for _ in range(STEPS):
+        writes, _ = acting.cursor.advance(env_ids)
+        actions.append(acting.act_step(env_ids, np.zeros(BATCH, bool), writes, [random_output(env_spec, BATCH)]))
+    store = acting.unrolls.store
+    return actions, tf.nest.flatten(store.read(tf.range(store.num_slots)))
+
+
+@pytest.mark.parametrize("name", [name for name in config_files.shipped_configs() if not name.startswith(ALIKE)])
+def test_the_same_actions_and_unrolls(name, monkeypatch):
+    loaded = config_files.load([name])
+    experiment = dataclasses.replace(
+        loaded,
+        actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=BATCH, num_eval_envs=0),
+        replay=loaded.replay and dataclasses.replace(loaded.replay, capacity=1, min_size=1),
+        batch_size=1,
+        minibatches=1,
+    )
+    agent = experiment.build_agent()
+    actions, unrolls = play(experiment, agent)
+    monkeypatch.setattr(devices, "has_accelerator", lambda: True)
+    compiled_actions, compiled_unrolls = play(experiment, agent)
+    tolerance = 3e-2 if getattr(experiment.agent, "dtype", "") == "mixed_bfloat16" else 1e-4
+    np.testing.assert_allclose(compiled_actions, actions, rtol=tolerance, atol=tolerance)
+    for compiled, plain in zip(compiled_unrolls, unrolls, strict=True):
+        np.testing.assert_allclose(compiled, plain, rtol=tolerance, atol=tolerance)
