@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -47,7 +46,9 @@ EXPERIMENTS = {
 }
 """One of each agent, suite and network."""
 
-QUICK = {"devices": "v5e", "experiments": "catch/vtrace", "environments": 2}
+PROGRAMS = ("act", "update")
+
+QUICK = {"devices": "v5e", "experiments": "catch/vtrace", "programs": "act", "environments": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", type=flags.some_of(DEVICES), default=",".join(DEVICES), help="to compile for")
     everything = ",".join(EXPERIMENTS)
     parser.add_argument("--experiments", type=flags.some_of(EXPERIMENTS), default=everything, help="to compile")
+    parser.add_argument("--programs", type=flags.some_of(PROGRAMS), default=",".join(PROGRAMS), help="of these")
     parser.add_argument("--environments", type=flags.count, default=256, help="in a batch of the act step")
 
 
@@ -64,7 +66,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with mock.patch.object(devices, "has_accelerator", return_value=True):
         for name in arguments.experiments:
             experiment = EXPERIMENTS[name].load()
-            for program in _programs(experiment, arguments.environments):
+            for kind in arguments.programs:
+                program = _act(experiment, arguments.environments) if kind == "act" else _update(experiment)
                 for device in arguments.devices:
                     cell = {"experiment": name, "program": program.name, "device": device}
                     cells.append({**cell, **_compiled(program, device, experiment)})
@@ -84,17 +87,20 @@ class _Program(NamedTuple):
     """Of the store it is compiled with."""
 
 
-def _programs(experiment: Experiment, environments: int) -> Iterator[_Program]:
+def _act(experiment: Experiment, environments: int) -> _Program:
     agent = experiment.build_agent()
-    act = ActStepPart(experiment, agent, environments)
+    part = ActStepPart(experiment, agent, environments)
     flops = environments * forward_flops(agent, experiment.env_spec())
-    largest = max(act.store.variables, key=lambda variable: variable.shape.num_elements())
+    largest = max(part.store.variables, key=lambda variable: variable.shape.num_elements())
     frames = Array(_hlo_dtype(largest.dtype), tuple(largest.shape), on_chip=False)
-    yield _Program("act", _hlo(act), environments, flops, frames, act.store.nbytes)
+    return _Program("act", _hlo(part), environments, flops, frames, part.store.nbytes)
+
+
+def _update(experiment: Experiment) -> _Program:
+    agent = experiment.build_agent()
+    part = UpdatePart(experiment, agent, experiment.batch_size)
     batch = experiment.batch_size // experiment.minibatches
-    flops = batch * update_flops(experiment, agent)
-    update = UpdatePart(experiment, agent, experiment.batch_size)
-    yield _Program("update", _hlo(update), batch * agent.unroll_length, flops, None, 0)
+    return _Program("update", _hlo(part), batch * agent.unroll_length, batch * update_flops(experiment, agent), None, 0)
 
 
 def _hlo(part: ActStepPart | UpdatePart) -> bytes:

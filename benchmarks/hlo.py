@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import math
 import re
+from collections.abc import Iterator
 
 _COMPUTATION = re.compile(r"(?P<entry>ENTRY )?%?(?P<name>[\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(
@@ -18,7 +19,7 @@ _CALLED = re.compile(
 )
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _NAMES_ONLY = ("parameter", "get-tuple-element", "tuple", "bitcast", "constant", "after-all", "partition-id")
-_CALLS = ("while", "conditional", "call")
+_CONTROL_FLOW = ("while", "conditional", "call")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +51,11 @@ class _Instruction:
     rest: str
 
     @property
-    def destinations(self) -> list[Array]:
-        """The results, of an asynchronous copy without its source."""
-        return self.results[:1] if self.operation.endswith("-start") else self.results
+    def written(self) -> list[Array]:
+        """The results in device memory; none of a transfer from or to the chip, whose results have its source, too."""
+        if self.operation.endswith("-start"):
+            return [] if any(own.on_chip for own in self.results) else self.results[:1]
+        return [own for own in self.results if not own.on_chip]
 
 
 class Program:
@@ -77,36 +80,42 @@ class Program:
     def traffic(self, in_place: Array | None = None) -> int:
         """Bytes of device memory read and written: operands and results of each instruction that are not on the chip.
 
+        Both branches of a condition count; a loop counts once where the compiler does not say how many rounds it has.
+
         Args:
           in_place: arrays of which only rows are touched count as nothing.
         """
-        return self._traffic(self._entry, in_place)
-
-    def _traffic(self, computation: str, in_place: Array | None) -> int:
         total = 0
-        for instruction in self._computations[computation]:
-            operation = instruction.operation
-            if operation in _CALLS:
-                trips = _TRIPS.search(instruction.rest)
-                called = [name.strip(" %") for group in _CALLED.findall(instruction.rest) for name in group.split(",")]
-                inside = max((self._traffic(name, in_place) for name in called), default=0)
-                total += inside * (int(trips[1]) if trips else 1)
-            elif operation.endswith("-start"):  # its result holds source and destination, of which it moves the smaller
-                total += min(own.nbytes for own in instruction.results if own.dtype == instruction.results[0].dtype)
-            elif operation not in _NAMES_ONLY and not operation.endswith("-done"):
+        for instruction, times in self._executed(self._entry):
+            if instruction.operation.endswith(
+                "-start"
+            ):  # its result holds source and destination: it moves the smaller
+                first = instruction.results[0]
+                total += times * min(own.nbytes for own in instruction.results if own.dtype == first.dtype)
+            elif not instruction.operation.endswith("-done"):
                 arrays = instruction.results + instruction.operands
-                total += sum(own.nbytes for own in arrays if not own.on_chip and not _same(own, in_place))
+                total += times * sum(own.nbytes for own in arrays if not own.on_chip and not _same(own, in_place))
         return total
 
     def results_like(self, array: Array) -> list[str]:
         """The operations that write an array of this type and number of elements, in any shape, to device memory."""
         return [
             instruction.operation
-            for instructions in self._computations.values()
-            for instruction in instructions
-            if instruction.operation not in _NAMES_ONLY and not instruction.operation.endswith("-done")
-            if any(_same(own, array) and not own.on_chip for own in instruction.destinations)
+            for instruction, _ in self._executed(self._entry)
+            if not instruction.operation.endswith("-done")
+            if any(_same(own, array) for own in instruction.written)
         ]
+
+    def _executed(self, computation: str) -> Iterator[tuple[_Instruction, int]]:
+        """Each instruction that does something, and how often; what is fused into one counts as one."""
+        for instruction in self._computations[computation]:
+            if instruction.operation in _CONTROL_FLOW:
+                trips = _TRIPS.search(instruction.rest)
+                for name in re.findall(r"%([\w.\-]+)", " ".join(_CALLED.findall(instruction.rest))):
+                    for own, times in self._executed(name):
+                        yield own, times * (int(trips[1]) if trips else 1)
+            elif instruction.operation not in _NAMES_ONLY:
+                yield instruction, 1
 
 
 def _same(own: Array, other: Array | None) -> bool:

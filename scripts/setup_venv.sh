@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup_venv.sh runtime|quick|dev
+# Usage: scripts/setup_venv.sh runtime|quick|dev|accelerators
 #
 # Makes the project's virtual environment, or brings it up to date, and prints its path; an environment that is up to
 # date costs a few hundredths of a second. Each kind includes the one before it:
@@ -7,6 +7,8 @@
 #   runtime  everything that the product needs
 #   quick    the tools and libraries of test.sh --quick
 #   dev      the football engine and chromium, for all of test.sh
+#   accelerators
+#            the compiler for NVIDIA's GPUs, 4 GB, for test.sh --accelerators
 #
 #   PYTHON        the interpreter; default: python3, or else python3.12, python3.11, python3.10
 #   SEED_RL_VENV  the environment's directory; default: .venv at the root of the repository
@@ -19,7 +21,10 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 kind="${1:-}"
-[[ $kind == runtime || $kind == quick || $kind == dev ]] || die "Usage: scripts/setup_venv.sh runtime|quick|dev"
+case "$kind" in
+  runtime | quick | dev | accelerators) ;;
+  *) die "Usage: scripts/setup_venv.sh runtime|quick|dev|accelerators" ;;
+esac
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
 venv="$(realpath --canonicalize-missing --no-symlinks -- "${SEED_RL_VENV:-$root/.venv}")"
 [[ ${PYTHON:-} != */* ]] || PYTHON="$(realpath --canonicalize-missing --no-symlinks -- "$PYTHON")"
@@ -42,11 +47,14 @@ identity() {
     "asked $(version_of "${PYTHON:-$venv/bin/python}")"
 }
 
+has_engine() { [[ $kind == dev || $kind == accelerators ]]; }
+
 # The identity and sources of an environment of this kind.
 fingerprint() {
   local sources=(requirements/runtime.lock pyproject.toml setup.py)
   [[ $kind == runtime ]] || sources+=(requirements/dev.lock)
-  [[ $kind != dev ]] || sources+=(scripts/install_chromium.sh scripts/install_gfootball.sh)
+  ! has_engine || sources+=(scripts/install_chromium.sh scripts/install_gfootball.sh)
+  [[ $kind != accelerators ]] || sources+=(requirements/accelerators.lock)
   identity
   sha256sum -- "${sources[@]}"
 }
@@ -124,10 +132,11 @@ install() {
     create
   fi
   rm -f -- "$stamp"
-  [[ $kind != dev ]] || begin_compiling
+  ! has_engine || begin_compiling
   install_lock "$lock"
+  [[ $kind != accelerators ]] || install_lock requirements/accelerators.lock
   logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
-  if [[ $kind == dev ]]; then
+  if has_engine; then
     wait "$compiling" || true
     logged scripts/install_chromium.sh
     logged scripts/install_gfootball.sh "$venv"

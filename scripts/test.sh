@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--quick | --hostile] [ARGUMENTS of pytest]
+# Usage: scripts/test.sh [--quick | --hostile | --accelerators] [ARGUMENTS of pytest]
 #
 # Runs every check that CI runs, after setting up the environment if need be. With --quick: the linters, the types and the
 # unit tests, which need no football engine, browser, Ray cluster or learner process. With --hostile: the attacks of
-# tests/hostile in full; the other runs have a short selection of them.
+# tests/hostile in full; the other runs have a short selection of them. With --accelerators: every shipped family of
+# experiments through the compilers for TPUs and GPUs; the other runs have the smallest, for TPUs.
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
 kind=dev
 [[ " $* " != *' --quick '* ]] || kind=quick
+[[ " $* " != *' --accelerators '* ]] || kind=accelerators
 venv="$("$root/scripts/setup_venv.sh" "$kind")"
 cd -- "$root"
 
@@ -26,6 +28,6 @@ command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the test
 # One more worker than cores, because some tests wait for other processes; --numprocesses=0 runs all tests in this
 # process, for a debugger.
 workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
-# An attack in full may take an hour.
-[[ " $* " != *' --hostile '* ]] || set -- "$@" --override-ini=timeout=7200 --override-ini=faulthandler_timeout=7300
+# An attack in full may take an hour, a compiler minutes.
+[[ " $* " != *' --hostile '* && " $* " != *' --accelerators '* ]] || set -- "$@" --override-ini=timeout=7200 --override-ini=faulthandler_timeout=7300
 exec "$venv/bin/python" -m pytest --numprocesses="$workers" --dist=worksteal "$@"

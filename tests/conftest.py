@@ -46,11 +46,14 @@ ONLY_HOSTILE = ("hostile/full_disk_test.py", "hostile/kill_test.py", "hostile/ne
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="unit tests only")
     parser.addoption("--hostile", action="store_true", help="only the attacks, in full")
+    parser.addoption("--accelerators", action="store_true", help="only what is compiled for accelerators, in full")
 
 
 def pytest_ignore_collect(collection_path, config):
     name = collection_path.relative_to(pathlib.Path(__file__).parent).as_posix()
     if config.getoption("hostile") and not f"{name}/".startswith(("./", "hostile/")):
+        return True
+    if config.getoption("accelerators") and collection_path.is_file() and name != "benchmarks/compile_for_test.py":
         return True
     if name in ONLY_HOSTILE and not config.getoption("hostile"):
         return True

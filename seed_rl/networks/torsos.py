@@ -240,7 +240,7 @@ class _Stage(Chain):
 class _PooledConv(keras.layers.Conv2D):
     """A convolution and a padded 3x3 max-pooling with stride 2.
 
-    The bias, which commutes with the maximum, is added last, to a fourth as many numbers; its gradient reads them again.
+    The bias commutes with the maximum and is added last, to a fourth as many numbers, which its gradient reads again.
     """
 
     def call(self, inputs: Any) -> Any:

@@ -1,0 +1,60 @@
+"""The programs of shipped experiments, through a TPU's compiler; with `--accelerators` all, and through a GPU's."""
+
+from benchmarks.ahead_of_time import DEVICES
+from benchmarks.compile_for import EXPERIMENTS, PROGRAMS, measure
+from benchmarks.hlo import Array, Program
+
+SMALLEST = {
+    "catch/vtrace": PROGRAMS,
+    "memory/r2d2": PROGRAMS,
+    "gym/pendulum": PROGRAMS,
+    "atari/pqn_pong": ("act",),
+    "atari/r2d2": ("act",),
+}
+"""Of each agent and kind of observation and action."""
+
+
+def pytest_generate_tests(metafunc):
+    if "device" in metafunc.fixturenames:
+        smallest = [("v5e", name, program) for name, programs in SMALLEST.items() for program in programs]
+        everything = [(device, name, program) for device in DEVICES for name in EXPERIMENTS for program in PROGRAMS]
+        chosen = everything if metafunc.config.getoption("accelerators") else smallest
+        metafunc.parametrize(("device", "name", "program"), chosen)
+
+
+def test_compiled_without_a_copy_of_the_store(device, name, program):
+    arguments = {"devices": [device], "experiments": [name], "programs": [program], "environments": 256}
+    (cell,) = measure(type("Arguments", (), arguments))["programs"]
+    assert "refused" not in cell
+    if program == "act":
+        assert len(cell["as_large_as_the_store"]) <= 1, "the write in place alone"
+        assert cell["temporary_nbytes"] < max(1e8, 0.1 * cell["store_nbytes"])
+
+
+PROGRAM = """
+%body (p.1: (s32[], f32[4,256])) -> (s32[], f32[4,256]) {
+  %p.1 = (s32[], f32[4,256]{1,0}) parameter(0)
+  %x = f32[4,256]{1,0} get-tuple-element(%p.1), index=1
+  %y = f32[4,256]{1,0} fusion(%x), kind=kLoop, calls=%f
+  ROOT %t = (s32[], f32[4,256]{1,0}) tuple(%y)
+}
+
+ENTRY %main (store: u8[10,5,128], on_chip: f32[2,128]) -> u8[10,5,128] {
+  %store = u8[10,5,128]{2,1,0:T(8,128)(4,1)} parameter(0)
+  %fast = f32[2,128]{1,0:T(2,128)S(1)} parameter(1)
+  %row = u8[3,128]{1,0} fusion(%fast), kind=kLoop, calls=%g
+  %loop = (s32[], f32[4,256]{1,0}) while(%row), condition=%c, body=%body, backend_config={"known_trip_count":{"n":"7"}}
+  %fetch = (f32[2,64]{1,0:S(1)}, f32[8,64]{1,0}, u32[]) slice-start(%store), async_kind="sync"
+  %fetched = f32[2,64]{1,0:S(1)} slice-done(%fetch)
+  %copy = u8[10,640]{0,1} copy(%store)
+  ROOT %write = u8[10,5,128]{2,1,0} fusion(%store, %row), kind=kInput, calls=%h
+}
+"""
+
+
+def test_traffic_of_a_program():
+    program, store = Program(PROGRAM), Array("u8", (10, 5, 128), on_chip=False)
+    row, loop, fetch = 3 * 128, 7 * 2 * 4 * 4 * 256, 2 * 64 * 4
+    assert program.traffic(in_place=store) == row + loop + fetch + row
+    assert program.traffic() == program.traffic(in_place=store) + 4 * store.nbytes
+    assert program.results_like(store) == ["copy", "fusion"]
