@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from importlib.util import find_spec
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from seed_rl import __version__
 from seed_rl.envs import registry
@@ -69,12 +69,22 @@ def _tensorflow() -> Result:
         tf = load_tensorflow()
     except ImportError as error:
         return BROKEN, f"can't be imported ({error}): install with scripts/setup_venv.sh runtime"
-    devices = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
-    accelerators = [name for name in devices if not name.startswith("CPU")]
-    text = f"{tf.__version__} on {', '.join(accelerators) or 'the CPU'}"
+    accelerators = [device for device in tf.config.list_physical_devices() if device.device_type != "CPU"]
+    text = f"{tf.__version__} on {', '.join(_described(tf, device) for device in accelerators) or 'the CPU'}"
     if not accelerators and shutil.which("nvidia-smi"):
         return OPTIONAL, f"{text}; it doesn't find the NVIDIA GPU: pip install 'tensorflow[and-cuda]'"
     return OK, text
+
+
+def _described(tf: Any, device: Any) -> str:
+    """An accelerator, and for a GPU the versions that TensorFlow was built for."""
+    name = device.name.removeprefix("/physical_device:")
+    if device.device_type != "GPU":
+        return str(name)
+    details, build = tf.config.experimental.get_device_details(device), tf.sysconfig.get_build_info()
+    capability = ".".join(map(str, details.get("compute_capability", ("unknown",))))
+    versions = f"CUDA {build.get('cuda_version', 'unknown')}, cuDNN {build.get('cudnn_version', 'unknown')}"
+    return f"{name} ({details.get('device_name', 'unknown')}, compute capability {capability}, {versions})"
 
 
 def _machine() -> Result:
