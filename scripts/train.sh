@@ -5,7 +5,7 @@ set -euo pipefail
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
 venv="$("$root/scripts/setup_venv.sh" runtime)"
 
-config=(--gin_file=atari/vtrace_pong_fast)
+config=(--gin_file=atari/vtrace_fast)
 for argument in "$@"; do
   case "$argument" in
     --) break ;;
