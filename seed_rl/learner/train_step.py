@@ -96,7 +96,7 @@ class TrainStep:
           seed: of minibatches and losses; different at each update.
         """
         weights = tf.constant(importance_weights, tf.float32)
-        rates = self._rates(progress)
+        rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
         generator = np.random.default_rng(seed)
         passed, taken, left_out = [], 0, 0
         for _ in range(self._passes):
@@ -125,14 +125,9 @@ class TrainStep:
         return Update(metrics, in_order, taken, left_out)
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
-        """The `tf.function` of an optimizer step, and its arguments for the first minibatch of an update."""
-        columns = self._columns(len(importance_weights) // self._local_replicas, np.random.default_rng(0))[0]
-        weights = tf.constant(importance_weights, tf.float32)
-        return self._compiled, (unroll, weights, self._rates(0.0), tf.constant(columns), tf.zeros(2, tf.int32))
-
-    def _rates(self, progress: float) -> tf.Tensor:
-        """The learning rate of each group of variables, float32 [groups]."""
-        return tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
+        """The `tf.function` of an optimizer step, and arguments for a minibatch."""
+        columns, rates = tf.range(len(importance_weights) // self._minibatches), tf.zeros(len(self._settings))
+        return self._compiled, (unroll, tf.constant(importance_weights), rates, columns, tf.zeros(2, tf.int32))
 
     def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
         """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out."""
@@ -187,9 +182,10 @@ class TrainStep:
         gradients, means, maxima, priorities, statistics = self._differentiate(unroll, weights, columns, seed)
         norms = self._norms(gradients, statistics)
 
-        def apply() -> None:
+        def apply() -> tf.Tensor:
             self._compiled_apply(gradients, norms, rates)
             self._agent.update_statistics(statistics)
+            return tf.constant(True)
 
         self._if_finite(norms, apply)
         return tf.concat([means, norms, rates, maxima, priorities], axis=0)
@@ -218,10 +214,11 @@ class TrainStep:
             norms = self._norms(gradients, statistics)
             return tf.concat([means, norms, rates, maxima], axis=0), priorities, norms, gradients, statistics
 
-        def apply() -> None:
+        def apply() -> tf.Tensor:
             self._set_learning_rates(rates)
             self._strategy.run(self._apply, (gradients, norms, replicas))  # the optimizer sums over replicas
             self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
+            return tf.constant(True)
 
         local = self._strategy.experimental_local_results
         values, priorities, norms, gradients, statistics = self._strategy.run(on_replica, (unroll,))
@@ -275,14 +272,9 @@ class TrainStep:
         return norms
 
     @staticmethod
-    def _if_finite(norms: tf.Tensor, apply: Callable[[], None]) -> None:
+    def _if_finite(norms: tf.Tensor, apply: Callable[[], tf.Tensor]) -> None:
         """Outside of the compiled part: there the condition would copy the weights."""
-
-        def made() -> tf.Tensor:
-            apply()
-            return tf.constant(True)
-
-        tf.cond(tf.reduce_all(tf.math.is_finite(norms)), made, lambda: tf.constant(False))
+        tf.cond(tf.reduce_all(tf.math.is_finite(norms)), apply, lambda: tf.constant(False))
 
     @tf.function(jit_compile=True, autograph=False)  # also on CPUs: one pass over the weights instead of a dozen
     def _compiled_apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
