@@ -61,10 +61,10 @@ def compile_for(device: Device, hlo: bytes) -> Compiled:
       Refused: the compiler does not accept it.
       BenchmarkError: the compiler is not installed.
     """
+    target = _target(device)
     from jax._src.interpreters import mlir
     from jax._src.lib import _jax, xla_client
 
-    target = _target(device)
     with mlir.make_ir_context():
         module = _without_copies(_jax.mlir.hlo_to_stablehlo(hlo))
     options = xla_client.CompileOptions()

@@ -87,9 +87,8 @@ class Program:
         """
         total = 0
         for instruction, times in self._executed(self._entry):
-            if instruction.operation.endswith(
-                "-start"
-            ):  # its result holds source and destination: it moves the smaller
+            if instruction.operation.endswith("-start"):
+                # A transfer, whose results hold source and destination: it moves the smaller one.
                 first = instruction.results[0]
                 total += times * min(own.nbytes for own in instruction.results if own.dtype == first.dtype)
             elif not instruction.operation.endswith("-done"):
@@ -123,9 +122,8 @@ def _same(own: Array, other: Array | None) -> bool:
 
 
 def _arrays(text: str) -> list[Array]:
-    return [
-        Array(
-            found["dtype"], tuple(map(int, filter(None, found["shape"].split(",")))), "S(1)" in (found["layout"] or "")
-        )
-        for found in _ARRAY.finditer(text)
-    ]
+    def shape(text: str) -> tuple[int, ...]:
+        return tuple(map(int, filter(None, text.split(","))))
+
+    found = [match.groups(default="") for match in _ARRAY.finditer(text)]
+    return [Array(dtype, shape(axes), on_chip="S(1)" in layout) for dtype, axes, layout in found]
