@@ -225,36 +225,17 @@ class _Stage(Chain):
         dtype: str,
         name: str,
     ):
-        conv = _PooledFrameConv if on_frames else _PooledConv
+        conv = FrameConv if on_frames else keras.layers.Conv2D
         kernel = before_relu(kernel_initializer)
         layers = [
             conv(channels, 3, padding="same", kernel_initializer=kernel, name="conv", dtype=dtype),
+            keras.layers.MaxPooling2D(3, strides=2, padding="same", name="pool", dtype=dtype),
             *(
                 _ResidualBlock(channels, layer_norm, kernel_initializer, dtype, name=f"residual_{index}")
                 for index in range(residual_blocks)
             ),
         ]
         super().__init__(layers, dtype, name)
-
-
-class _PooledConv(keras.layers.Conv2D):
-    """A convolution and a padded 3x3 max-pooling with stride 2.
-
-    The bias commutes with the maximum and is added last, to a fourth as many numbers, which its gradient reads again.
-    """
-
-    def call(self, inputs: Any) -> Any:
-        """The sum of the pooled convolution and the bias."""
-        return keras.ops.max_pool(self.convolution_op(inputs, self.kernel), 3, 2, padding="same") + self.bias
-
-    def compute_output_shape(self, input_shape: Sequence[int | None]) -> Sequence[int | None]:
-        """Half the height and the width, rounded up."""
-        batch, height, width, channels = super().compute_output_shape(input_shape)
-        return batch, -(-height // 2), -(-width // 2), channels
-
-
-class _PooledFrameConv(_PooledConv, FrameConv):
-    """The same of frames 0..255."""
 
 
 class _ResidualBlock(Chain):
