@@ -33,14 +33,14 @@ BENCHMARKS = {
     "replay": "The prioritized replay by size: insert, sample, read, update.",
     "load": "A learner under load: its rate and the latency of its answers, by actors.",
     "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
-    "compile_for": "Acting and learning, compiled for a TPU and a GPU that need not be there: minutes.",
+    "compile_for": "Act and optimizer steps, compiled for TPUs and GPUs without either: minutes.",
     "time_to_score": "Frames and minutes until experiments reach returns, over several seeds: hours.",
 }
 """Module and summary of each benchmark."""
 
 ALL = "all"
 APART = ("compile_for", "time_to_score")
-"""Not among `ALL`: they need hours, or more packages."""
+"""Not among `ALL`: they take hours, or need a compiler for GPUs."""
 DEFAULT_OUTPUT = os.path.join("runs", "bench")
 
 

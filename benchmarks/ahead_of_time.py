@@ -1,6 +1,6 @@
-"""XLA's compilers for accelerators, without one: those in libtpu and in JAX's plugin for CUDA.
+"""XLA's compilers for TPUs and GPUs, from libtpu and JAX's CUDA plugin; no device is needed.
 
-JAX has no public way to compile a program that isn't its own: what is used of its inside is in this file.
+JAX has no public interface for compiling foreign programs: all uses of its internals are in this file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.hlo import Program
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A kind of accelerator: what to compile for, and the peaks in its data sheet."""
+    """An accelerator: the target of the compiler, and the peaks of its data sheet."""
 
     platform: str
     """`tpu` or `cuda`."""
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What a compiler makes of a program."""
+    """A compiled program and its memory."""
 
     argument_nbytes: int
     """Of inputs and variables."""
@@ -86,8 +86,9 @@ def _target(device: Device) -> Any:
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0"  # it needs the GPU
     try:
         return (_tpu if device.platform == "tpu" else _gpu)(device)[0]
-    except ImportError as error:
-        raise BenchmarkError(f"{error}; scripts/setup_venv.sh accelerators installs it") from error
+    except (ImportError, RuntimeError) as error:  # RuntimeError: JAX is there, and libtpu isn't
+        remedy = "with Python 3.11 or newer, scripts/setup_venv.sh accelerators installs it"
+        raise BenchmarkError(f"{error}; {remedy}") from error
 
 
 def _tpu(device: Device) -> Any:

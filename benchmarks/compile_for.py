@@ -5,8 +5,7 @@ with that device, and the table shows what their programs do:
 
 - temporaries, and instructions besides the write in place whose result is as large as the unroll store;
 - bytes of device memory read and written for each agent step, without the chip's own memory, and FLOPs as counted by
-  `scripts/bench.sh train`: by the device's peaks they give a bound of the rate, and say whether memory or arithmetic
-  sets it;
+  `scripts/bench.sh train`: the device's peaks make a bound of the rate of them, which memory or arithmetic sets;
 - the device memory that the experiment takes with all its environments and its full replay.
 """
 
@@ -38,9 +37,9 @@ EXPERIMENTS = {
     "atari/vtrace_fast": Recipe("atari/vtrace_fast"),
     "atari/pqn_pong": Recipe("atari/pqn_pong"),
     "atari/r2d2": Recipe("atari/r2d2"),
-    "atari/r2d2 bfloat16": Recipe("atari/r2d2", ("R2D2.dtype = 'mixed_bfloat16'",)),
+    "atari/r2d2 bf16": Recipe("atari/r2d2", ("R2D2.dtype = 'mixed_bfloat16'",)),
     "atari/vtrace_deep": Recipe("atari/vtrace_deep"),
-    "atari/vtrace_deep bfloat16": Recipe("atari/vtrace_deep", ("VTrace.dtype = 'mixed_bfloat16'",)),
+    "atari/vtrace_deep bf16": Recipe("atari/vtrace_deep", ("VTrace.dtype = 'mixed_bfloat16'",)),
     "dmlab/vtrace": Recipe("dmlab/vtrace"),
     "football/vtrace": Recipe("football/vtrace_checkpoints"),
 }
@@ -61,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the compilers say of each program, for each device."""
+    """Memory, traffic and limit of each program on each device."""
     cells = []
     with mock.patch.object(devices, "has_accelerator", return_value=True):
         for name in arguments.experiments:
@@ -125,7 +124,7 @@ def _compiled(program: _Program, name: str, experiment: Experiment) -> dict[str,
         "arithmetic": program.flops / (device.float32_flops if is_float32 else device.flops),
         "memory": traffic / device.bandwidth,
     }
-    limit = max(seconds, key=lambda name: seconds[name])
+    limit = max(seconds, key=seconds.__getitem__)
     copies = [] if program.frames is None else compiled.program.results_like(program.frames)
     return {
         "compile_seconds": time.monotonic() - started,
@@ -144,13 +143,17 @@ def _compiled(program: _Program, name: str, experiment: Experiment) -> dict[str,
 
 def _line(cell: dict[str, Any]) -> str:
     name = f"{cell['experiment']} {cell['program']} for {cell['device']}"
-    return f"{name}: refused" if "refused" in cell else f"{name}: compiled in {cell['compile_seconds']:.0f} s"
+    return (
+        f"{name}: refused: {cell['refused']}"
+        if "refused" in cell
+        else f"{name}: compiled in {cell['compile_seconds']:.0f} s"
+    )
 
 
 def table(result: dict[str, Any]) -> str:
-    """What limits each program, and what it needs."""
-    heads = ["experiment", "program", "device", "device\nGB", "tempo-\nraries, MB", "copies of\nthe store"]
-    heads += ["kB/step", "MFLOP/step", "1000\nsteps/s", "limit"]
+    """Memory, traffic and limit of each program, as text."""
+    heads = ["experiment", "step", "device", "memory\nMB", "temp.\nMB", "store\ncopies"]
+    heads += ["kB\n/step", "MFLOP\n/step", "million\nsteps/s", "limit"]
     return columns(heads, [_row(cell) for cell in result["programs"]])
 
 
@@ -162,11 +165,11 @@ def _row(cell: dict[str, Any]) -> list[str]:
     steps = cell["agent_steps"]
     return [
         *names,
-        number(nbytes / 1e9),
+        number(nbytes / 1e6),
         number(cell["temporary_nbytes"] / 1e6),
         str(max(0, len(cell["as_large_as_the_store"]) - 1)) if cell["store_nbytes"] else "",
         number(cell["traffic_nbytes"] / steps / 1e3),
         number(cell["flops"] / steps / 1e6),
-        number(cell["agent_steps_per_second"] / 1e3),
+        number(cell["agent_steps_per_second"] / 1e6),
         cell["limit"],
     ]

@@ -54,7 +54,7 @@ class _Instruction:
     def written(self) -> list[Array]:
         """The results in device memory; none of a transfer from or to the chip, whose results have its source, too."""
         if self.operation.endswith("-start"):
-            return [] if any(own.on_chip for own in self.results) else self.results[:1]
+            return [] if any(own.on_chip for own in self.results) else self.results[:-1]
         return [own for own in self.results if not own.on_chip]
 
 
@@ -63,6 +63,7 @@ class Program:
 
     def __init__(self, text: str):
         self._computations: dict[str, list[_Instruction]] = collections.defaultdict(list)
+        self._largest: dict[str, int] = collections.defaultdict(lambda: 1)
         self._entry = name = ""
         arrays: dict[str, list[Array]] = {}
         for line in text.splitlines():
@@ -75,12 +76,14 @@ class Program:
                     array for own in re.findall(r"%([\w.\-]+)", found["operands"]) for array in arrays.get(own, [])
                 ]
                 arrays[found["name"]] = results
+                if found["operation"] == "constant" and found["result"].startswith("s32[]"):
+                    self._largest[name] = max(self._largest[name], int(found["operands"]))
                 self._computations[name].append(_Instruction(found["operation"], results, operands, found["rest"]))
 
     def traffic(self, in_place: Array | None = None) -> int:
         """Bytes of device memory read and written: operands and results of each instruction that are not on the chip.
 
-        Both branches of a condition count; a loop counts once where the compiler does not say how many rounds it has.
+        Both branches of a condition count, and all of an array of which an instruction reads a slice.
 
         Args:
           in_place: arrays of which only rows are touched count as nothing.
@@ -88,9 +91,8 @@ class Program:
         total = 0
         for instruction, times in self._executed(self._entry):
             if instruction.operation.endswith("-start"):
-                # A transfer, whose results hold source and destination: it moves the smaller one.
-                first = instruction.results[0]
-                total += times * min(own.nbytes for own in instruction.results if own.dtype == first.dtype)
+                # A transfer, whose results are source, destination and context: it moves the smaller of the first two.
+                total += times * min(own.nbytes for own in instruction.results[:-1])
             elif not instruction.operation.endswith("-done"):
                 arrays = instruction.results + instruction.operands
                 total += times * sum(own.nbytes for own in arrays if not own.on_chip and not _same(own, in_place))
@@ -106,15 +108,22 @@ class Program:
         ]
 
     def _executed(self, computation: str) -> Iterator[tuple[_Instruction, int]]:
-        """Each instruction that does something, and how often; what is fused into one counts as one."""
+        """Each instruction that computes or moves data, and how often it runs; a fusion is one instruction."""
         for instruction in self._computations[computation]:
             if instruction.operation in _CONTROL_FLOW:
-                trips = _TRIPS.search(instruction.rest)
+                rounds = self._rounds(instruction)
                 for name in re.findall(r"%([\w.\-]+)", " ".join(_CALLED.findall(instruction.rest))):
                     for own, times in self._executed(name):
-                        yield own, times * (int(trips[1]) if trips else 1)
+                        yield own, times * rounds
             elif instruction.operation not in _NAMES_ONLY:
                 yield instruction, 1
+
+    def _rounds(self, instruction: _Instruction) -> int:
+        """Of a loop: as the compiler says, or else the largest constant of its condition; 1 of anything else."""
+        if known := _TRIPS.search(instruction.rest):
+            return int(known[1])
+        condition = re.search(r"condition=%([\w.\-]+)", instruction.rest)
+        return self._largest[condition[1]] if condition else 1
 
 
 def _same(own: Array, other: Array | None) -> bool:

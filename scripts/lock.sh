@@ -19,7 +19,7 @@ compile runtime "$@" pyproject.toml <<<'setuptools>=77'
 compile dev --all-extras "${pins[@]}" "$@" pyproject.toml <<<'setuptools>=77'
 # The compiler for GPUs is a part of JAX, of the same version.
 jax="$(sed -n 's/^jax==\([0-9.]*\).*/\1/p' requirements/dev.lock)"
-compile accelerators "$@" <<<"jax-cuda13-plugin[with-cuda]==$jax ; python_version >= '3.11'"
+compile accelerators --constraint requirements/dev.lock "$@" <<<"jax-cuda13-plugin[with-cuda]==$jax ; python_version >= '3.11'"
 # The images: actors need no TensorFlow; learners get gcsfs for log directories in Google Cloud Storage (the dependencies
 # of s3fs contradict the other pins).
 compile actor "${pins[@]}" "$@" <requirements/actor.in

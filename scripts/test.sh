@@ -3,8 +3,8 @@
 #
 # Runs every check that CI runs, after setting up the environment if need be. With --quick: the linters, the types and the
 # unit tests, which need no football engine, browser, Ray cluster or learner process. With --hostile: the attacks of
-# tests/hostile in full; the other runs have a short selection of them. With --accelerators: every shipped family of
-# experiments through the compilers for TPUs and GPUs; the other runs have the smallest, for TPUs.
+# tests/hostile in full; the other runs have a short selection of them. With --accelerators: experiments of
+# every family, compiled for TPUs and GPUs; the other runs compile the smallest, for TPUs.
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
@@ -29,5 +29,7 @@ command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the test
 # process, for a debugger.
 workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
 # An attack in full may take an hour, a compiler minutes.
-[[ " $* " != *' --hostile '* && " $* " != *' --accelerators '* ]] || set -- "$@" --override-ini=timeout=7200 --override-ini=faulthandler_timeout=7300
+if [[ " $* " == *' --hostile '* || " $* " == *' --accelerators '* ]]; then
+  set -- "$@" --override-ini=timeout=7200 --override-ini=faulthandler_timeout=7300
+fi
 exec "$venv/bin/python" -m pytest --numprocesses="$workers" --dist=worksteal "$@"

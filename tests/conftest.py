@@ -46,7 +46,7 @@ ONLY_HOSTILE = ("hostile/full_disk_test.py", "hostile/kill_test.py", "hostile/ne
 def pytest_addoption(parser):
     parser.addoption("--quick", action="store_true", help="unit tests only")
     parser.addoption("--hostile", action="store_true", help="only the attacks, in full")
-    parser.addoption("--accelerators", action="store_true", help="only what is compiled for accelerators, in full")
+    parser.addoption("--accelerators", action="store_true", help="only the compilation for accelerators, in full")
 
 
 def pytest_ignore_collect(collection_path, config):

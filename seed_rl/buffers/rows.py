@@ -1,9 +1,10 @@
 """Device variables with a row per environment or per slot, for tensors of any dtype and shape.
 
-How a row is held is known here alone. TensorFlow keeps int32 variables in the host's memory even on a GPU, where a
-compiled program then can't use them: they are held as uint32, the same bits. A TPU puts the axis of an image's rows
-last, of which no row can be written without laying out all anew: rows of two and more axes are held flat, in pieces of
-128 (its vector's lanes), the last one padded. Every compiler writes those in place.
+Only this module knows how a row is stored. TensorFlow keeps int32 variables in the host's memory even on a GPU, where
+compiled programs can't use them: they are stored as uint32, the same bits. A TPU's compiler would put the axis of the
+rows last, and could not write one row without changing the layout of all. Rows of two or more axes are therefore
+stored flat, in pieces of 128 elements (the lanes of a TPU's vector), the last one padded. Compilers for CPUs, GPUs and
+TPUs update these in place.
 """
 
 from __future__ import annotations
@@ -99,12 +100,11 @@ def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
 
 def _unheld(held: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
     """Values [n, ..., *spec.shape] of what is held."""
-    values = _as(held, spec.dtype)
     if spec.shape.rank < 2:
-        return values
+        return _as(held, spec.dtype)
     leading = _leading(held, 2)
-    flat = tf.reshape(values, [*leading, held_as(spec).shape.num_elements()])
-    return tf.reshape(flat[..., : spec.shape.num_elements()], [*leading, *spec.shape])
+    flat = tf.reshape(held, [*leading, held_as(spec).shape.num_elements()])
+    return _as(tf.reshape(flat[..., : spec.shape.num_elements()], [*leading, *spec.shape]), spec.dtype)
 
 
 def _leading(values: tf.Tensor, rank: int) -> list[int]:

@@ -29,5 +29,8 @@ def uniform(shape: Any, seed: Any) -> tf.Tensor:
 
 
 def normal(shape: Any, seed: Any) -> tf.Tensor:
-    """Standard normal float32 of `shape`, within 5.3 deviations: the quantiles of uniform numbers."""
+    """Standard normal float32 of `shape`, within 5.3 deviations: the quantiles of uniform numbers.
+
+    Equal on all devices up to the rounding of these quantiles.
+    """
     return tf.math.ndtri(uniform(shape, seed))

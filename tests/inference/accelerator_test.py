@@ -1,4 +1,4 @@
-"""The act step as an accelerator compiles it, on the CPU in its place, against the CPU's own: for each shipped file."""
+"""The act step compiled as for an accelerator, on the CPU, against the CPU's own, for shipped experiments."""
 
 import dataclasses
 
