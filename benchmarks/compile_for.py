@@ -84,6 +84,8 @@ class _Program(NamedTuple):
     """The largest variable of the unroll store, if it has one."""
     store_nbytes: int
     """Of the store it is compiled with."""
+    experiment_store_nbytes: int
+    """Of the store of the whole experiment."""
 
 
 def _act(experiment: Experiment, environments: int) -> _Program:
@@ -92,14 +94,16 @@ def _act(experiment: Experiment, environments: int) -> _Program:
     flops = environments * forward_flops(agent, experiment.env_spec())
     largest = max(part.store.variables, key=lambda variable: variable.shape.num_elements())
     frames = Array(_hlo_dtype(largest.dtype), tuple(largest.shape), on_chip=False)
-    return _Program("act", _hlo(part), environments, flops, frames, part.store.nbytes)
+    whole = Sizes.of(experiment, agent).store_nbytes
+    return _Program("act", _hlo(part), environments, flops, frames, part.store.nbytes, whole)
 
 
 def _update(experiment: Experiment) -> _Program:
     agent = experiment.build_agent()
     part = UpdatePart(experiment, agent, experiment.batch_size)
     batch = experiment.batch_size // experiment.minibatches
-    return _Program("update", _hlo(part), batch * agent.unroll_length, batch * update_flops(experiment, agent), None, 0)
+    flops, whole = batch * update_flops(experiment, agent), Sizes.of(experiment, agent).store_nbytes
+    return _Program("update", _hlo(part), batch * agent.unroll_length, flops, None, 0, whole)
 
 
 def _hlo(part: ActStepPart | UpdatePart) -> bytes:
@@ -134,7 +138,7 @@ def _compiled(program: _Program, name: str, experiment: Experiment) -> dict[str,
         "argument_nbytes": compiled.argument_nbytes,
         "temporary_nbytes": compiled.temporary_nbytes,
         "store_nbytes": program.store_nbytes,
-        "experiment_store_nbytes": Sizes.of(experiment, experiment.build_agent()).store_nbytes,
+        "experiment_store_nbytes": program.experiment_store_nbytes,
         "as_large_as_the_store": copies,
         "limit": limit,
         "agent_steps_per_second": program.agent_steps / seconds[limit],

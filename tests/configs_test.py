@@ -3,12 +3,10 @@ import dataclasses
 import pytest
 
 from seed_rl import config_files, experiment
-
-ALIKE = ("dmlab/rooms", "dmlab/lasertag", "football/vtrace_checkpoints", "football/vtrace_scoring")
-"""Configs whose agents are like another's but for costs and rewards."""
+from tests.support.shipped import DISTINCT
 
 
-@pytest.mark.parametrize("name", [name for name in config_files.shipped_configs() if not name.startswith(ALIKE)])
+@pytest.mark.parametrize("name", DISTINCT)
 def test_every_shipped_config_builds_its_agent(name):
     loaded = config_files.load([name])
     agent = loaded.build_agent()

@@ -11,9 +11,8 @@ from seed_rl import config_files, devices
 from seed_rl.experiment import Actors
 from seed_rl.inference.acting import Acting
 from seed_rl.sizes import Sizes
+from tests.support.shipped import DISTINCT
 
-ALIKE = ("dmlab/explore", "dmlab/rooms", "dmlab/lasertag", "football/vtrace_checkpoints", "football/vtrace_scoring")
-"""Configs whose agents are like another's but for costs and rewards."""
 BATCH, STEPS = 4, 3
 
 
@@ -30,7 +29,7 @@ def play(experiment, agent):
     return actions, tf.nest.flatten(store.read(tf.range(store.num_slots)))
 
 
-@pytest.mark.parametrize("name", [name for name in config_files.shipped_configs() if not name.startswith(ALIKE)])
+@pytest.mark.parametrize("name", DISTINCT)
 def test_the_same_actions_and_unrolls(name, monkeypatch):
     loaded = config_files.load([name])
     experiment = dataclasses.replace(
