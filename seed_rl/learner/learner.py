@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from seed_rl.learner.ending import Stop
 from seed_rl.learner.faults import Faults
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.progress import Counters, Progress
-from seed_rl.learner.replicas import Replicas, abort_collectives
+from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep
@@ -60,17 +61,16 @@ class Learner:
         self._experiment, self._logdir, self._link = experiment, logdir, link
         link.compare({"the environments' spaces": repr(experiment.env_spec())})  # shapes depend on them
         replicas = self._replicas = Replicas(experiment, link.hosts)
-        link.watch(abort_collectives)
         link.compare({"the training devices": list(replicas.split.training)})
-        with replicas.scope(), replicas.host_loss_as_error():
+        with replicas.scope():
             agent = self._agent = experiment.build_agent()
             self._train_step = TrainStep(
                 agent,
                 experiment.optimizer,
                 replicas.strategy,
-                replicas.local_count,
                 experiment.passes,
                 experiment.minibatches,
+                link,
             )
         variables = {
             **name_variables("agent", agent.variables),
@@ -80,7 +80,7 @@ class Learner:
         self._saver = Saver(logdir, experiment.logs, variables, self._progress, replicas.is_first)
         self.restored_from = self._saver.restore()
         """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
-        replicas.share_from_first(list(variables.values()))
+        self._share(list(variables.values()))
         # Also a barrier: a host that ends when all are here leaves none waiting for its weights.
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
@@ -91,6 +91,13 @@ class Learner:
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
         self._server = server_of(self._service, agent.env_spec, experiment.inference, address, security)
+
+    def _share(self, variables: Sequence[Any]) -> None:
+        """Gives all hosts the weights and optimizers of host 0, which has the checkpoint."""
+        if self._link.hosts.count > 1:
+            arrays = self._link.of_first([variable.numpy() for variable in variables])
+            for variable, array in zip(variables, arrays, strict=True):
+                variable.assign(array)
 
     def _seed(self) -> int:
         """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""
@@ -162,7 +169,7 @@ class Learner:
         """An update from this host's part of a batch; returns its metrics, none if all of it was left out."""
         counters = self.counters
         progress = self._batches.env_frames / self._experiment.total_frames
-        with self._replicas.scope(), self._replicas.host_loss_as_error():
+        with self._replicas.scope():
             unroll = self._replicas.joined(batch.parts)
             update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
             counters.left_out_steps += update.left_out

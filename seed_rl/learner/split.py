@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from seed_rl.experiment import Experiment
@@ -20,7 +21,7 @@ class Split(NamedTuple):
     """They also hold the unrolls; the first one feeds the first training devices."""
 
 
-def split(experiment: Experiment, available: Sequence[str]) -> Split:
+def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> Split:
     """Assigns devices to training and inference.
 
     By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
@@ -30,10 +31,15 @@ def split(experiment: Experiment, available: Sequence[str]) -> Split:
     Args:
       experiment: names the devices, and sets the sizes to be divided among them.
       available: accelerators, or the host's CPUs without one; not empty.
+      hosts: that have an equal part of each batch.
 
     Raises:
       BadDevices: a device doesn't exist, or the batch or the environments can't be divided evenly.
     """
+    batch_size = experiment.batch_size
+    if batch_size % hosts:
+        raise BadDevices(f"Experiment.batch_size ({batch_size}) must be a multiple of the number of hosts ({hosts})")
+    misfit_of = functools.partial(_misfit, experiment=experiment, hosts=hosts)
     training, inference = experiment.devices.training, experiment.devices.inference
     for name in (*training, *inference):
         if name not in available:
@@ -45,17 +51,17 @@ def split(experiment: Experiment, available: Sequence[str]) -> Split:
     elif inference and not training:
         others = tuple(name for name in available if name not in inference and not name.startswith("CPU"))
         candidates = [Split(others[:count], inference) for count in range(len(others), 0, -1)]
-        training = next((each.training for each in candidates if not _misfit(each, experiment)), inference)
+        training = next((each.training for each in candidates if not misfit_of(each)), inference)
     elif not training:
-        training, inference = (first, first) if first[0].startswith("CPU") else _fastest(experiment, available)
+        training, inference = (first, first) if first[0].startswith("CPU") else _fastest(available, misfit_of)
     chosen = Split(training, inference)
-    misfit = _misfit(chosen, experiment)
+    misfit = misfit_of(chosen)
     if misfit:
         raise BadDevices(misfit)
     return chosen
 
 
-def _fastest(experiment: Experiment, available: Sequence[str]) -> Split:
+def _fastest(available: Sequence[str], misfit_of: Callable[[Split], str]) -> Split:
     """The fastest split, if a device acts twice as fast as it trains; training devices come last."""
     names, counts = tuple(available), range(1, len(available))
     splits = [
@@ -65,26 +71,25 @@ def _fastest(experiment: Experiment, available: Sequence[str]) -> Split:
         if acting + training <= len(names)
     ]
     return max(
-        (each for each in splits if not _misfit(each, experiment)),
+        (each for each in splits if not misfit_of(each)),
         key=lambda each: (min(2 * len(each.inference), len(each.training)), len(each.training), -len(each.inference)),
         default=Split(names[:1], names[:1]),
     )
 
 
-def _misfit(chosen: Split, experiment: Experiment) -> str:
+def _misfit(chosen: Split, experiment: Experiment, hosts: int) -> str:
     """The reason why a split is impossible, in a sentence; empty if it is possible."""
     training, inference = chosen
     num_training, num_inference = (
         f"the number of {role} devices ({len(names)}: {', '.join(names)})"
         for role, names in (("training", training), ("inference", inference))
     )
-    if experiment.batch_size % len(training):
-        return f"Experiment.batch_size ({experiment.batch_size}) must be a multiple of {num_training}"
-    if experiment.batch_size // len(training) % experiment.minibatches:
-        return (
-            f"Experiment.minibatches ({experiment.minibatches}) must divide Experiment.batch_size "
-            f"({experiment.batch_size}) over {num_training}"
-        )
+    batch_size = experiment.batch_size // hosts
+    batch = f"Experiment.batch_size ({batch_size}{' on each of the hosts' if hosts > 1 else ''})"
+    if batch_size % len(training):
+        return f"{batch} must be a multiple of {num_training}"
+    if batch_size // len(training) % experiment.minibatches:
+        return f"Experiment.minibatches ({experiment.minibatches}) must divide {batch} over {num_training}"
     if len(training) % len(inference):
         return f"{num_training} must be a multiple of {num_inference}"
     num_groups = experiment.actors.num_actors * experiment.actors.groups_per_actor

@@ -10,6 +10,9 @@ import tensorflow as tf
 
 from seed_rl import devices
 from seed_rl.agents.base import Agent
+from seed_rl.learner.group_optimizers import GroupOptimizers
+from seed_rl.learner.hosts.link import NO_OTHERS, Link
+from seed_rl.learner.packing import Packing
 from seed_rl.optimizers import Optimizer
 from seed_rl.types import Unroll
 
@@ -29,12 +32,24 @@ class Update(NamedTuple):
     """Further optimizer steps, which were left out because a gradient was not finite; `metrics` are of the others."""
 
 
+class _Outcome(NamedTuple):
+    """Results of differentiation that are averaged over replicas and hosts."""
+
+    gradients: dict[str, list[tf.Tensor]]
+    """Of each group."""
+    statistics: Any
+    means: tf.Tensor
+    """Metrics, float32 [N]."""
+    maxima: tf.Tensor
+    """Metrics, float32 [M]: their maxima over replicas and hosts."""
+
+
 class TrainStep:
     """Differentiates the losses of an agent and applies the gradients, as one compiled function.
 
-    Under a strategy of several replicas each has its part of the batch; gradients and metrics are averaged over them
-    before the gradients are clipped, so that an update is the same for any number of replicas. An optimizer step whose
-    gradients are not finite is left out: weights and optimizers stay as they were.
+    Each replica of a strategy, on each of several hosts, has its part of the batch; gradients and metrics are averaged
+    over them before the gradients are clipped, so that an update is the same for any number of replicas. An optimizer
+    step whose gradients are not finite is left out: weights and optimizers stay as they were.
     """
 
     def __init__(
@@ -42,68 +57,62 @@ class TrainStep:
         agent: Agent,
         optimizer: Optimizer,
         strategy: tf.distribute.Strategy | None = None,
-        local_replicas: int = 1,
         passes: int = 1,
         minibatches: int = 1,
+        link: Link = NO_OTHERS,
     ):
         """
         Args:
           agent: the agent to update; made in the strategy's scope.
           optimizer: settings, which each of the agent's groups of variables may change.
-          strategy: of the replicas; None: a single device.
-          local_replicas: those of this process.
+          strategy: of the replicas of this process; None: a single device.
           passes: over each batch, at most; see `Agent.learned_enough`.
           minibatches: optimizer steps per pass, each from an equal part of the batch.
+          link: to other hosts, which make the same updates from parts of the batch of their own.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent = agent
-        self._groups = agent.groups
-        self._settings = {name: group.optimizer(optimizer) for name, group in self._groups.items()}
-        with self._strategy.scope():
-            self._optimizers = {name: settings.build() for name, settings in self._settings.items()}
-            for name, group in self._groups.items():
-                self._optimizers[name].build(list(group.variables))
+        self._optimizers = GroupOptimizers(agent, optimizer, self._strategy)
         self._replicas = self._strategy.num_replicas_in_sync
-        self._local_replicas = local_replicas
         self._passes = passes
         self._minibatches = minibatches
+        self._link = link
+        self._packing = Packing(link.hosts)
         self._mean_names: list[str] = []
         self._max_names: list[str] = []
         self._sound: Unroll | None = None  # a batch that had finite gradients
-        if self._replicas == 1:
-            self._compiled = tf.function(self._step, jit_compile=devices.has_accelerator(), autograph=False)
-            self._compiled_alone = tf.function(self._alone, jit_compile=devices.has_accelerator(), autograph=False)
-        else:
-            self._compiled = tf.function(self._step_on_replicas, autograph=False)
-            self._compiled_alone = tf.function(self._alone_on_replicas, autograph=False)
+        # Several replicas are compiled one by one, in `_outcome`.
+        options = {"jit_compile": self._replicas == 1 and devices.has_accelerator(), "autograph": False}
+        self._compiled = tf.function(self._step, **options)
+        self._compiled_packed = tf.function(self._packed, **options)
+        self._compiled_finish = tf.function(self._finish, **options)
+        self._compiled_alone = tf.function(self._alone, **options)
 
     @property
     def variables(self) -> dict[str, Any]:
         """The state of the optimizers, for checkpoints: Keras variables by a name that is the same in every process."""
-        return {
-            f"{group}/{index:03d}/{variable.name}": variable
-            for group, optimizer in self._optimizers.items()
-            for index, variable in enumerate(optimizer.variables)
-        }
+        return self._optimizers.variables
 
     def __call__(self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int = 0) -> Update:
         """Updates the weights from a batch of unrolls.
 
         Args:
-          unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica of this process.
+          unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica.
           progress: the share of the run's frames before this batch, in [0, 1].
           importance_weights: float32 [B] of this process's sequences.
           seed: of minibatches and losses; different at each update.
         """
         weights = tf.constant(importance_weights, tf.float32)
-        rates = tf.constant([settings.learning_rate_at(progress) for settings in self._settings.values()], tf.float32)
+        rates = self._optimizers.rates(progress)
         generator = np.random.default_rng(seed)
         passed, taken, left_out = [], 0, 0
         for _ in range(self._passes):
-            columns = self._columns(len(importance_weights) // self._local_replicas, generator)
-            seeds = generator.integers(2**31 - self._replicas, size=(len(columns), 2), dtype=np.int32)
+            columns = self._columns(len(importance_weights) // self._replicas, generator)
+            replicas, hosts = self._replicas, self._link.hosts
+            seeds = generator.integers(2**31 - replicas * hosts.count, size=(len(columns), 2), dtype=np.int32)
+            seeds += replicas * hosts.index  # each replica adds its number
             steps = [
-                self._compiled(unroll, weights, rates, tf.constant(part), tf.constant(own))
+                self._optimizer_step(unroll, weights, rates, tf.constant(part), tf.constant(own))
                 for part, own in zip(columns, seeds, strict=True)
             ]
             means, maxima, priorities, missing = self._read(steps)
@@ -118,7 +127,7 @@ class TrainStep:
             return Update({}, in_order, taken, left_out)
         metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
         metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
-        for index, (name, settings) in enumerate(self._settings.items()):
+        for index, (name, settings) in enumerate(self._optimizers.settings.items()):
             if settings.clip_norm:
                 prefix = f"{name}/" if index else ""
                 metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
@@ -126,8 +135,16 @@ class TrainStep:
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """The `tf.function` of an optimizer step, and arguments for a minibatch."""
-        columns, rates = tf.range(len(importance_weights) // self._minibatches), tf.zeros(len(self._settings))
+        columns = tf.range(len(importance_weights) // self._minibatches)
+        rates = self._optimizers.rates(0.0)
         return self._compiled, (unroll, tf.constant(importance_weights), rates, columns, tf.zeros(2, tf.int32))
+
+    def _optimizer_step(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, *which: tf.Tensor) -> tf.Tensor:
+        if self._link.hosts.count == 1:
+            return self._compiled(unroll, weights, rates, *which)
+        packed, priorities = self._compiled_packed(unroll, weights, *which)
+        values = self._compiled_finish(tf.constant(self._link.sum(packed.numpy())), rates)
+        return tf.concat([values, priorities], axis=0)
 
     def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
         """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out."""
@@ -156,7 +173,7 @@ class TrainStep:
           gradients, has them no longer, or there was none and no sequence of this one has.
         """
         weights = tf.constant(importance_weights, tf.float32)
-        numbers = [tf.constant([n], tf.int32) for n in range(len(importance_weights) // self._local_replicas)]
+        numbers = [tf.constant([n], tf.int32) for n in range(len(importance_weights) // self._replicas)]
         if self._sound is not None and not self._compiled_alone(self._sound, weights, numbers[0]).numpy().all():
             return None
         finite = np.stack([self._compiled_alone(unroll, weights, number).numpy() for number in numbers], axis=1)
@@ -172,84 +189,93 @@ class TrainStep:
         """The priorities that a pass gave, [steps, any], in the order of the batch."""
         if not priorities.size:
             return priorities.ravel()
-        parts = [step.reshape(self._local_replicas, -1) for step in priorities]
+        parts = [step.reshape(self._replicas, -1) for step in priorities]
         return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns))].ravel()
 
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
         """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
-        gradients, means, maxima, priorities, statistics = self._differentiate(unroll, weights, columns, seed)
-        norms = self._norms(gradients, statistics)
+        outcome, priorities = self._outcome(unroll, weights, columns, seed)
+        return tf.concat([self._finish(outcome, rates), *self._local(priorities)], axis=0)
 
-        def apply() -> tf.Tensor:
-            self._compiled_apply(gradients, norms, rates)
-            self._agent.update_statistics(statistics)
-            return tf.constant(True)
+    def _packed(
+        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """This host's term of the sum over hosts, and its priorities."""
+        outcome, priorities = self._outcome(unroll, weights, columns, seed)
+        packed = self._strategy.run(lambda outcome: self._packing.pack(outcome[:-1], outcome.maxima), (outcome,))
+        return self._local(packed)[0], tf.concat(self._local(priorities), axis=0)
 
-        self._if_finite(norms, apply)
-        return tf.concat([means, norms, rates, maxima, priorities], axis=0)
-
-    def _step_on_replicas(
-        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tf.Tensor:
-        replicas, count = self._replicas, self._local_replicas
+    def _outcome(
+        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[_Outcome, tf.Tensor]:
+        """The outcome, equal on all replicas, and the priorities of each."""
         # TPUStrategy compiles everything it runs.
         compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
 
-        def on_replica(unroll: Unroll) -> tuple[Any, ...]:
+        def on_replica(unroll: Unroll) -> tuple[_Outcome, tf.Tensor]:
             context = tf.distribute.get_replica_context()
             replica = context.replica_id_in_sync_group
-            own_weights = tf.reshape(weights, [count, -1])[replica % count]
-            gradients, means, maxima, priorities, statistics = differentiate(
-                unroll, own_weights, columns, seed + replica
-            )
-            gradients = context.all_reduce("mean", gradients)
-            if tf.nest.flatten(statistics):
-                statistics = context.all_reduce("mean", statistics)
-            means = tf.reduce_mean(context.all_gather(means[None], axis=0), axis=0)
-            if self._max_names:
-                maxima = tf.reduce_max(context.all_gather(maxima[None], axis=0), axis=0)
-            norms = self._norms(gradients, statistics)
-            return tf.concat([means, norms, rates, maxima], axis=0), priorities, norms, gradients, statistics
+            own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
+            own, priorities = differentiate(unroll, own_weights, columns, seed + replica)
+            gradients, statistics, means = context.all_reduce("mean", own[:-1])
+            maxima = context.all_gather(own.maxima[None], axis=0) if self._max_names else own.maxima[None]
+            return _Outcome(gradients, statistics, means, tf.reduce_max(maxima, axis=0)), priorities
+
+        if self._replicas == 1:
+            return self._differentiate(unroll, weights, columns, seed)
+        return self._strategy.run(on_replica, (unroll,))
+
+    def _finish(self, outcome: _Outcome | tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
+        """Applies an outcome, or the sum over hosts of packed ones; returns means, norms, rates and maxima."""
+
+        def on_replica(outcome: _Outcome | tf.Tensor) -> tuple[_Outcome, tf.Tensor]:
+            if isinstance(outcome, tf.Tensor):
+                (gradients, statistics, means), maxima = self._packing.unpack(outcome)
+                outcome = _Outcome(gradients, statistics, means, maxima)
+            return outcome, self._optimizers.norms(outcome.gradients, outcome.statistics)
 
         def apply() -> tf.Tensor:
-            self._set_learning_rates(rates)
-            self._strategy.run(self._apply, (gradients, norms, replicas))  # the optimizer sums over replicas
-            self._agent.update_statistics(tf.nest.map_structure(lambda each: local(each)[0], statistics))
+            self._optimizers.apply(mean.gradients, norms, rates)
+            self._agent.update_statistics(first.statistics)
             return tf.constant(True)
 
-        local = self._strategy.experimental_local_results
-        values, priorities, norms, gradients, statistics = self._strategy.run(on_replica, (unroll,))
-        self._if_finite(local(norms)[0], apply)  # equal on all replicas of all hosts
-        return tf.concat([local(values)[0], *local(priorities)], axis=0)
+        mean, norms = self._strategy.run(on_replica, (outcome,))
+        first, norms = tf.nest.map_structure(lambda each: self._local(each)[0], (mean, norms))
+        self._if_finite(norms, apply)  # equal on all replicas of all hosts
+        return tf.concat([first.means, norms, rates, first.maxima], axis=0)
 
     def _alone(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        """Whether a sequence has finite gradients by itself; int32 [1] -> bool [1]."""
-        gradients, *_, statistics = self._differentiate(unroll, weights, column, tf.zeros(2, tf.int32))
-        return tf.reduce_all(tf.math.is_finite(self._norms(gradients, statistics)), keepdims=True)
-
-    def _alone_on_replicas(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        """As `_alone`, of the same column on each replica of this process: bool [replicas]."""
-        local = self._local_replicas
+        """Whether a sequence has finite gradients by itself, the same column on each replica: bool [replicas]."""
 
         def on_replica(unroll: Unroll) -> tf.Tensor:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            return self._alone(unroll, tf.reshape(weights, [local, -1])[replica % local], column)
+            own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
+            own, _ = self._differentiate(unroll, own_weights, column, tf.zeros(2, tf.int32))
+            return tf.reduce_all(
+                tf.math.is_finite(self._optimizers.norms(own.gradients, own.statistics)), keepdims=True
+            )
 
-        return tf.concat(self._strategy.experimental_local_results(self._strategy.run(on_replica, (unroll,))), axis=0)
+        return tf.concat(self._local(self._strategy.run(on_replica, (unroll,))), axis=0)
+
+    def _local(self, value: Any) -> tuple[tf.Tensor, ...]:
+        """The tensors of this process's replicas."""
+        return self._strategy.experimental_local_results(value)
 
     def _differentiate(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[dict[str, list[tf.Tensor]], tf.Tensor, tf.Tensor, tf.Tensor, Any]:
-        """Gradients of each group, mean and maximum metrics, priorities and statistics, from some sequences."""
+    ) -> tuple[_Outcome, tf.Tensor]:
+        """The outcome of some sequences, and their priorities."""
         if columns.shape[0] < weights.shape[0]:
             state = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=0), unroll.initial_state)
             steps = unroll._replace(initial_state=())
             unroll = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=1), steps)._replace(initial_state=state)
             weights = tf.gather(weights, columns)
-        variables = {name: [variable.value for variable in group.variables] for name, group in self._groups.items()}
+        variables = {
+            name: [variable.value for variable in group.variables] for name, group in self._agent.groups.items()
+        }
         with tf.GradientTape(persistent=len(variables) > 1) as tape:
             output = self._agent.loss(unroll, weights, seed)
         gradients = {}
@@ -261,39 +287,13 @@ class TrainStep:
         extra = [f"{prefix}{name}" for name in ("gradient_norm", "learning_rate") for prefix in prefixes]
         self._mean_names, self._max_names = [*output.metrics, *extra], list(output.maxima)
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
-        return gradients, _stacked(output.metrics), _stacked(output.maxima), priorities, output.statistics
-
-    @tf.function(jit_compile=True, autograph=False)
-    def _norms(self, gradients: Mapping[str, list[tf.Tensor]], statistics: Any) -> tf.Tensor:
-        """The norm of each group's gradients; not finite if the statistics aren't."""
-        norms = tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
-        for moments in tf.nest.flatten(statistics):
-            norms = tf.where(tf.reduce_all(tf.math.is_finite(moments)), norms, np.nan)
-        return norms
+        outcome = _Outcome(gradients, output.statistics, _stacked(output.metrics), _stacked(output.maxima))
+        return outcome, priorities
 
     @staticmethod
     def _if_finite(norms: tf.Tensor, apply: Callable[[], tf.Tensor]) -> None:
         """Outside of the compiled part: there the condition would copy the weights."""
         tf.cond(tf.reduce_all(tf.math.is_finite(norms)), apply, lambda: tf.constant(False))
-
-    @tf.function(jit_compile=True, autograph=False)  # also on CPUs: one pass over the weights instead of a dozen
-    def _compiled_apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
-        self._set_learning_rates(rates)
-        self._apply(gradients, norms)
-
-    def _apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, summed_over: int = 1) -> None:
-        """Clips the gradients, as the settings of their groups say, and applies them."""
-        for (name, own), norm in zip(gradients.items(), tf.unstack(norms), strict=True):
-            limit = self._settings[name].clip_norm
-            if limit:
-                own, _ = tf.clip_by_global_norm(own, limit, use_norm=norm)
-            if summed_over > 1:
-                own = [gradient / summed_over for gradient in own]
-            self._optimizers[name].apply(own, list(self._groups[name].variables))
-
-    def _set_learning_rates(self, rates: tf.Tensor) -> None:
-        for optimizer, rate in zip(self._optimizers.values(), tf.unstack(rates), strict=True):
-            optimizer.learning_rate.assign(rate)
 
 
 def _stacked(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:

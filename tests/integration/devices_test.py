@@ -93,9 +93,10 @@ def test_two_hosts_train_one_model_and_go_on_after_the_one_with_the_checkpoints_
     def frames(directory):
         return rows(directory)[-1]["env_frames"] if rows(directory) else 0
 
-    hosts = pair()
+    hosts = pair(*FOUR_DEVICES)
     for directory, host in zip(directories, hosts, strict=True):
         wait_for(lambda directory=directory: frames(directory) > 2000, host)
+        assert "training on CPU:2, CPU:3, acting on CPU:0, CPU:1" in host.text()
     wait_for(lambda: os.listdir(f"{directories[0]}/checkpoints"), hosts[0])
     hosts[0].process.kill()
     left = hosts[1]

@@ -53,7 +53,7 @@ def run(replicas, config):
     """
     with replicas.scope():
         agent = config.build(SPEC, 4, 1)
-        step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count)
+        step = TrainStep(agent, OPTIMIZER, replicas.strategy)
     acting, refresh = replicas.acting_agents(agent, lambda: config.build(SPEC, 4, 2))
     readers = []
     for number, (copy, device) in enumerate(zip(acting, replicas.inference_devices, strict=True)):
@@ -90,7 +90,7 @@ def run_in_minibatches(replicas, equal_parts):
     """
     with replicas.scope():
         agent = QuadraticAgent(two_groups=True)
-        step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count, passes=2, minibatches=2)
+        step = TrainStep(agent, OPTIMIZER, replicas.strategy, passes=2, minibatches=2)
     rng = np.random.default_rng(0)
     size = 4 if equal_parts else 4 * replicas.count
     rewards, states, weights = rng.normal(size=(LENGTH, size)), rng.normal(size=size), rng.uniform(0.5, 1, size)
@@ -116,7 +116,7 @@ def run_spoiled(replicas):
     """An update from four sequences for each device, of which one isn't finite, between two others."""
     with replicas.scope():
         agent = QuadraticAgent(two_groups=True)
-        step = TrainStep(agent, OPTIMIZER, replicas.strategy, replicas.local_count)
+        step = TrainStep(agent, OPTIMIZER, replicas.strategy)
     rewards = np.random.default_rng(0).normal(size=(LENGTH, 4 * replicas.count))
     spoiled = rewards.copy()
     spoiled[1, 2] = np.inf

@@ -1,8 +1,8 @@
 """The first messages between learner hosts: they prove to each other that they belong to one run.
 
-All hosts of a run have the same credentials. With a certificate, their connections are encrypted, and host 0 must show
-that very certificate. With a token, each proves that it has it by a keyed hash of random numbers from both sides: the
-token itself is never sent.
+All hosts of a run have the same credentials. With a certificate, their connections are encrypted, and the host that is
+connected to (host 0, or the next one of the ring) must show that very certificate. With a token, each proves that it
+has it by a keyed hash of random numbers from both sides: the token itself is never sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import Hosts
-from seed_rl.learner.hosts.link import Peer
+from seed_rl.learner.hosts.peer import Peer
 from seed_rl.transport.credentials import ServerSecurity
 
 _TLS_RECORD = b"\x16"  # the first byte of a connection with TLS
@@ -36,11 +36,11 @@ class Greeted(NamedTuple):
     number: int
     """Its index."""
     welcome: str
-    """Host 0's proof, to be sent when all have come."""
+    """The own proof, to be sent when all have come."""
 
 
 def greet(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> Greeted:
-    """Host 0: finds out who has connected. The connection is closed if this raises.
+    """Finds out who has connected. The connection is closed if this raises.
 
     Raises:
       Stranger: no host of this run.
@@ -73,22 +73,20 @@ def greet(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> 
             )
             peer.write({"refused": differs})
             raise ConfigError(differs)
-        if not 0 < index < hosts.count:
-            raise Stranger(
-                f"of {hosts.count} learner hosts the index of another must be 1 to {hosts.count - 1}, got {index}"
-            )
+        if index == hosts.index or not 0 <= index < hosts.count:
+            raise Stranger(f"of {hosts.count} learner hosts, no other than host {hosts.index} has the index {index}")
         cleanup.pop_all()
-        return Greeted(peer, index, _proof(security, "host 0", theirs, challenge, hello))
+        return Greeted(peer, index, _proof(security, "welcome", theirs, challenge, hello))
 
 
 def introduce(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> tuple[Peer, str]:
-    """The other hosts: introduces this one to host 0. The connection is closed if this raises.
+    """Introduces this host to the one that it has connected to. The connection is closed if this raises.
 
     Returns:
       The peer, and the proof that its welcome must hold.
 
     Raises:
-      ConfigError: host 0 has another certificate, or none.
+      ConfigError: that has another certificate, or none.
       OSError: the connection has ended, or is silent.
     """
     with contextlib.ExitStack() as cleanup:
@@ -108,7 +106,7 @@ def introduce(connection: socket.socket, hosts: Hosts, security: ServerSecurity)
         proof = _proof(security, "host", theirs, challenge, hello)
         peer.write({"learner_host": hosts.index, "learner_hosts": hosts.addresses, "proof": proof})
         cleanup.pop_all()
-        return peer, _proof(security, "host 0", challenge, theirs, hello)
+        return peer, _proof(security, "welcome", challenge, theirs, hello)
 
 
 def equal(given: str, expected: str) -> bool:

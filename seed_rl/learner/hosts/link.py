@@ -1,7 +1,8 @@
-"""The protocol between the learner hosts of a run, apart from the collective operations of TensorFlow.
+"""The protocol between the learner hosts of a run.
 
 Each host sends a message to host 0, which answers with those of all hosts. One round trip later all know the same: they
-compare their settings, agree on each update before it is made, and notice at once when a host is gone.
+compare their settings, agree on each update before it is made, and notice at once when a host is gone. Gradients and
+weights travel around a ring of all hosts.
 """
 
 from __future__ import annotations
@@ -10,75 +11,22 @@ import contextlib
 import json
 import logging
 import select
-import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts
+from seed_rl.learner.hosts.peer import Peer
+from seed_rl.learner.hosts.ring import Ring
 
 _log = logging.getLogger(__name__)
 
-_SILENT_SECONDS = 10  # after which a host without power or network counts as gone
-_LARGEST = 1 << 20  # bytes of a message
 _LONG_SECONDS = 10.0  # a longer wait for another host is logged
-
-
-class Peer:
-    """The connection to another learner host; carries JSON messages, a line each."""
-
-    def __init__(self, connection: socket.socket, seconds: float = _SILENT_SECONDS):
-        """
-        Args:
-          connection: by TCP, perhaps encrypted; it is taken over.
-          seconds: a peer that is silent within a message for this long counts as gone.
-        """
-        self._connection = connection
-        connection.settimeout(seconds)
-        for level, option, value in (
-            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_SECONDS // 2),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
-            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENT_SECONDS),
-        ):
-            connection.setsockopt(level, option, value)
-        self._lines = connection.makefile("rb")
-
-    def fileno(self) -> int:
-        """Of the connection, to wait for."""
-        return self._connection.fileno()
-
-    def write(self, message: Any) -> None:
-        """Sends JSON values.
-
-        Raises:
-          OSError: the other process has ended or can't be reached.
-        """
-        self._connection.sendall(json.dumps(message).encode() + b"\n")
-
-    def read(self) -> Any:
-        """Waits for the next message.
-
-        Raises:
-          OSError: the other process has ended, can't be reached, or is not a learner.
-        """
-        try:
-            return json.loads(self._lines.readline(_LARGEST))
-        except (ValueError, RecursionError) as error:
-            raise ConnectionError("the connection has ended") from error
-
-    def shutdown(self) -> None:
-        """Ends the connection, which wakes all that wait for it; it is still to be closed."""
-        self._connection.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._lines.close()
-        self._connection.close()
 
 
 class Agreed(NamedTuple):
@@ -105,6 +53,7 @@ class Link:
         """Takes over connections by the index of the other host: of host 0 to all others, of the others to host 0."""
         self.hosts = hosts
         self._peers = dict(peers)
+        self._ring: Ring | None = None
         self._closing = False
         self._watcher: threading.Thread | None = None
 
@@ -180,10 +129,9 @@ class Link:
         leave = any(message["leave"] for message in messages)
         return Agreed(leave, not leave and all(m["ready"] for m in messages), messages[0]["env_frames"])
 
-    def watch(self, on_loss: Callable[[], None]) -> None:
-        """Calls `on_loss`, in a thread of its own, as soon as the connection to another host ends."""
-        if not self._peers:
-            return
+    def use(self, ring: Ring) -> None:
+        """Takes over the ring of the hosts, and breaks it as soon as a connection of this link ends."""
+        self._ring = ring
         poller = select.poll()
         for peer in self._peers.values():
             poller.register(peer, select.POLLRDHUP)
@@ -191,10 +139,39 @@ class Link:
         def poll() -> None:
             poller.poll()
             if not self._closing:
-                on_loss()
+                ring.abort()
 
         self._watcher = threading.Thread(target=poll, name="other hosts", daemon=True)
         self._watcher.start()
+
+    def sum(self, array: np.ndarray) -> np.ndarray:
+        """The sum of all hosts' arrays [N], with the same bits everywhere; called by every host at the same point.
+
+        Raises:
+          HostLost: another host has ended.
+        """
+        if self._ring is None:
+            return array
+        try:
+            return self._ring.sum(array)
+        except OSError:
+            # Host 0 knows which one, and the others learn it from host 0's last message.
+            self._receive(self._peers, time.monotonic() + self.leave_seconds)
+            raise HostLost(f"another learner host is gone: {self._remedy}") from None
+
+    def of_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The arrays of host 0; every host gives its own, of the same shapes and dtypes, at the same point.
+
+        Raises:
+          HostLost: another host has ended.
+        """
+        joined = np.frombuffer(b"".join(array.tobytes() for array in arrays), np.uint8)
+        ends = np.cumsum([array.nbytes for array in arrays])
+        pieces = np.split(self.sum(np.zeros_like(joined) if self.hosts.index else joined), ends[:-1])
+        return [
+            np.frombuffer(piece.tobytes(), array.dtype).reshape(array.shape)
+            for piece, array in zip(pieces, arrays, strict=True)
+        ]
 
     def close(self, reason: str = "") -> None:
         """Ends the connections; the other hosts are sent the `reason`, if this host ends because of an error."""
@@ -207,9 +184,11 @@ class Link:
                 peer.shutdown()  # wakes the watcher
         if self._watcher is not None:
             self._watcher.join()
+        if self._ring is not None:
+            self._ring.close()
         for peer in self._peers.values():
             peer.close()
-        self._peers = {}
+        self._peers, self._ring = {}, None
 
     def _send(self, index: int, message: Any) -> None:
         try:
@@ -237,10 +216,11 @@ class Link:
         return index, message
 
     def _lost(self, index: int) -> HostLost:
-        return HostLost(
-            f"learner host {index} ({self.hosts.addresses[index]}) is gone: start all {self.hosts.count} again, and "
-            "they continue from the last checkpoint"
-        )
+        return HostLost(f"learner host {index} ({self.hosts.addresses[index]}) is gone: {self._remedy}")
+
+    @property
+    def _remedy(self) -> str:
+        return f"start all {self.hosts.count} again, and they continue from the last checkpoint"
 
 
 NO_OTHERS = Link(ALONE, {})

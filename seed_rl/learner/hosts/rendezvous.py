@@ -1,12 +1,13 @@
 """The rendezvous of the learner hosts of a run, before TensorFlow is loaded.
 
-Host 0 listens at its address in `--learner_hosts` until all others have connected. It then stops listening, so that
-TensorFlow can use the port; the connections stay.
+Each host listens at its port in `--learner_hosts`. First all others connect to host 0, and their settings are compared;
+then each connects to the next one, which makes the ring. The ports are then closed; the connections stay.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import logging
 import os
@@ -14,7 +15,8 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from multiprocessing.connection import wait
 from typing import Any
@@ -23,13 +25,16 @@ from seed_rl.experiment import ConfigError
 from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.learner.hosts.handshake import Greeted, Stranger, equal, greet, introduce
-from seed_rl.learner.hosts.link import NO_OTHERS, Link, Peer
+from seed_rl.learner.hosts.link import NO_OTHERS, Link
+from seed_rl.learner.hosts.peer import Peer
+from seed_rl.learner.hosts.ring import Ring
 from seed_rl.transport.address import AddressError, parse_address
 from seed_rl.transport.credentials import ServerSecurity
 
 _log = logging.getLogger(__name__)
 
 _RENDEZVOUS_SECONDS = 600.0
+_RING_SECONDS = 60.0  # all hosts have met host 0
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
 _GREETING_SECONDS = 20.0
@@ -66,56 +71,117 @@ def rendezvous(
     addresses = [_parse(text) for text in hosts.addresses]
     with _listen(addresses[hosts.index][1]) as listener, ExitStack() as cleanup:
         _log.info("learner host %d of %d: waiting for the others", hosts.index, hosts.count)
-        deadline = time.monotonic() + seconds
-        if hosts.index:
-            listener.close()  # it has shown that TensorFlow will be able to listen there
-            peers = _connect_to_first(hosts, addresses[0], security, stop, deadline, cleanup)
-        else:
-            peers = _accept_others(hosts, listener, security, stop, deadline, cleanup)
+        meeting = _Meeting(hosts, addresses, listener, security, stop, time.monotonic() + seconds, cleanup)
+        peers = meeting.connect(0) if hosts.index else meeting.accept(range(1, hosts.count))
         if peers is None:
             return contextlib.nullcontext()
-        cleanup.pop_all()
-    with ExitStack() as cleanup:
         link = cleanup.enter_context(Link(hosts, peers))
         link.compare(settings)
+        ring = meeting.ring()
+        if ring is None:
+            return contextlib.nullcontext()
+        link.use(ring)
         cleanup.pop_all()
     return link
 
 
-def _accept_others(
-    hosts: Hosts, listener: socket.socket, security: ServerSecurity, stop: Stop, deadline: float, cleanup: ExitStack
-) -> dict[int, Peer] | None:
-    """Host 0: connections to all others by index, once all have connected; None if `stop` was set."""
-    newcomers = _Newcomers(hosts, security)
-    cleanup.callback(newcomers.close)
-    arrived: dict[int, Greeted] = {}
-    while missing := [index for index in range(1, hosts.count) if index not in arrived]:
-        if stop.is_set():
+@dataclasses.dataclass(frozen=True)
+class _Meeting:
+    """The arrival of the hosts' connections."""
+
+    hosts: Hosts
+    addresses: Sequence[tuple[str, int]]
+    listener: socket.socket
+    security: ServerSecurity
+    stop: Stop
+    deadline: float
+    cleanup: ExitStack
+    """Closes all connections, should the rendezvous fail."""
+
+    def accept(self, expected: Collection[int]) -> dict[int, Peer] | None:
+        """Connections from other hosts by index, once all of them have connected; None if `stop` was set."""
+        newcomers = _Newcomers(self.hosts, self.security)
+        self.cleanup.callback(newcomers.close)
+        arrived: dict[int, Greeted] = {}
+        while missing := [index for index in expected if index not in arrived]:
+            if self.stop.is_set():
+                return None
+            if time.monotonic() > self.deadline:
+                names = ", ".join(f"learner host {index} ({self.hosts.addresses[index]})" for index in missing)
+                raise HostLost(f"{names} did not connect in time")
+            ready = wait([self.listener, *_peers(arrived)], _POLL_SECONDS)
+            if self.listener in ready:
+                newcomers.greet(self.listener.accept()[0])
+            for host in newcomers.take():
+                self.cleanup.callback(host.peer.close)
+                if not self._is_new(host, expected, arrived):
+                    reason = f"there is a learner host {host.number} already: each needs its own --learner_host"
+                    with contextlib.suppress(OSError):
+                        host.peer.write({"refused": reason})
+                    host.peer.close()
+                    continue
+                arrived[host.number] = host
+                _log.info("learner host %d is connected", host.number)
+            for gone in wait(_peers(arrived), 0) if arrived else ():  # hosts are silent until all are there
+                index = next(index for index, host in arrived.items() if host.peer is gone)
+                arrived.pop(index).peer.close()
+        newcomers.close()
+        for host in arrived.values():
+            with contextlib.suppress(OSError):  # the first exchange of messages will report the loss
+                host.peer.write({"welcome": host.welcome})
+        return {index: host.peer for index, host in arrived.items()}
+
+    @staticmethod
+    def _is_new(host: Greeted, expected: Collection[int], arrived: Mapping[int, Greeted]) -> bool:
+        if host.number not in expected:
+            return False
+        return host.number not in arrived or bool(wait(_peers({host.number: arrived[host.number]}), 0))
+
+    def connect(self, number: int) -> dict[int, Peer] | None:
+        """The connection to a host, once all that it expects have connected to it; None if `stop` was set."""
+        peer: Peer | None = None
+        expected = ""
+        while not self.stop.is_set():
+            if time.monotonic() > self.deadline:
+                raise HostLost(
+                    f"learner host {number} ({self.hosts.addresses[number]}) did not answer in time, or not all of the "
+                    f"{self.hosts.count} hosts connected to it"
+                )
+            try:
+                if peer is None:
+                    connection = socket.create_connection(self.addresses[number], _CONNECT_SECONDS)
+                    peer, expected = introduce(connection, self.hosts, self.security)
+                    self.cleanup.callback(peer.close)
+                if wait([peer], _POLL_SECONDS):  # type: ignore[list-item]
+                    match peer.read():
+                        case {"welcome": str(proof)}:
+                            if not equal(proof, expected):
+                                own = self.hosts.index
+                                raise ConfigError(f"the token of learner host {number} isn't that of host {own}")
+                            return {number: peer}
+                        case {"refused": str(reason)}:
+                            raise ConfigError(reason)
+                    raise ConnectionError("not a learner")
+            except OSError:  # it does not listen yet, or has ended and may be started again
+                if peer is not None:
+                    peer.close()
+                peer = None
+                time.sleep(_POLL_SECONDS)
+        return None
+
+    def ring(self) -> Ring | None:
+        """The connections to both neighbours; None if `stop` was set."""
+        meeting = dataclasses.replace(self, deadline=min(self.deadline, time.monotonic() + _RING_SECONDS))
+        previous, following = ((self.hosts.index + step) % self.hosts.count for step in (-1, 1))
+        with ThreadPoolExecutor(1, "next host") as pool:  # each host waits for one while another waits for it
+            connecting = pool.submit(meeting.connect, following)
+            accepted = meeting.accept([previous])
+            connected = connecting.result()
+        if accepted is None or connected is None:
             return None
-        if time.monotonic() > deadline:
-            names = ", ".join(f"learner host {index} ({hosts.addresses[index]})" for index in missing)
-            raise HostLost(f"{names} did not connect in time")
-        ready = wait([listener, *_peers(arrived)], _POLL_SECONDS)
-        if listener in ready:
-            newcomers.greet(listener.accept()[0])
-        for host in newcomers.take():
-            cleanup.callback(host.peer.close)
-            if host.number in arrived and not wait(_peers({host.number: arrived[host.number]}), 0):
-                reason = f"there is a learner host {host.number} already: each needs its own --learner_host"
-                with contextlib.suppress(OSError):
-                    host.peer.write({"refused": reason})
-                host.peer.close()
-                continue
-            arrived[host.number] = host
-            _log.info("learner host %d is connected", host.number)
-        for gone in wait(_peers(arrived), 0) if arrived else ():  # hosts are silent until all are there
-            index = next(index for index, host in arrived.items() if host.peer is gone)
-            arrived.pop(index).peer.close()
-    newcomers.close()
-    for host in arrived.values():
-        with contextlib.suppress(OSError):  # the first exchange of messages will report the loss
-            host.peer.write({"welcome": host.welcome})
-    return {index: host.peer for index, host in arrived.items()}
+        for peer in (accepted[previous], connected[following]):
+            peer.wait_forever()
+        return Ring(self.hosts, accepted[previous], connected[following])
 
 
 def _peers(hosts: Mapping[int, Greeted]) -> list[Any]:
@@ -187,44 +253,6 @@ class _Newcomers:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def _connect_to_first(
-    hosts: Hosts,
-    first: tuple[str, int],
-    security: ServerSecurity,
-    stop: Stop,
-    deadline: float,
-    cleanup: ExitStack,
-) -> dict[int, Peer] | None:
-    """The other hosts: the connection to host 0, once all have connected to it; None if `stop` was set."""
-    peer: Peer | None = None
-    expected = ""
-    while not stop.is_set():
-        if time.monotonic() > deadline:
-            raise HostLost(
-                f"learner host 0 ({hosts.addresses[0]}) did not answer in time, or not all of the {hosts.count} hosts "
-                "connected to it"
-            )
-        try:
-            if peer is None:
-                peer, expected = introduce(socket.create_connection(first, _CONNECT_SECONDS), hosts, security)
-                cleanup.callback(peer.close)
-            if wait([peer], _POLL_SECONDS):  # type: ignore[list-item]
-                match peer.read():
-                    case {"welcome": str(proof)}:
-                        if not equal(proof, expected):
-                            raise ConfigError(f"the token of learner host 0 isn't that of host {hosts.index}")
-                        return {0: peer}
-                    case {"refused": str(reason)}:
-                        raise ConfigError(reason)
-                raise ConnectionError("not a learner")
-        except OSError:  # it does not listen yet, or has ended and may be started again
-            if peer is not None:
-                peer.close()
-            peer = None
-            time.sleep(_POLL_SECONDS)
-    return None
-
-
 def _parse(text: str) -> tuple[str, int]:
     address = parse_address(text)
     if address.path or not address.port:
@@ -233,7 +261,7 @@ def _parse(text: str) -> tuple[str, int]:
 
 
 def _listen(port: int) -> socket.socket:
-    """Listens where TensorFlow will listen: at all addresses of this machine."""
+    """Listens at all addresses of this machine."""
     try:
         if socket.has_dualstack_ipv6():
             try:

@@ -1,13 +1,13 @@
 """Learner hosts that connect, compare their settings, decide together, and notice when one is gone."""
 
-import contextlib
 import json
 import logging
+import re
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from seed_rl import config_files
@@ -19,50 +19,8 @@ from seed_rl.learner.hosts.link import NO_OTHERS, Agreed
 from seed_rl.learner.hosts.rendezvous import rendezvous
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import ServerSecurity, read_certificate
+from tests.learner.hosts.conftest import NEVER, addresses, connect
 from tests.transport.peers import self_signed
-
-NEVER = threading.Event()
-
-
-def addresses(count):
-    """Addresses that were free a moment ago."""
-    with contextlib.ExitStack() as cleanup:
-        sockets = [cleanup.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
-        return tuple(f"localhost:{each.getsockname()[1]}" for each in sockets)
-
-
-@pytest.fixture
-def pool():
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
-@pytest.fixture
-def everywhere(pool):
-    """Calls a function for each host at the same time; gives what each call returns or raises."""
-
-    def call(function, *arguments):
-        futures = [pool.submit(function, *each) for each in zip(*arguments, strict=True)]
-        return [future.exception(30) or future.result() for future in futures]
-
-    return call
-
-
-@pytest.fixture
-def linked(everywhere):
-    """Makes the links of hosts that have found each other."""
-    with contextlib.ExitStack() as cleanup:
-
-        def link(count):
-            where = addresses(count)
-            links = everywhere(lambda index: connect(Hosts(where, index)), range(count))
-            return [cleanup.enter_context(contextlib.closing(each)) for each in links]
-
-        yield link
-
-
-def connect(hosts, stop=NEVER, security=ServerSecurity(), **options):  # noqa: B008
-    return rendezvous(hosts, {}, stop, security, **options)
 
 
 def agree(link, leave=False, ready=False, frames=0):
@@ -109,13 +67,46 @@ def test_settings_of_actors_logs_and_queues_may_differ(linked, everywhere):
     assert everywhere(lambda link, own: link.compare(own), linked(2), settings) == [None, None]
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_lost_host_is_noticed_at_once_and_by_the_next_agreement(linked, lost):
-    links = linked(2)
-    left, noticed = links[1 - lost], threading.Event()
-    left.watch(noticed.set)
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_sums_and_the_first_hosts_arrays_are_the_same_bits_on_all_hosts(linked, everywhere, count):
+    links, rng = linked(count), np.random.default_rng(0)
+    for size, dtype in ((1, "float32"), (3, "int64"), (1_000_003, "float32")):  # the last exceeds what sockets buffer
+        arrays = list(rng.normal(scale=1000, size=(count, size)).astype(dtype))
+        first, *others = everywhere(lambda link, own: link.sum(own), links, arrays)
+        np.testing.assert_allclose(first, np.sum(arrays, axis=0), rtol=1e-4, atol=1e-2)
+        for other in others:
+            np.testing.assert_array_equal(first, other)
+    mixed = [[np.float32(index), np.full((2, 3), index), np.array([index == 0])] for index in range(count)]
+    for received in everywhere(lambda link, own: link.of_first(own), links, mixed):
+        for array, expected in zip(received, mixed[0], strict=True):
+            np.testing.assert_array_equal(array, expected, strict=True)
+
+
+def test_a_single_learner_sums_with_itself():
+    np.testing.assert_array_equal(NO_OTHERS.sum(np.arange(3)), np.arange(3))
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_lost_host_ends_the_sum_that_waits_for_it(linked, pool, lost):
+    links = linked(3)
+    left = [link for index, link in enumerate(links) if index != lost]
+
+    def wait_and_end(link):
+        with link:
+            link.sum(np.ones(1_000_000))
+
+    waiting = [pool.submit(wait_and_end, link) for link in left]
     links[lost].close()
-    assert noticed.wait(30)
+    for each in waiting:
+        assert type(error := each.exception(30)) is HostLost
+        assert re.search(rf"learner host {lost} \(localhost:\d+\) is gone: start all 3 again", str(error))
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_lost_host_is_noticed_by_the_next_agreement(linked, lost):
+    links = linked(2)
+    left = links[1 - lost]
+    links[lost].close()
     with pytest.raises(HostLost, match=rf"learner host {lost} \(localhost:\d+\) is gone: start all 2 again"):
         agree(left)
     assert agree(left, leave=True).leave, "a host that ends needs no other for it"
@@ -299,8 +290,13 @@ def test_hosts_have_the_same_certificate(pool, tmp_path, first, second, sentence
 
 def test_two_processes_cannot_be_the_same_host(first_and_second, pool):
     where, first, second, _ = first_and_second
-    with pytest.raises(ConfigError, match="there is a learner host 1 already"):
+    with pytest.raises(AddressError, match="address already in use"):
         connect(Hosts(where, 1))
+    connection = socket.create_connection(("localhost", int(where[0].rpartition(":")[2])))
+    from_elsewhere, _ = introduce(connection, Hosts(where, 1), ServerSecurity())
+    refused = {"refused": "there is a learner host 1 already: each needs its own --learner_host"}
+    assert from_elsewhere.read() == refused
+    from_elsewhere.close()
     third = pool.submit(connect, Hosts(where, 2))
     for each in (first, second, third):
         each.result(30).close()
