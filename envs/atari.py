@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 from typing import Annotated, Any, ClassVar
 
 import ale_py
@@ -17,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvConfig, Watchable, read_references
 from seed_rl.envs.wrappers import FlatVectorEnv
-from seed_rl.settings import Count, OneOf, Share, Within
+from seed_rl.settings import Count, OneOf, Share, Within, did_you_mean
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 FULL_ACTION_SET = 18
@@ -33,6 +34,7 @@ class Atari(EnvConfig):
     """A game: grayscale frames, the pixel-wise maximum of the last two frames of each action."""
 
     suite: ClassVar[str] = "atari"
+    task_setting: ClassVar[str] = "game"
 
     game: str = "pong"
     """Name of a ROM, such as `space_invaders`."""
@@ -57,7 +59,16 @@ class Atari(EnvConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.game not in games():
-            raise ValueError(f"Atari.game must be the snake_case name of one of {len(games())} ROMs, got {self.game!r}")
+            # As others write it: ALE/SpaceInvaders-v5, SpaceInvadersNoFrameskip-v4.
+            words = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d$", "", self.game)
+            guess = did_you_mean(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words), games())
+            raise ValueError(
+                f"Atari.game must be one of {len(games())} ROMs (`seed_rl envs atari`), got {self.game!r}.{guess}"
+            )
+
+    @classmethod
+    def tasks(cls) -> list[str]:
+        return games()
 
     @property
     def action_repeat(self) -> int:

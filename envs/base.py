@@ -6,7 +6,9 @@ import abc
 import contextlib
 import csv
 import dataclasses
+import importlib.util
 import pathlib
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -63,6 +65,28 @@ class EnvConfig(Settings, abc.ABC):
     """
 
     suite: ClassVar[str]
+    task_setting: ClassVar[str] = ""
+    """The setting that names a task (a game, a level), where the suite has several."""
+
+    @classmethod
+    def tasks(cls) -> list[str]:
+        """The values of `task_setting` that are known; empty without one."""
+        return []
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """Modules that `make` needs and that this package does not depend on; for each, how to install it."""
+        return {}
+
+    def check_packages(self) -> None:
+        """Finds out whether the `packages` are installed, without importing them.
+
+        Raises:
+          CannotBuild: one is not.
+        """
+        for module, remedy in self.packages.items():
+            if module not in sys.modules and importlib.util.find_spec(module) is None:
+                raise CannotBuild(f"{type(self).__name__} needs {module}, which is not installed here: {remedy}")
 
     @property
     def action_repeat(self) -> int:

@@ -14,9 +14,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable, spec_of
-from seed_rl.envs.pool import make_pool
+from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
 from seed_rl.settings import Count, OneOf
+
+_FAMILIES = {"mujoco": "mujoco", "box2d": "Box2D"}
+"""Families of Gymnasium's environments that need a package of their own, and its module."""
 
 
 @gin.configurable
@@ -25,6 +28,7 @@ class Gym(EnvConfig):
     """An environment by its id, such as `CartPole-v1`, or `module:id` for one that `module` registers."""
 
     suite: ClassVar[str] = "gym"
+    task_setting: ClassVar[str] = "id"
 
     id: str = "CartPole-v1"
     """As registered, prefixed with `module:` if a module must be imported first, which actors on other machines permit
@@ -47,6 +51,18 @@ class Gym(EnvConfig):
             raise ValueError(f"Gym.options must be a JSON object, got {self.options[:200]!r}: {error}") from error
         if not isinstance(parsed, dict):
             raise ValueError(f"Gym.options must be a JSON object, got {self.options!r}")
+
+    @classmethod
+    def tasks(cls) -> list[str]:
+        return sorted(gymnasium.registry)
+
+    @property
+    def packages(self) -> dict[str, str]:
+        if self.envpool:
+            return {"envpool": INSTALL}
+        entry_point = str(getattr(gymnasium.registry.get(self.id), "entry_point", ""))
+        family = entry_point.removeprefix("gymnasium.envs.").partition(".")[0]
+        return {_FAMILIES[family]: f"pip install 'gymnasium[{family}]'"} if family in _FAMILIES else {}
 
     @property
     def action_repeat(self) -> int:

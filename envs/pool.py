@@ -12,6 +12,9 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.envs.base import CannotBuild, UniformVectorEnv
 
 
+INSTALL = "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"
+
+
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:
     """Builds `num_envs` of EnvPool's environments by name.
 
@@ -21,9 +24,7 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
     try:
         import envpool
     except ImportError as error:
-        raise CannotBuild(
-            "EnvPool is not installed here: pip install 'seed_rl[envpool]' (Python 3.11 or newer)"
-        ) from error
+        raise CannotBuild(f"EnvPool is not installed here: {INSTALL}") from error
     if name not in envpool.list_all_envs():
         raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() names them")
     try:

@@ -1,8 +1,18 @@
-"""`python -m seed_rl`: the command line."""
+"""The command line, as `seed_rl` or `python -m seed_rl`."""
 
 import sys
 
-from seed_rl.launch.cli import main
+
+def main() -> int:
+    """Runs a command; returns the exit code. Ctrl-C ends it with a line, while modules are loaded too."""
+    try:
+        from seed_rl.launch.cli import main
+
+        return main()
+    except KeyboardInterrupt:
+        print("seed_rl: interrupted", file=sys.stderr)
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,6 +17,7 @@ import gin
 from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import complete_or_absent
+from seed_rl.settings import Settings, did_you_mean
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
@@ -25,22 +26,24 @@ _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement",
 """Settings that may differ when a run is resumed, and between its learner hosts: they affect speed and logs only."""
 
 
-def load(gin_files: Sequence[str], gin_params: Sequence[str] = ()) -> Experiment:
+def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -> Experiment:
     """Reads gin files and bindings into an experiment.
 
     Args:
-      gin_files: paths, or names of shipped files with or without the ending (`atari/vtrace_pong`).
-      gin_params: bindings such as `Optimizer.learning_rate = 1e-4`; they win over the files.
+      gin_files: paths, or names of shipped files with or without the ending (`atari/vtrace_pong`); one or several.
+      gin_params: bindings such as `Optimizer.learning_rate = 1e-4`; they win over the files. A single word needs no
+        quotes: `Atari.game = breakout`.
 
     Raises:
       ConfigError: a missing file, an unknown parameter, a value that can't be.
     """
     gin.clear_config()
     try:
-        for name in gin_files:
-            _parse(gin.parse_config_file, find_config(name), "")
-        for binding in gin_params:
-            _parse(gin.parse_config, binding, f"{binding!r}: ")
+        for name in [gin_files] if isinstance(gin_files, str) else gin_files:
+            path = find_config(name)
+            _parse(gin.parse_config_file, path, f"{path}: " if _is_binary(path) else "")
+        for binding in [gin_params] if isinstance(gin_params, str) else gin_params:
+            _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
         return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
     except (TypeError, ValueError) as error:
@@ -57,6 +60,21 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
         raise ConfigError(prefix + _sentence(error)) from error
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _quoted(binding: str) -> str:
+    """A binding whose value, if it is a bare word, is a string."""
+    match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*)\s*", binding)
+    return f"{match[1]} = {match[2]!r}" if match and match[2] not in ("True", "False", "None") else binding
+
+
+def _is_binary(path: str) -> bool:
+    with open(path, "rb") as file:
+        try:
+            file.read().decode()
+        except UnicodeDecodeError:
+            return True
+    return False
 
 
 def find_config(name: str) -> str:
@@ -108,8 +126,9 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
         raise ConfigError(f"{path} can't be read: {error}") from error
     current = json.loads(json.dumps(experiment.to_json()))  # through JSON, so that both sides have its types
     free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
+    why = {"total_frames": " (the linear schedule of the learning rate depends on it)"}
     return [
-        f"{name} was {saved[name]!r} and is now {current[name]!r}"
+        f"{name} was {saved[name]!r} and is now {current[name]!r}{why.get(name, '')}"
         for name in current
         if name in saved and saved[name] != current[name] and not name.startswith(free)
     ]
@@ -160,9 +179,32 @@ def to_gin(experiment: Experiment) -> str:
 
 def _sentence(error: BaseException) -> str:
     """The informative first part of a gin or dataclass error, on one line."""
+    if isinstance(error, UnicodeDecodeError):
+        return "this is not a gin file, which is text in UTF-8"
     text = " ".join(str(error).split())
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
     if "No values supplied by Gin or caller" in text:
         return "the gin files must set Experiment.env and Experiment.agent"
+    text += _guess(text)
     return f"{text} ({place[1]}, line {place[2]})" if place else text
+
+
+def _guess(text: str) -> str:
+    """The group of settings or the setting that a gin error may be about, as a question; empty without an idea."""
+    groups = {group.__name__: group for group in _subclasses(Settings)}
+    match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
+        case None:
+            return ""
+        case found if found[3]:
+            name, candidates = found[3], list(groups)
+        case found:
+            name = found[2]
+            candidates = [field.name for field in dataclasses.fields(groups[found[1]])] if found[1] in groups else []
+    return did_you_mean(name, candidates)
+
+
+def _subclasses(kind: type[Settings]) -> Iterator[type[Settings]]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _subclasses(child)

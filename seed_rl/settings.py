@@ -10,11 +10,12 @@ class Sound(Settings):
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 import math
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 
@@ -46,6 +47,13 @@ class OneOf:
 Count: TypeAlias = Annotated[int, Within(1)]
 NonNegative: TypeAlias = Annotated[float, Within(0)]
 Share: TypeAlias = Annotated[float, Within(0, 1)]
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """ " Did you mean X?" with the candidate that is most like a mistyped name; empty if none is."""
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    closest = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" Did you mean {by_lower[closest[0]]!r}?" if closest else ""
 
 
 @dataclasses.dataclass(frozen=True)

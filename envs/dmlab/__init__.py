@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.envs.dmlab.levels import has_instructions, is_held_out, needs_dataset, path_of, reference_of
+from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
 from seed_rl.envs.processes import ProcessVectorEnv
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -62,6 +62,7 @@ class DMLab(EnvConfig):
     """A level, with color frames and a few discrete actions."""
 
     suite: ClassVar[str] = "dmlab"
+    task_setting: ClassVar[str] = "level"
 
     level: str = "rooms_watermaze"
     """Name of a level of DMLab-30, or the full path of any other, such as `contributed/psychlab/visual_search`."""
@@ -104,6 +105,14 @@ class DMLab(EnvConfig):
             for number, (name, (low, high)) in zip(action, CONTROLS.items(), strict=True):
                 if not low <= number <= high:
                     raise ValueError(f"DMLab.action_set: {name} must be in [{low}, {high}], got {number} in {action}")
+
+    @classmethod
+    def tasks(cls) -> list[str]:
+        return list(DMLAB_30)
+
+    @property
+    def packages(self) -> dict[str, str]:
+        return {"deepmind_lab": "docs/dmlab.md says how to build it"}
 
     @property
     def path(self) -> str:

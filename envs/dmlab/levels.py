@@ -25,8 +25,9 @@ TEST_TWINS = {
 }
 """Levels with one version for training and another for scoring; the others have one version for both."""
 
-_KNOWN = {*REFERENCES, *TEST_TWINS}
-_FAMILIES = tuple(sorted({name.partition("_")[0] + "_" for name in _KNOWN}))
+DMLAB_30 = tuple(sorted({*REFERENCES, *TEST_TWINS}))
+"""Levels for training and for scoring."""
+_FAMILIES = tuple(sorted({name.partition("_")[0] + "_" for name in DMLAB_30}))
 _NEED_A_DATASET = ("arbitrary_visuomotor_mapping", "continuous_recognition")
 
 
@@ -38,10 +39,10 @@ def path_of(level: str) -> str:
     """
     if not level:
         raise ValueError("DMLab.level: a level must have a name")
-    if level in _KNOWN:
+    if level in DMLAB_30:
         return _FOLDER + level
     if "/" not in level and level.startswith(_FAMILIES):
-        raise ValueError(f"DMLab.level: DMLab-30 has no level {level!r}; there are {', '.join(sorted(_KNOWN))}")
+        raise ValueError(f"DMLab.level: DMLab-30 has no level {level!r}; there are {', '.join(DMLAB_30)}")
     return level
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 import gin
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from seed_rl.envs import pool
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
 from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
-from seed_rl.envs.pool import make_pool
 from seed_rl.envs.wrappers import SameStep
 from seed_rl.settings import OneOf
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -36,6 +36,7 @@ SCENARIOS = (
     "academy_single_goal_versus_lazy",
 )
 NUM_ACTIONS = 19
+_INSTALL = "scripts/install_gfootball.sh builds it; Football.backend = 'envpool' needs no compiler"
 
 
 @gin.configurable
@@ -44,6 +45,7 @@ class Football(EnvConfig):
     """Controls the player of the left team nearest to the ball, against the scenario's opponents."""
 
     suite: ClassVar[str] = "football"
+    task_setting: ClassVar[str] = "scenario"
 
     scenario: Annotated[str, OneOf(*SCENARIOS)] = "academy_empty_goal_close"
     """One of the engine's matches and drills: `SCENARIOS`."""
@@ -61,6 +63,14 @@ class Football(EnvConfig):
         if self.backend == "envpool" and self.map != "96x72":
             raise ValueError(f"Football.map must be 96x72 with the envpool backend, got {self.map}")
 
+    @classmethod
+    def tasks(cls) -> list[str]:
+        return list(SCENARIOS)
+
+    @property
+    def packages(self) -> dict[str, str]:
+        return {"envpool": pool.INSTALL} if self.backend == "envpool" else {"gfootball": _INSTALL}
+
     @property
     def map_shape(self) -> tuple[int, int]:
         """Height and width."""
@@ -77,15 +87,12 @@ class Football(EnvConfig):
     def make(self, num_envs: int) -> VectorEnv:
         checkpoints = "checkpoints" in self.rewards
         if self.backend == "envpool":
-            pool = make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
-            return PackedMaps(SameStep(pool), checkpoints)
+            env = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
+            return PackedMaps(SameStep(env), checkpoints)
         try:
             from seed_rl.envs.football.engine import FootballEnv
         except ImportError as error:
-            raise CannotBuild(
-                f"the gfootball package can't be used here ({error}): docs/football.md says how to build it; "
-                "Football.backend = 'envpool' needs no compiler"
-            ) from error
+            raise CannotBuild(f"the gfootball package can't be used here ({error}): {_INSTALL}") from error
         return SyncVectorEnv(
             [lambda: FootballEnv(self.scenario, self.map_shape, checkpoints)] * num_envs,
             autoreset_mode=AutoresetMode.SAME_STEP,

@@ -16,10 +16,14 @@ import numpy as np
 from seed_rl.envs import base
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from seed_rl.files import complete_or_absent
+from seed_rl.learner.ending import Stop
 from seed_rl.reporting.statistics import interquartile_mean
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
+
+
+_STATISTICS = ("mean", "standard_error", "median", "min", "max", "mean_length")
 
 
 class Played(NamedTuple):
@@ -34,6 +38,8 @@ class Played(NamedTuple):
         """`episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan for one
         episode), `median`, `min` and `max`."""
         count = len(self.returns)
+        if not count:
+            return {"episodes": 0, **dict.fromkeys(_STATISTICS, math.nan)}
         deviation = float(np.std(self.returns, ddof=1)) if count > 1 else math.nan
         return {
             "episodes": count,
@@ -52,6 +58,7 @@ def play(
     episodes: int,
     seed: int,
     on_output: Callable[[EnvOutput], None] = lambda output: None,
+    stop: Stop | None = None,
 ) -> Played:
     """Plays episodes in B environments at a time.
 
@@ -65,6 +72,7 @@ def play(
       episodes: number to play, at least 1.
       seed: of the environments.
       on_output: called with each output, from the one before the first action to the one after the last.
+      stop: says whether to end before all are played; looked at after every step.
     """
     num_envs = env.num_envs
     left = np.full(num_envs, episodes // num_envs)
@@ -75,7 +83,7 @@ def play(
     total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     returns: list[float] = []
     lengths: list[int] = []
-    while left.any():
+    while left.any() and not (stop is not None and stop.is_set()):
         output = base.step(env, policy.act(output))
         on_output(output)
         total += output.reward
@@ -99,6 +107,7 @@ def evaluate_run(
     num_envs: int = 16,
     greedy: bool = False,
     seed: int = 1,
+    stop: Stop | None = None,
 ) -> dict[str, Any]:
     """Plays whole episodes with a run's policy; returns are sums of unclipped rewards.
 
@@ -109,19 +118,25 @@ def evaluate_run(
       num_envs: environments played in parallel.
       greedy: without exploration.
       seed: of environments and sampled actions, 0 to 2^31 - 1.
+      stop: says whether to end before all are played. Episodes that are over by then tend to be the short ones.
 
     Returns:
-      The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, the items of
-      `Played.summary`, `human_normalised` in percent or None, and the `returns` and `lengths` of all episodes.
+      The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, `wanted_episodes`,
+      the items of `Played.summary`, `human_normalised` in percent or None, and the `returns` and `lengths` of all
+      episodes. Without an episode the statistics are nan.
 
     Raises:
+      ValueError: no episodes or no environments.
       NoPolicy, CannotReach: see `load_policy`.
       CannotBuild: this machine doesn't have the environments.
     """
+    for name, value in (("episodes", episodes), ("num_envs", num_envs)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
     experiment = experiment_of(logdir)
     policy = load_policy(logdir, checkpoint, greedy, seed)
     with contextlib.closing(experiment.env.make(min(num_envs, episodes))) as env:
-        played = play(policy, env, episodes, seed)
+        played = play(policy, env, episodes, seed, stop=stop)
     summary = played.summary()
     return {
         "logdir": logdir,
@@ -130,6 +145,7 @@ def evaluate_run(
         "env_frames": policy.env_frames,
         "greedy": greedy,
         "seed": seed,
+        "wanted_episodes": episodes,
         **summary,
         "human_normalised": experiment.env.human_normalised(summary["mean"]),
         "returns": played.returns.tolist(),
@@ -140,10 +156,13 @@ def evaluate_run(
 def text(evaluation: dict[str, Any]) -> str:
     """The most important figures, in a few lines."""
     how = "greedy" if evaluation["greedy"] else "sampled as in training's evaluation"
-    error = evaluation["standard_error"]
+    error, wanted = evaluation["standard_error"], evaluation["wanted_episodes"]
+    partial = f" of {wanted} (interrupted: the first to end, which favours short ones)"
+    if evaluation["episodes"] == wanted:
+        partial = ""
     lines = [
         f"{evaluation['checkpoint']} ({evaluation['env_frames']:,} frames), {how}, seed {evaluation['seed']}",
-        f"episodes  {evaluation['episodes']}, of {evaluation['mean_length']:,.0f} steps on average",
+        f"episodes  {evaluation['episodes']}{partial}, of {evaluation['mean_length']:,.0f} steps on average",
         f"mean      {evaluation['mean']:,.2f}" + ("" if math.isnan(error) else f" +- {error:,.2f} (standard error)"),
         f"median    {evaluation['median']:,.2f}, from {evaluation['min']:,.2f} to {evaluation['max']:,.2f}",
     ]

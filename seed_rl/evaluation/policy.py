@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner import checkpoints
 from seed_rl.object_store import local_file
-from seed_rl.specs import EnvSpec
+from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput
 
 
@@ -68,12 +69,32 @@ class Policy:
 
         Returns:
           [B, ...], as specified by `env_spec`.
+
+        Raises:
+          ValueError: another shape or dtype, or another B than that of `reset`.
         """
+        self._check(output)
         self._calls = (self._calls + 1) % 2**31
         seed = tf.constant([self._seed, self._calls], tf.int32)
         tensors = tf.nest.map_structure(tf.convert_to_tensor, output)
         self._previous, self._state = self._act(self._previous, tensors, self._state, seed, self._greedy)
         return self._previous.numpy()
+
+    def _check(self, output: EnvOutput) -> None:
+        scalars = {"reward": "float32", "done": "bool", "truncated": "bool"}
+        expected = {name: (getattr(output, name), ArraySpec((), dtype)) for name, dtype in scalars.items()}
+        for name, spec in self.env_spec.observation_tensors():
+            given = output.observation
+            if name:
+                given = given.get(name) if isinstance(given, Mapping) else None
+            expected[f"observation {name}".rstrip()] = given, spec
+        for name, (given, spec) in expected.items():
+            shape, array = (self._previous.shape[0], *spec.shape), np.asarray(given)
+            if array.shape != shape or array.dtype.name != spec.dtype:
+                raise ValueError(
+                    f"{name} must be {spec.dtype} {list(shape)}, got {array.dtype.name} {list(array.shape)}; the first "
+                    "size is that of `reset(num_envs)`"
+                )
 
     def one_step(
         self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
@@ -114,7 +135,8 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
 
     Args:
       logdir: of the run. From an object store (`gs://`, `s3://`), only the necessary files are fetched.
-      checkpoint: path of one of its checkpoints, in the store or on this machine; None: the newest readable one.
+      checkpoint: path of one of its checkpoints, in the store or on this machine, or its name alone; None: the newest
+        readable one.
       greedy: without exploration; otherwise as in the run's evaluation environments.
       seed: of sampled actions, 0 to 2^31 - 1.
 
@@ -125,10 +147,13 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
     """
     experiment = experiment_of(logdir)
     try:
+        directory = os.path.join(logdir, "checkpoints")
         if checkpoint is None:
-            newest = checkpoints.newest(os.path.join(logdir, "checkpoints"))
+            newest = checkpoints.newest(directory)
         else:
-            newest = (checkpoint, *checkpoints.load(checkpoint))
+            is_name = not os.path.dirname(checkpoint) and not os.path.exists(checkpoint)
+            place = os.path.join(directory, checkpoint) if is_name else checkpoint
+            newest = (place, *checkpoints.load(place))
         if newest is None:
             first = f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training, or at its end"
             raise NoPolicy(f"{logdir} has no checkpoint yet: {first}")

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from seed_rl.experiment import ConfigError
 from seed_rl.launch.flags import OF_ALL_COMMANDS, Flag
 from seed_rl.launch.run_directory import CannotUse
 from seed_rl.object_store import CannotReach
+from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
@@ -42,6 +44,7 @@ COMMANDS = {
     "plot": "inspection.plot",
     "plan": "training.plan",
     "configs": "inspection.configs",
+    "envs": "inspection.envs",
     "doctor": "inspection.doctor",
 }
 """Where each command is in `launch.commands`. Only the one that runs is imported: an actor stays free of the learner's
@@ -90,6 +93,8 @@ def command(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # after all clean-up
     try:
         code = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -112,7 +117,8 @@ def _main(arguments: list[str]) -> int:
         print(f"seed_rl {__version__}")
         return 0
     if name not in COMMANDS:
-        print(f"seed_rl: no command {name!r}; there are: {', '.join(COMMANDS)}", file=sys.stderr)
+        guess = did_you_mean(name, COMMANDS)
+        print(f"seed_rl: no command {name!r}; there are: {', '.join(COMMANDS)}.{guess}", file=sys.stderr)
         return USAGE_ERROR
     command = _find(name)
     try:

@@ -7,7 +7,9 @@ A declared flag is a function that defines it in the `FlagValues` of a command:
 
 from __future__ import annotations
 
+import decimal
 import math
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -35,6 +37,37 @@ comma_separated = _declare(flags.DEFINE_list)
 integer = _declare(flags.DEFINE_integer)
 repeated = _declare(flags.DEFINE_multi_string)
 string = _declare(flags.DEFINE_string)
+
+
+def count(name: str, text: str) -> Flag:
+    """A whole number, also as people write large ones: 1e6, 300k, 10M, 1_000_000; without a default."""
+    return _declare(flags.DEFINE)(_Count(), name, None, text)
+
+
+class _Count(flags.ArgumentParser):
+    syntactic_help = "a whole number such as 300000, 300k, 10M or 1e6"
+
+    def parse(self, argument: Any) -> int:
+        match = re.fullmatch(r"([\d_]*\.?\d+(?:e\d+)?)([kMG]?)", str(argument).strip())
+        number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
+        if number is None or number != int(number):
+            raise ValueError(f"expected {self.syntactic_help}")
+        return int(number)
+
+    def flag_type(self) -> str:
+        return "int"
+
+
+def directory(name: str, text: str) -> Flag:
+    """A path that isn't empty; without a default."""
+
+    def flag(values: flags.FlagValues) -> None:
+        flags.DEFINE_string(name, None, text, flag_values=values)
+        flags.register_validator(
+            name, lambda value: value != "", message=f"--{name} is empty: it names a directory", flag_values=values
+        )
+
+    return flag
 
 
 def number(name: str, default: float | None, text: str, lower_bound: float) -> Flag:

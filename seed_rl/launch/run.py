@@ -92,11 +92,14 @@ class Run:
         """Opens the log directory.
 
         Raises:
+          CannotBuild: a package that the environments need is not installed.
           ConfigError: it holds a run of another configuration.
           CannotUse: it can't be written, or another learner is running in it.
           CannotReach: it is in an object store that can't be used.
         """
         allow_many_files()
+        if self.actors in (PROCESSES, THREADS):
+            self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
             seconds = self.experiment.logs.checkpoint_interval_s
             self._directory = cleanup.enter_context(working_directory(self.logdir, seconds, self.store))

@@ -50,7 +50,7 @@ def test_an_unknown_suite_names_the_known_ones():
 @pytest.mark.parametrize(
     ("suite", "options", "message"),
     [
-        ("atari", {"game": "Pong"}, "snake_case name of one of 1.. ROMs, got 'Pong'"),
+        ("atari", {"game": "Pong"}, r"one of 1.. ROMs .*, got 'Pong'. Did you mean 'pong'\?"),
         ("atari", {"sticky_actions": 1.5}, r"sticky_actions must be in \[0, 1\], got 1.5"),
         ("atari", {"frame_skip": 0}, "frame_skip must be at least 1, got 0"),
         ("atari", {"frame_skip": "4"}, "frame_skip must be int, got '4'"),

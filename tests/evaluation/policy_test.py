@@ -63,6 +63,25 @@ def act_all(policy, steps):
     return np.array([policy.act(output) for output in steps])
 
 
+def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
+    policy = load_policy(saved_run("catch/vtrace")[0])
+    policy.reset(3)
+    (output,), (fewer,) = outputs(1, 3), outputs(1, 2)
+    for wrong, sentence in (
+        (fewer, r"reward must be float32 \[3\], got float32 \[2\]; the first size is that of `reset"),
+        (output._replace(observation=output.observation[0]), r"must be uint8 \[3, 10, 5, 1\], got uint8 \[10, 5, 1\]"),
+        (output._replace(done=[0, 1, 0]), r"done must be bool \[3\], got int64 \[3\]"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            policy.act(wrong)
+
+
+def test_a_checkpoint_is_found_by_its_name_alone(saved_run):
+    logdir, _ = saved_run("catch/vtrace")
+    path = only_file(logdir)
+    assert load_policy(logdir, os.path.basename(path)).checkpoint == path
+
+
 def test_the_state_is_reset_where_an_episode_begins(saved_run):
     # Without the previous action as an input: it is all that an agent may know of the previous episode.
     bindings = ("R2D2.frame_stack = 3", "R2D2.previous_step_inputs = False")

@@ -1,5 +1,6 @@
 import json
 import math
+import threading
 
 import pytest
 
@@ -8,7 +9,7 @@ from seed_rl.evaluation.episodes import evaluate_run, text, text_over_runs, writ
 FIELDS = {
     *("logdir", "environment", "checkpoint", "env_frames", "greedy", "seed"),
     *("episodes", "mean", "standard_error", "median", "min", "max", "mean_length"),
-    *("human_normalised", "returns", "lengths"),
+    *("human_normalised", "returns", "lengths", "wanted_episodes"),
 }
 
 
@@ -47,6 +48,31 @@ def test_no_more_environments_are_played_than_there_are_episodes(saved_run):
     assert "standard error" not in text(evaluation)
 
 
+def test_an_evaluation_that_is_stopped_reports_the_episodes_that_were_over(saved_run):
+    class AfterSteps:
+        steps = 0
+
+        def is_set(self):
+            self.steps += 1
+            return self.steps > 30  # of episodes of 12 steps
+
+    logdir = saved_run("memory/r2d2")[0]
+    evaluation = evaluate_run(logdir, episodes=40, num_envs=8, stop=AfterSteps())
+    assert (evaluation["episodes"], evaluation["wanted_episodes"]) == (16, 40)
+    assert "episodes  16 of 40 (interrupted: the first to end" in text(evaluation)
+    at_once = threading.Event()
+    at_once.set()
+    nothing = evaluate_run(logdir, episodes=4, stop=at_once)
+    assert nothing["episodes"] == 0
+    assert math.isnan(nothing["mean"])
+
+
+def test_without_episodes_or_environments_there_is_nothing_to_evaluate():
+    for name in ("episodes", "num_envs"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            evaluate_run("nowhere", **{name: 0})
+
+
 def test_an_evaluation_as_text():
     evaluation = {
         "checkpoint": "run/checkpoint.npz",
@@ -54,6 +80,7 @@ def test_an_evaluation_as_text():
         "greedy": True,
         "seed": 7,
         "episodes": 4,
+        "wanted_episodes": 4,
         "mean": 1004.0,
         "standard_error": 2.04,
         "median": 2.5,

@@ -9,9 +9,12 @@ import sys
 import threading
 
 import pytest
+from absl.flags import FlagValues
 
-from seed_rl import config_files
+from seed_rl import __main__, config_files
 from seed_rl.launch.cli import COMMANDS, main
+from seed_rl.launch.commands import evaluation
+from seed_rl.launch.flags import count
 
 ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
 
@@ -19,7 +22,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["trian"], "no command 'trian'; there are: train, learner, actor, sweep, eval, play"),
+        (["trian"], r"no command 'trian'; there are: train, learner, actor, .*\. Did you mean 'train'\?"),
         (["train", "--logdri=x"], "Unknown command line flag 'logdri'. Did you mean: logdir"),
         (["train", "--num_actors=two", "--gin_file=catch/vtrace"], "flag --num_actors=two"),
         (["train", "--gin_file=catch/vtrace", "more"], "unexpected argument 'more'"),
@@ -27,9 +30,28 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtracy"], "no gin file 'catch/vtracy'.*catch/vtrace"),
         (
             ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discont=1"],
-            "doesn't have a parameter named 'discont'",
+            r"doesn't have a parameter named 'discont'\. Did you mean 'discount'\?",
         ),
-        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrac.discount=1"], "No configurable matching 'VTrac'"),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=Vtrac.discount=1"],
+            r"No configurable matching 'Vtrac'\. Did you mean 'VTrace'\?",
+        ),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=Experiment.batch_size=lots"], "must be int, got 'lots'"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=Optimizer.learning_rate=1e999"], "must be finite, got inf"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=Optimizer.learning_rate=nan"], "must be float, got 'nan'"),
+        (
+            ["train", "--gin_file=atari/vtrace", "--gin_param=Atari.game=ALE/SpaceInvaders-v5"],
+            r"one of \d+ ROMs \(`seed_rl envs atari`\), got 'ALE/SpaceInvaders-v5'. Did you mean 'space_invaders'\?",
+        ),
+        (["train", f"--gin_file={sys.executable}"], f"{sys.executable}: this is not a gin file, which is text"),
+        (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir is empty: it names a directory"),
+        (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
+        (["train", "--gin_file=dmlab/small"], "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
+        (
+            ["train", "--gin_file=gym/cartpole", "--gin_param=Gym.id=HalfCheetah-v5"],
+            r"Gym needs mujoco, which is not installed here: pip install 'gymnasium\[mujoco\]'",
+        ),
+        (["envs", "atary"], "no environment suite named 'atary' is installed here"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
         (["train", "--gin_file=catch/vtrace", "--num_actors=0"], "Actors.num_actors must be at least 1, got 0"),
@@ -116,6 +138,44 @@ def test_a_reader_that_leaves_is_no_error():
         command = [sys.executable, "-m", "seed_rl", "configs"]
         done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "entered"), [("eval", "load_tensorflow"), ("play", "load_tensorflow"), ("configs", "summary")]
+)
+def test_ctrl_c_ends_a_command_with_a_line(command, entered, monkeypatch, capsys, tmp_path):
+    """Where the process spends its time: in loading TensorFlow, say."""
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "load_tensorflow", interrupted)
+    monkeypatch.setattr(config_files, "summary", interrupted)
+    monkeypatch.setattr(sys, "argv", ["seed_rl", command, *([] if command == "configs" else [f"--logdir={tmp_path}"])])
+    assert __main__.main() == 128 + signal.SIGINT
+    assert capsys.readouterr() == ("", "seed_rl: interrupted\n")
+
+
+def test_counts_may_be_written_as_people_write_them():
+    for text, expected in (
+        ("300000", 300_000),
+        ("300k", 300_000),
+        ("1.5M", 1_500_000),
+        ("1e6", 10**6),
+        ("1_000", 1000),
+    ):
+        values = FlagValues()
+        count("frames", "")(values)
+        values(["program", f"--frames={text}"])
+        assert values.frames == expected
+
+
+def test_the_suites_and_their_tasks_are_listed(capsys):
+    assert main(["envs"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^atari +A game: .*Atari.game: 10\d known\.$", out, re.MULTILINE)
+    assert main(["envs", "atari", "football"]) == 0
+    assert {"breakout", "academy_run_to_score"} < set(capsys.readouterr().out.splitlines())
 
 
 def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):

@@ -13,6 +13,8 @@ from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError, command
 from seed_rl.launch.flags import boolean, comma_separated, integer, number, string
 from seed_rl.launch.native_output import load_tensorflow
+from seed_rl.launch.signals import signals
+from seed_rl.learner.ending import Stop
 from seed_rl.object_store import is_url
 
 _POLICY = (
@@ -40,16 +42,20 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
         raise UsageError("name log directories or give --logdir and --checkpoint, not both")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run: those of several write evaluation.json into their directories")
-    evaluations = [_evaluated(values, place) for place in places or [values.logdir]]
-    if len(evaluations) > 1:
+    evaluations = []
+    with signals() as stopped:
+        for place in places or [values.logdir]:
+            if not stopped.is_set():
+                evaluations.append(_evaluated(values, place, stopped))
+    if len(evaluations) > 1 and not stopped.is_set():
         from seed_rl.evaluation import episodes
 
         print(episodes.text_over_runs(evaluations))
-    return 0
+    return stopped.exit_code
 
 
-def _evaluated(values: flags.FlagValues, logdir: str) -> dict[str, Any]:
-    """Evaluates a run, and prints and writes the evaluation."""
+def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, Any]:
+    """Evaluates a run, and prints and writes the evaluation; one that was stopped is only printed."""
     with _usable_run(values, logdir, "evaluation.json") as (path,):
         from seed_rl.evaluation import episodes
 
@@ -60,10 +66,13 @@ def _evaluated(values: flags.FlagValues, logdir: str) -> dict[str, Any]:
             num_envs=values.envs,
             greedy=values.greedy,
             seed=values.seed,
+            stop=stop,
         )
-        print(episodes.text(evaluation))
-        with _written(path):
-            episodes.write(evaluation, path)
+        print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before the end of an episode")
+        if evaluation["episodes"] == values.episodes:
+            with _written(path):
+                episodes.write(evaluation, path)
+            print(path)
     return evaluation
 
 
@@ -90,6 +99,7 @@ def play(values: flags.FlagValues) -> int:
         with contextlib.closing(experiment_of(values.logdir).env.watch()) as env, _written(*paths):
             played = film(policy, env, values.episodes, values.seed, paths, values.fps)
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
+        print("\n".join(paths))
     return 0
 
 
@@ -108,12 +118,13 @@ def export(values: flags.FlagValues) -> int:
         policy = load_policy(values.logdir, values.checkpoint)
         with _written(directory):
             export(policy, directory, values.batch_size)
+        print(directory)
     return 0
 
 
 @contextlib.contextmanager
 def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> Iterator[list[str]]:
-    """Loads TensorFlow, yields the paths of the results, and prints them at the end.
+    """Loads TensorFlow and yields the paths of the results.
 
     They are those of `--output`, else files of these names in the log directory, or here if that is in an object store.
 
@@ -134,7 +145,6 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
         yield paths
     except NoPolicy as error:
         raise UsageError(str(error)) from error
-    print("\n".join(paths))
 
 
 @contextlib.contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+
 from absl import flags
 
 from seed_rl import config_files
+from seed_rl.envs import registry
 from seed_rl.launch.cli import FAILURE, UsageError, command
 from seed_rl.launch.flags import choice, comma_separated, string
 
@@ -16,6 +19,22 @@ def configs(values: flags.FlagValues) -> int:
     widest = max(map(len, names))
     for name in names:
         print(f"{name:{widest}}  {config_files.summary(name)}")
+    return 0
+
+
+@command("seed_rl envs atari", takes_paths=True)
+def envs(values: flags.FlagValues, *suites: str) -> int:
+    """Lists the environment suites, or the games, levels, scenarios and ids of some."""
+    for name in suites:
+        print("\n".join(registry.suite(name).tasks()))
+    if not suites:
+        names = registry.names()
+        widest = max(map(len, names))
+        for name in names:
+            suite = registry.suite(name)
+            first_line = (inspect.getdoc(suite) or "").partition("\n")[0]
+            known = f" {suite.__name__}.{suite.task_setting}: {len(suite.tasks())} known." if suite.task_setting else ""
+            print(f"{name:{widest}}  {first_line}{known}")
     return 0
 
 

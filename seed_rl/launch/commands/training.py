@@ -21,6 +21,8 @@ from seed_rl.launch.flags import (
     boolean,
     choice,
     comma_separated,
+    count,
+    directory,
     integer,
     number,
     repeated,
@@ -53,7 +55,7 @@ _EXPERIMENT = (
         [],
         "Gin binding that overrides the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
     ),
-    integer("total_frames", None, "Overrides Experiment.total_frames (environment frames)."),
+    count("total_frames", "Overrides Experiment.total_frames, as 300k or 1e6."),
 )
 _OVERRIDES = {
     "total_frames": "Experiment.total_frames",
@@ -62,8 +64,8 @@ _OVERRIDES = {
 }
 _LEARNER = (
     *_EXPERIMENT,
-    string(
-        "logdir", None, "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>."
+    directory(
+        "logdir", "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>."
     ),
     integer("num_actors", None, "Overrides Actors.num_actors."),
     integer("seed", None, "Overrides Experiment.seed."),
@@ -228,7 +230,7 @@ def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
     repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
     comma_separated("seeds", ["1"], "Runs of each combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
     integer("parallel", 1, "Runs at a time.", lower_bound=1),
-    string("logdir", None, "Parent directory of the runs; default: runs/sweep_<gin file>."),
+    directory("logdir", "Parent directory of the runs; default: runs/sweep_<gin file>."),
 )
 def sweep(values: flags.FlagValues) -> int:
     """Trains with combinations of settings and seeds, and compares them."""
