@@ -39,8 +39,8 @@ class TrunkConfig(Settings):
     torso: Annotated[str, _Layer("auto", "shallow", "deep", "mlp", "module:Class")] = "auto"
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
     IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too small for it;
-    `module:Class`: a Keras layer of your own (`networks.trunk.Torso`). All other observations go through dense layers,
-    words (uint16 [W]) through an LSTM."""
+    `module:Class`: a Keras layer of your own (`networks.own_layers.Torso`). All other observations go through dense
+    layers, words (uint16 [W]) through an LSTM."""
     hidden: Annotated[int, Within(0)] = 0
     """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
     mlp_layers: Count = 1
@@ -53,7 +53,7 @@ class TrunkConfig(Settings):
     """Residual blocks in each stage of the ResNet."""
     core: Annotated[str, _Layer("none", "lstm", "module:Class")] = "none"
     """The recurrent network behind the torso: `none`, `lstm`, or `module:Class`, a Keras layer of your own
-    (`networks.trunk.Core`)."""
+    (`networks.own_layers.Core`)."""
     core_units: Count = 256
     """Units of the recurrent core."""
     previous_step_inputs: bool = False

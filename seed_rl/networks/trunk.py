@@ -6,9 +6,8 @@ Shapes: T steps, B environments, images of H x W pixels and C channels, F featur
 from __future__ import annotations
 
 import abc
-import importlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -16,6 +15,7 @@ import tensorflow as tf
 from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
+from seed_rl.networks.own_layers import check_features, errors_of, make_layer
 from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
 from seed_rl.rl.distributions import distribution_of
@@ -24,34 +24,6 @@ from seed_rl.types import EnvOutput
 
 # Moves bytes only, which XLA fuses even where the layers around it are not compiled: three times faster on a CPU.
 _stack_frames = tf.function(stack_frames, jit_compile=True, autograph=False)
-
-
-class Torso(Protocol):
-    """A Keras layer named by `TrunkConfig.torso = 'module:Class'`.
-
-    Its class is called with `units` (features asked for, `TrunkConfig.hidden`), `kernel_initializer`, `dtype` and
-    `name`.
-    """
-
-    def __call__(self, frames: Any) -> Any:
-        """Features [N, F], in the layer's compute dtype, of images [N, H, W, C]: uint8, or with
-        `TrunkConfig.observation_norm` float32 with a standard deviation of 255."""
-
-
-class Core(Protocol):
-    """A Keras layer named by `TrunkConfig.core = 'module:Class'`.
-
-    Its class is called with `units`, `dtype` and `name`.
-    """
-
-    def initial_state(self, batch_size: int) -> Any:
-        """The state at the start of an episode: nest of tensors [batch_size, ...]."""
-
-    def __call__(self, inputs: Any, done: Any, state: Any) -> tuple[Any, Any]:
-        """Outputs [T, B, units] of inputs [T, B, F], and the state after the last step.
-
-        The state is to be reset before every step with `done`, bool [T, B].
-        """
 
 
 class TrunkState(NamedTuple):
@@ -81,7 +53,7 @@ class Trunk(keras.layers.Layer):
           name: of the layer.
 
         Raises:
-          CannotAct: the torso does not fit the observations, or a custom torso or core can't be imported.
+          CannotAct: the torso does not fit the observations, or a torso or core of one's own can't be made.
         """
         super().__init__(name=name, dtype=config.dtype, autocast=False)  # each layer casts its own input
         self._config = config
@@ -130,14 +102,19 @@ class Trunk(keras.layers.Layer):
             if name in self._moments:
                 tensor = self._moments[name].normalise(tensor) * (255.0 if is_frame(spec) else 1.0)
             steps, batch = tensor.shape[0], tensor.shape[1]
-            features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
+            with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
+                features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
+                check_features(features, [steps * batch])
             parts.append(tf.reshape(features, [steps, batch, features.shape[-1]]))
         if self._config.previous_step_inputs:
             parts += self._previous_step(prev_action, env_output.reward, parts[0].dtype)
         features = parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
         core_state: Any = ()
         if self._core is not None:
-            features, core_state = self._core(features, env_output.done, state.core)
+            leading = features.shape[:-1]
+            with errors_of(f"{type(self._config).__name__}.core", self._config.core):
+                features, core_state = self._core(features, env_output.done, state.core)
+                check_features(features, leading)
             features = features if self._core_norm is None else self._core_norm(features)
         return features, TrunkState(tuple(after), core_state)
 
@@ -248,7 +225,7 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
         return WordTorso(dtype=config.dtype, name=name)
     shared: dict[str, Any] = {"kernel_initializer": config.kernel_initializer, "dtype": config.dtype, "name": name}
     if ":" in kind:
-        return _import_layer("torso", kind)(units=config.hidden or 256, **shared)
+        return make_layer(f"{type(config).__name__}.torso", kind, units=config.hidden or 256, **shared)
     shared["layer_norm"] = config.layer_norm
     if kind == "shallow":
         return ShallowTorso(config.hidden or 512, config.convolutions, **shared)
@@ -261,14 +238,7 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
 def _build_core(config: TrunkConfig) -> Any:
     if config.core == "none":
         return None
-    layer = ResetLSTM if config.core == "lstm" else _import_layer("core", config.core)
-    return layer(units=config.core_units, dtype=config.dtype, name="core")
-
-
-def _import_layer(role: str, path: str) -> Any:
-    """The class that `module:Class` names."""
-    module, _, name = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise CannotAct(f"the {role} {path} can't be imported: {error}") from error
+    arguments: dict[str, Any] = {"units": config.core_units, "dtype": config.dtype, "name": "core"}
+    if config.core == "lstm":
+        return ResetLSTM(**arguments)
+    return make_layer(f"{type(config).__name__}.core", config.core, **arguments)

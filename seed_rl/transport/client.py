@@ -226,13 +226,32 @@ class ActStream:
         self._ended.set()
 
 
+_NO_LEARNER = (
+    ("CERTIFICATE_VERIFY_FAILED", "the certificate of the learner at {} isn't vouched for by --tls_ca"),
+    (
+        "Hostname Verification Check failed",
+        "the certificate of the learner at {} is for another name: give --tls_server_name",
+    ),
+    (
+        "WRONG_VERSION_NUMBER",
+        "the server at {} does not use TLS: a learner does with --tls_cert, and without it actors do without --tls_ca",
+    ),
+    ("Method not found", "the server at {} is not a learner"),
+)
+"""Parts of gRPC's messages, and the reason of each."""
+_HINTS = (
+    ("Socket closed", "; does the learner use TLS? Then actors need --tls_ca"),
+    ("Failed parsing HTTP/2", "; is this a learner's address?"),
+)
+
+
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
     """The error that an actor gets for a failed call."""
     code, details = error.code(), error.details() or "no reason given"
+    for part, reason in _NO_LEARNER:
+        if part in details:
+            return Rejected(f"{reason.format(learner)} ({details})")
     if code in _FINAL:
         return Rejected(details)
-    if "CERTIFICATE_VERIFY_FAILED" in details:
-        return Rejected(f"the certificate of the learner at {learner} isn't vouched for by --tls_ca: {details}")
-    if "Hostname Verification Check failed" in details:
-        return Rejected(f"the certificate of the learner at {learner} is for another name: give --tls_server_name")
-    return Disconnected(f"{learner}: {details} ({code.name})")
+    hint = next((hint for part, hint in _HINTS if part in details), "")
+    return Disconnected(f"{learner}: {details} ({code.name}){hint}")

@@ -280,13 +280,6 @@ def test_each_pixel_is_standardised_by_statistics_of_its_own(dtype):
     np.testing.assert_allclose(newest.std(axis=0), 1, atol=1e-3)
 
 
-@pytest.mark.parametrize("role", ["torso", "core"])
-@pytest.mark.parametrize("path", ["no_such_module:Class", f"{__name__}:Missing"])
-def test_a_missing_torso_or_core_is_named(role, path):
-    with pytest.raises(CannotAct, match=f"the {role} {path} can't be imported: "):
-        make(**{role: path})
-
-
 IMAGE = ArraySpec((36, 36, 1), "uint8")
 TAKES_IMAGES = r"torso takes images, uint8 .* or uint16 .* of bit planes, got "
 TOO_SMALL = r"the shallow torso needs frames of at least 36 x 36, got "

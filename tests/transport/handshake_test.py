@@ -197,8 +197,20 @@ def test_tls_with_a_token(house, tmp_path):
         house.connect(address, ClientSecurity(trusted)).describe(timeout=5.0)
     with pytest.raises(Rejected, match="isn't vouched for by --tls_ca"):
         house.connect(address, ClientSecurity(read_authorities(other_cert), "swordfish")).describe(timeout=5.0)
-    with pytest.raises(Disconnected, match="UNAVAILABLE"):  # plain text
+    with pytest.raises(Disconnected, match=r"does the learner use TLS\? Then actors need --tls_ca"):
         house.connect(address, ClientSecurity(token="swordfish")).describe(timeout=0.3)
+    plain = house.serve("localhost:0").address
+    with pytest.raises(Rejected, match=f"the server at {plain} does not use TLS: a learner does with --tls_cert"):
+        house.connect(plain, ClientSecurity(trusted)).describe(timeout=5.0)
+
+
+def test_another_server_that_speaks_grpc_is_no_learner(house):
+    server = grpc.server(house.threads)
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    with pytest.raises(Rejected, match=f"the server at localhost:{port} is not a learner"):
+        house.connect(f"localhost:{port}").describe(timeout=5.0)
+    server.stop(None)
 
 
 def test_an_address_in_use_is_refused(house):
