@@ -11,8 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs.base import CannotBuild, UniformVectorEnv
 
-
-INSTALL = "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"
+INSTALL = "pip install envpool (Python 3.11 or newer)"
 
 
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:

@@ -119,7 +119,7 @@ def open_store(url: str) -> tuple[Any, str]:
     try:
         import fsspec.core
     except ImportError as error:
-        raise CannotReach(f"{url} needs fsspec: pip install 'seed_rl[bucket]'") from error
+        raise CannotReach(f"{url} needs fsspec: pip install fsspec") from error
     try:
         system, path = fsspec.core.url_to_fs(url.rstrip("/"))
     except (ImportError, ValueError) as error:

@@ -15,17 +15,13 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield importlib.import_module
-    for name in ("train_catch", "custom_network", "custom_agent", "sac"):
+    for name in ("train_catch", "custom_agent", "sac"):
         sys.modules.pop(name, None)
 
 
 def test_catch_is_trained_from_python(example, tmp_path, capsys):
     mean = example("train_catch").main(str(tmp_path), total_frames=30_000)
     assert capsys.readouterr().out.splitlines()[-1] == f"greedy: {mean:.2f} on average over 100 episodes"
-
-
-def test_a_custom_network_is_trained(example, tmp_path):
-    assert -1 < example("custom_network").main(str(tmp_path), total_frames=3_200) < 1
 
 
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):

@@ -179,7 +179,7 @@ def _roms() -> Result:
 
 def _object_stores() -> Result:
     if find_spec("fsspec") is None:
-        return OPTIONAL, "not installed: pip install 'seed_rl[bucket]', for --logdir=gs://... or s3://..."
+        return OPTIONAL, "not installed: pip install fsspec, for --logdir=gs://... or s3://..."
     found = [package for package in _STORES if find_spec(package)]
     if not found:
         return OPTIONAL, f"fsspec alone: pip install {', '.join(f'{name} ({kind})' for name, kind in _STORES.items())}"
@@ -206,9 +206,9 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "ffmpeg": _ffmpeg,
     "suites": _suites,
     "Atari": _roms,
-    "football": lambda: package("gfootball", "docs/football.md; or pip install 'seed_rl[envpool]'"),
-    "EnvPool": lambda: package("envpool", "pip install 'seed_rl[envpool]' (Python 3.11 or newer)"),
+    "football": lambda: package("gfootball", "docs/football.md; or pip install envpool"),
+    "EnvPool": lambda: package("envpool", "pip install envpool (Python 3.11 or newer)"),
     "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
     "object stores": _object_stores,
-    "Weights & Biases": lambda: package("wandb", "pip install 'seed_rl[wandb]'"),
+    "Weights & Biases": lambda: package("wandb", "pip install wandb"),
 }

@@ -18,10 +18,12 @@ import dataclasses
 import json
 import math
 import os
+import pathlib
 import textwrap
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import seed_rl
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Actors, Devices, Experiment
 from seed_rl.launch.cli import UsageError
@@ -43,6 +45,21 @@ LINE_SHARE = 1538 / 1448
 """Bytes on an Ethernet line for each that TCP carries, in full packets."""
 MESSAGE_BYTES = 100
 """HTTP/2, gRPC and a partly filled packet, for each message."""
+MEASURED = os.path.join("runs", "bench")
+"""Where `scripts/bench.sh` puts the measurements of this machine."""
+RECORDED = str(pathlib.Path(seed_rl.__file__).parents[1] / "docs" / "results" / "performance")
+"""Those of another machine, in a clone."""
+
+
+def measurements() -> str:
+    """The directory of this machine's measurements, or else of the recorded ones if there are any."""
+    return RECORDED if os.path.isdir(RECORDED) and not os.path.isdir(MEASURED) else MEASURED
+
+
+def recorded_on() -> str:
+    """The machine of the recorded measurements, in words."""
+    hardware = _read(RECORDED, "act", "--act_ms")["hardware"]
+    return f"as measured on another machine, {hardware['cores']} cores of {hardware['processor']}"
 
 
 class Rates(NamedTuple):

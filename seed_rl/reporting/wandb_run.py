@@ -33,7 +33,7 @@ def check_wandb(logs: Logs) -> None:
     try:
         import wandb
     except ImportError as error:
-        raise ConfigError(f"{project}, which needs an extra package: pip install 'seed_rl[wandb]'") from error
+        raise ConfigError(f"{project}, which needs an extra package: pip install wandb") from error
     try:
         settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
     except (wandb.Error, ValueError) as error:

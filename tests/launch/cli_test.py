@@ -88,8 +88,8 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["plot", "no://a/run"], "no://a/run can't be used here: "),
         (["plan"], "--gin_file is needed, one of "),
         (
-            ["plan", "--gin_file=catch/vtrace"],
-            r"runs/bench/env.json can't be read \(No such file or directory\): run `scripts/bench.sh env`, name",
+            ["plan", "--gin_file=catch/vtrace", "--measured=nowhere"],
+            r"nowhere/env.json can't be read \(No such file or directory\): run `scripts/bench.sh env`, name",
         ),
         (["plan", "--gin_file=catch/vtrace", "--act_ms=0"], "flag --act_ms=0"),
     ],
@@ -183,7 +183,9 @@ def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("seed_rl.launch.on_ray")]:
         monkeypatch.delitem(sys.modules, name)
     assert main(ON_RAY) == 2
-    assert capsys.readouterr().err == "seed_rl train: --launcher=ray needs Ray: pip install 'seed_rl[ray]'\n"
+    assert (
+        capsys.readouterr().err == "seed_rl train: --launcher=ray needs Ray: pip install 'ray[default]' cryptography\n"
+    )
 
 
 def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):

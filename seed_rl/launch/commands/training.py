@@ -188,7 +188,7 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
     except ModuleNotFoundError as error:
         if error.name not in ("ray", "cryptography"):
             raise
-        raise UsageError("--launcher=ray needs Ray: pip install 'seed_rl[ray]'") from error
+        raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
     security = _server_security(values, "localhost:0")  # needs no credentials: only those given are checked
     try:
         with ray_run(values, experiment, _logdir(values), security) as run:
@@ -258,7 +258,9 @@ def sweep(values: flags.FlagValues) -> int:
 @command(
     "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
     *_EXPERIMENT,
-    string("measured", "runs/bench", "Directory with the files of `scripts/bench.sh`."),
+    string(
+        "measured", "", "Directory with the files of `scripts/bench.sh`; default: runs/bench, else those in the docs."
+    ),
     number("rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0),
     integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
     *(
@@ -283,10 +285,13 @@ def plan(values: flags.FlagValues) -> int:
 
     agent = experiment.build_agent()
     given = {name: values[name].value for name in planning.Rates._fields}
-    rates, sources = planning.find_rates(experiment, agent, given, values.measured)
+    measured = values.measured or planning.measurements()
+    rates, sources = planning.find_rates(experiment, agent, given, measured)
     try:
         result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
     except BadDevices as error:
         raise UsageError(f"{error} (--accelerators says how many)") from error
+    if measured == planning.RECORDED:
+        print(f"{planning.recorded_on()}; scripts/bench.sh measures yours\n")
     print(planning.text(experiment, rates, sources, values.machine_cores, result))
     return 0
