@@ -21,9 +21,9 @@ import os
 import pathlib
 import textwrap
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any, NamedTuple
 
-import seed_rl
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Actors, Devices, Experiment
 from seed_rl.launch.cli import UsageError
@@ -47,7 +47,7 @@ MESSAGE_BYTES = 100
 """HTTP/2, gRPC and a partly filled packet, for each message."""
 MEASURED = os.path.join("runs", "bench")
 """Where `scripts/bench.sh` puts the measurements of this machine."""
-RECORDED = str(pathlib.Path(seed_rl.__file__).parents[1] / "docs" / "results" / "performance")
+RECORDED = str(pathlib.Path(str(resources.files("seed_rl"))).parent / "docs" / "results" / "performance")
 """Those of another machine, in a clone."""
 
 
