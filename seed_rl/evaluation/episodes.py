@@ -7,6 +7,7 @@ import dataclasses
 import json
 import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from seed_rl.types import EnvOutput
 _log = logging.getLogger(__name__)
 
 
+_LOG_SECONDS = 5.0
 _STATISTICS = ("mean", "standard_error", "median", "min", "max", "mean_length")
 
 
@@ -64,7 +66,7 @@ def play(
 
     The episodes that count are chosen in advance: the first ceil(episodes / B) of each environment, one less in some.
     Counting the first episodes to end would favour short ones. Environments that finish early play on, uncounted.
-    Progress is logged.
+    Progress is logged every few seconds.
 
     Args:
       policy: acts.
@@ -83,6 +85,7 @@ def play(
     total, length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
     returns: list[float] = []
     lengths: list[int] = []
+    began = logged = time.monotonic()
     while left.any() and not (stop is not None and stop.is_set()):
         output = base.step(env, policy.act(output))
         on_output(output)
@@ -93,10 +96,17 @@ def play(
                 left[index] -= 1
                 returns.append(float(total[index]))
                 lengths.append(int(length[index]))
-                if len(returns) * 10 // episodes > (len(returns) - 1) * 10 // episodes:  # ten times in all
-                    _log.info("%d of %d episodes, the last with a return of %g", len(returns), episodes, returns[-1])
             total[index] = length[index] = 0
+        if (now := time.monotonic()) - logged > _LOG_SECONDS:
+            logged = now
+            seconds_left = (now - began) * (episodes / len(returns) - 1) if returns else None
+            _log.info("%s", _progress(len(returns), episodes, int(length.max()), seconds_left))
     return Played(np.array(returns), np.array(lengths))
+
+
+def _progress(finished: int, episodes: int, steps: int, seconds_left: float | None) -> str:
+    left = f"the longest at {steps:,} steps" if seconds_left is None else f"about {seconds_left:,.0f} s left"
+    return f"{finished} of {episodes} episodes, {left}"
 
 
 def evaluate_run(

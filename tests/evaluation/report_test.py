@@ -1,9 +1,11 @@
 import json
 import math
+import re
 import threading
 
 import pytest
 
+from seed_rl.evaluation import episodes
 from seed_rl.evaluation.episodes import evaluate_run, text, text_over_runs, write
 
 FIELDS = {
@@ -13,8 +15,9 @@ FIELDS = {
 }
 
 
-def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog):
+def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog, monkeypatch):
     caplog.set_level("INFO")
+    monkeypatch.setattr(episodes, "_LOG_SECONDS", 0.0)
     evaluation = evaluate_run(killed_run, None, episodes=30, num_envs=4, greedy=True, seed=3)
     path = tmp_path / "evaluation.json"
     write(evaluation, str(path))
@@ -28,7 +31,8 @@ def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog):
     assert evaluation["lengths"] == [9] * 30
     assert evaluation["mean"] == pytest.approx(sum(evaluation["returns"]) / 30)
     assert evaluation["human_normalised"] is None
-    assert "30 of 30 episodes, the last with a return of" in caplog.text
+    assert "0 of 30 episodes, the longest at 8 steps" in caplog.text
+    assert re.search(r"28 of 30 episodes, about \d+ s left", caplog.text)
 
 
 @pytest.mark.parametrize(("config", "greedy"), [("catch/vtrace", False), ("memory/r2d2", True)])
