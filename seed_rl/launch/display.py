@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import sys
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
@@ -28,6 +30,7 @@ _ASCII_TICKS = "_.-~=+*#"
 _MAX_CURVE = 48  # characters
 _BESIDE_CURVE = 26  # characters: border, label and value
 _LOSSES = 4  # shown with the total
+_LOCAL_MODES = 3  # index in what termios.tcgetattr returns
 
 
 def short(number: float) -> str:
@@ -90,6 +93,20 @@ class _Figures:
         self.learning = "" if self.is_done else learning_trouble(row)
 
 
+def echo_control_characters(wanted: bool) -> bool:
+    """Whether the terminal, if there is one, shows `^C` for Ctrl-C, which tears a panel; returns how it was."""
+    try:
+        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            return False  # in the background, where a change would stop this process
+        attributes = termios.tcgetattr(sys.stdin)
+        before = bool(attributes[_LOCAL_MODES] & termios.ECHOCTL)
+        attributes[_LOCAL_MODES] = attributes[_LOCAL_MODES] & ~termios.ECHOCTL | (termios.ECHOCTL if wanted else 0)
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, attributes)
+        return before
+    except (OSError, ValueError, termios.error):  # no terminal, or a closed one
+        return False
+
+
 @dataclasses.dataclass(eq=False)
 class Progress:
     """Shows the newest row of metrics and the bottleneck of the run.
@@ -113,6 +130,7 @@ class Progress:
 
     def __post_init__(self) -> None:
         self._row: Mapping[str, float] = {}
+        self._echo = False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         self._printed: dict[str, str] = {}
         console = Console(file=self.stream, highlight=False)
@@ -127,6 +145,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self._live:
+            self._echo = echo_control_characters(False)
             with contextlib.suppress(OSError):
                 self._live.start(refresh=True)
         return self
@@ -136,6 +155,8 @@ class Progress:
             self._live.transient = not self._row  # a run that did nothing leaves no panel
             with contextlib.suppress(OSError):
                 self._live.stop()
+            if self._echo:
+                echo_control_characters(True)
 
     def show(self, row: Mapping[str, float]) -> None:
         """Shows a row of `metrics.jsonl`."""

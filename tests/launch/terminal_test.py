@@ -39,6 +39,21 @@ def test_the_panel_is_there_once_in_its_last_state_below_the_log(output):
     assert "updates; checkpoints" in "".join(lines[:top])
 
 
+def test_ctrl_c_is_not_echoed_into_the_panel(tmp_path):
+    program = """
+import sys, termios
+from seed_rl.launch.display import Progress
+echoes = lambda: bool(termios.tcgetattr(sys.stdin)[3] & termios.ECHOCTL)
+before = echoes()
+with Progress(100, "here"):
+    print("during", echoes())
+print("before", before, "after", echoes())
+"""
+    written = pictures.recording([sys.executable, "-c", program], tmp_path, seconds=60)
+    assert "during False" in written
+    assert "before True after True" in written
+
+
 def test_the_display_is_never_wider_than_the_terminal_nor_mixed_with_native_output(output):
     hidden, shown = "\x1b[?25l", "\x1b[?25h"  # the cursor
     live = output.split(hidden)[1].split(shown)[0]
