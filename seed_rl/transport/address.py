@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import ipaddress
 import os
 import re
@@ -74,6 +75,29 @@ def clear_stale_socket(path: str) -> None:
         except OSError as error:
             reason = error.strerror or str(error)
     raise AddressError(f"cannot listen on unix:{path}: {reason}")
+
+
+def check_all_free(address: Address) -> None:
+    """Finds out whether all addresses of this machine that a name stands for are free; gRPC is content with one.
+
+    Raises:
+      AddressError: another process listens at one of them.
+    """
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror:  # binding will fail, too
+        return
+    for family, _, _, _, numeric in found:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            try:
+                probe.bind(numeric)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    where = "" if numeric[0] == address.host else f" at {numeric[0]}"
+                    raise AddressError(f"cannot listen on {address}: address already in use{where}") from error
 
 
 def explain_bind_failure(address: Address) -> AddressError:

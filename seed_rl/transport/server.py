@@ -82,6 +82,8 @@ class ActorServer:
         """
         if self._address.path:
             addresses.clear_stale_socket(self._address.path)
+        elif self._address.port:
+            addresses.check_all_free(self._address)
         port = self._calls.start(str(self._address), self._credentials)
         if not port:
             raise addresses.explain_bind_failure(self._address)

@@ -217,6 +217,12 @@ def test_an_address_in_use_is_refused(house):
     address = house.serve("127.0.0.1:0").address
     with pytest.raises(AddressError, match=f"cannot listen on {address}: address already in use"):
         house.serve(address)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(
+            AddressError, match=f"cannot listen on localhost:{port}: address already in use at 127.0.0.1"
+        ):
+            house.serve(f"localhost:{port}")
     house.serve()
     with pytest.raises(AddressError, match=f"cannot listen on {house.path}: another process serves there"):
         house.serve()
