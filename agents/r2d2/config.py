@@ -29,7 +29,7 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     core: str = "lstm"
     core_units: Count = 512
     previous_step_inputs: bool = True
-    head_hidden: Count = 512
+    head_hidden: Annotated[int, Within(1, 65_536)] = 512
     """Units of the hidden layer of each of the two heads."""
 
     # Data

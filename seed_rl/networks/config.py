@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from seed_rl.settings import Count, OneOf, Settings, Within
+from seed_rl.settings import OneOf, Settings, Within
 
 DTYPES = ("float32", "mixed_bfloat16")
 
@@ -41,26 +41,26 @@ class TrunkConfig(Settings):
     IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too small for it;
     `module:Class`: a Keras layer of your own (`networks.own_layers.Torso`). All other observations go through dense
     layers, words (uint16 [W]) through an LSTM."""
-    hidden: Annotated[int, Within(0)] = 0
+    hidden: Annotated[int, Within(0, 65_536)] = 0
     """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
-    mlp_layers: Count = 1
+    mlp_layers: Annotated[int, Within(1, 64)] = 1
     """Dense layers where there are no convolutions."""
     convolutions: tuple = NATURE_DQN
     """Of the shallow torso: filters, size and stride of each, without padding; by default those of Nature DQN."""
     channels: tuple = (16, 32, 32)
     """Output channels of each stage of the ResNet."""
-    residual_blocks: Count = 2
+    residual_blocks: Annotated[int, Within(1, 64)] = 2
     """Residual blocks in each stage of the ResNet."""
     core: Annotated[str, _Layer("none", "lstm", "module:Class")] = "none"
     """The recurrent network behind the torso: `none`, `lstm`, or `module:Class`, a Keras layer of your own
     (`networks.own_layers.Core`)."""
-    core_units: Count = 256
+    core_units: Annotated[int, Within(1, 8_192)] = 256
     """Units of the recurrent core."""
     previous_step_inputs: bool = False
     """Feed the last reward and the last action (one-hot, or scaled to [-1, 1]) to the network behind the torso."""
     clip_reward_input: bool = False
     """Clip that reward to [-1, 1]."""
-    frame_stack: Count = 4
+    frame_stack: Annotated[int, Within(1, 64)] = 4
     """Images that the torso sees, stacked on the learner's device; 1: the current one alone."""
     kernel_initializer: Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")] = (
         "glorot_uniform"

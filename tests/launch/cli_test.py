@@ -43,6 +43,10 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
             ["train", "--gin_file=atari/vtrace", "--gin_param=Atari.game=ALE/SpaceInvaders-v5"],
             r"one of \d+ ROMs \(`seed_rl envs atari`\), got 'ALE/SpaceInvaders-v5'. Did you mean 'space_invaders'\?",
         ),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"],
+            r"must be in \[0, 65536\], got 1",
+        ),
         (["train", f"--gin_file={sys.executable}"], f"{sys.executable}: this is not a gin file, which is text"),
         (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir is empty: it names a directory"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
