@@ -45,7 +45,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         ),
         (
             ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"],
-            r"must be in \[0, 65536\], got 1",
+            r"in \[0, 65536\], got 1",
         ),
         (["train", f"--gin_file={sys.executable}"], f"{sys.executable}: this is not a gin file, which is text"),
         (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir is empty: it names a directory"),
