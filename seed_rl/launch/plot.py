@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ _STYLE: Any = {
     "savefig.dpi": 150,
     "svg.hashsalt": "seed_rl",
 }
+_NARROW, _WIDE = 34, 72  # characters of half of the width, and of all of it
 _POINTS = 200  # of a curve of several runs
 _RAGGED = 0.05  # share of a curve without all of its runs from which on it is explained
 
@@ -139,7 +141,11 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
         axes.set(**labels)
         axes.margins(x=0.01)
         yield axes, handles, notes
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, title="; ".join(notes))
+        columns = 2 if all(len(handle.get_label()) <= _NARROW for handle in handles) else 1
+        for handle in handles:
+            handle.set_label(textwrap.fill(handle.get_label(), _WIDE))
+        title = textwrap.fill("; ".join(notes), _WIDE)
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the layout stays the same in all files
         for output in outputs:
