@@ -54,7 +54,7 @@ def signals() -> Iterator[Stopped]:
 
 @contextlib.contextmanager
 def _second_signal_exits() -> Iterator[None]:
-    """Listens in a thread: Python's handlers wait for the main thread to leave native code, such as a collective."""
+    """Listens in a thread: Python's handlers wait for the main thread to leave native code, such as a compilation."""
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ class Learner:
         self._saver = Saver(logdir, experiment.logs, variables, self._progress, replicas.is_first)
         self.restored_from = self._saver.restore()
         """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
-        self._share(list(variables.values()))
+        self._share(variables)
         # Also a barrier: a host that ends when all are here leaves none waiting for its weights.
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
@@ -92,11 +92,13 @@ class Learner:
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
         self._server = server_of(self._service, agent.env_spec, experiment.inference, address, security)
 
-    def _share(self, variables: Sequence[Any]) -> None:
+    def _share(self, variables: Mapping[str, Any]) -> None:
         """Gives all hosts the weights and optimizers of host 0, which has the checkpoint."""
         if self._link.hosts.count > 1:
-            arrays = self._link.of_first([variable.numpy() for variable in variables])
-            for variable, array in zip(variables, arrays, strict=True):
+            own = {name: variable.numpy() for name, variable in variables.items()}
+            # They differ where the code of a network or an agent does.
+            self._link.compare({f"the shape of {name}": f"{a.dtype} {list(a.shape)}" for name, a in own.items()})
+            for variable, array in zip(variables.values(), self._link.of_first(list(own.values())), strict=True):
                 variable.assign(array)
 
     def _seed(self) -> int:

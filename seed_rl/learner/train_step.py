@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ class _Outcome(NamedTuple):
 
 
 class TrainStep:
-    """Differentiates the losses of an agent and applies the gradients, as one compiled function.
+    """Differentiates the losses of an agent and applies the gradients: one compiled function, or two with other hosts.
 
     Each replica of a strategy, on each of several hosts, has its part of the batch; gradients and metrics are averaged
     over them before the gradients are clipped, so that an update is the same for any number of replicas. An optimizer
@@ -81,11 +81,10 @@ class TrainStep:
         self._mean_names: list[str] = []
         self._max_names: list[str] = []
         self._sound: Unroll | None = None  # a batch that had finite gradients
-        # Several replicas are compiled one by one, in `_outcome`.
         options = {"jit_compile": self._replicas == 1 and devices.has_accelerator(), "autograph": False}
         self._compiled = tf.function(self._step, **options)
         self._compiled_packed = tf.function(self._packed, **options)
-        self._compiled_finish = tf.function(self._finish, **options)
+        self._compiled_finish = tf.function(self._finish_packed, **options)
         self._compiled_alone = tf.function(self._alone, **options)
 
     @property
@@ -136,8 +135,8 @@ class TrainStep:
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """The `tf.function` of an optimizer step, and arguments for a minibatch."""
         columns = tf.range(len(importance_weights) // self._minibatches)
-        rates = self._optimizers.rates(0.0)
-        return self._compiled, (unroll, tf.constant(importance_weights), rates, columns, tf.zeros(2, tf.int32))
+        weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
+        return self._compiled, (unroll, weights, rates, columns, tf.zeros(2, tf.int32))
 
     def _optimizer_step(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, *which: tf.Tensor) -> tf.Tensor:
         if self._link.hosts.count == 1:
@@ -196,55 +195,61 @@ class TrainStep:
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
         """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
-        outcome, priorities = self._outcome(unroll, weights, columns, seed)
-        return tf.concat([self._finish(outcome, rates), *self._local(priorities)], axis=0)
+        outcome, norms, priorities = self._outcome(unroll, weights, columns, seed)
+        return tf.concat([self._finish(outcome, norms, rates), *self._local(priorities)], axis=0)
 
     def _packed(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """This host's term of the sum over hosts, and its priorities."""
-        outcome, priorities = self._outcome(unroll, weights, columns, seed)
-        packed = self._strategy.run(lambda outcome: self._packing.pack(outcome[:-1], outcome.maxima), (outcome,))
+        outcome, _, priorities = self._outcome(unroll, weights, columns, seed)
+        packed = self._strategy.run(lambda own: self._packing.pack(own[:-1], own.maxima), (outcome,))
         return self._local(packed)[0], tf.concat(self._local(priorities), axis=0)
+
+    def _finish_packed(self, total: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
+        """Applies the sum over hosts; returns means, norms, rates and maxima."""
+
+        def on_replica(total: tf.Tensor) -> tuple[_Outcome, tf.Tensor]:
+            (gradients, statistics, means), maxima = self._packing.unpack(total)
+            return _Outcome(gradients, statistics, means, maxima), self._optimizers.norms(gradients, statistics)
+
+        outcome, norms = self._strategy.run(on_replica, (total,))
+        return self._finish(outcome, norms, rates)
 
     def _outcome(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[_Outcome, tf.Tensor]:
-        """The outcome, equal on all replicas, and the priorities of each."""
-        # TPUStrategy compiles everything it runs.
+    ) -> tuple[_Outcome, tf.Tensor, tf.Tensor]:
+        """The outcome and the norms of its gradients, equal on all replicas, and the priorities of each."""
+        # Several replicas are compiled here, one by one; TPUStrategy compiles everything it runs.
         compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
         differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
 
-        def on_replica(unroll: Unroll) -> tuple[_Outcome, tf.Tensor]:
+        def on_replica(unroll: Unroll) -> tuple[_Outcome, tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
             replica = context.replica_id_in_sync_group
             own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
             own, priorities = differentiate(unroll, own_weights, columns, seed + replica)
             gradients, statistics, means = context.all_reduce("mean", own[:-1])
             maxima = context.all_gather(own.maxima[None], axis=0) if self._max_names else own.maxima[None]
-            return _Outcome(gradients, statistics, means, tf.reduce_max(maxima, axis=0)), priorities
+            outcome = _Outcome(gradients, statistics, means, tf.reduce_max(maxima, axis=0))
+            return outcome, self._optimizers.norms(gradients, statistics), priorities
 
-        if self._replicas == 1:
-            return self._differentiate(unroll, weights, columns, seed)
-        return self._strategy.run(on_replica, (unroll,))
+        if self._replicas > 1:
+            return self._strategy.run(on_replica, (unroll,))
+        outcome, priorities = self._differentiate(unroll, weights, columns, seed)
+        return outcome, self._optimizers.norms(outcome.gradients, outcome.statistics), priorities
 
-    def _finish(self, outcome: _Outcome | tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
-        """Applies an outcome, or the sum over hosts of packed ones; returns means, norms, rates and maxima."""
-
-        def on_replica(outcome: _Outcome | tf.Tensor) -> tuple[_Outcome, tf.Tensor]:
-            if isinstance(outcome, tf.Tensor):
-                (gradients, statistics, means), maxima = self._packing.unpack(outcome)
-                outcome = _Outcome(gradients, statistics, means, maxima)
-            return outcome, self._optimizers.norms(outcome.gradients, outcome.statistics)
+    def _finish(self, outcome: _Outcome, norms: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
+        """Applies an outcome, if it is finite; returns means, norms, rates and maxima."""
+        first, norms = tf.nest.map_structure(lambda each: self._local(each)[0], (outcome, norms))
 
         def apply() -> tf.Tensor:
-            self._optimizers.apply(mean.gradients, norms, rates)
+            self._optimizers.apply(outcome.gradients, norms, rates)
             self._agent.update_statistics(first.statistics)
             return tf.constant(True)
 
-        mean, norms = self._strategy.run(on_replica, (outcome,))
-        first, norms = tf.nest.map_structure(lambda each: self._local(each)[0], (mean, norms))
-        self._if_finite(norms, apply)  # equal on all replicas of all hosts
+        # Outside of the compiled part, where it would copy the weights. Norms are equal on all replicas of all hosts.
+        tf.cond(tf.reduce_all(tf.math.is_finite(norms)), apply, lambda: tf.constant(False))
         return tf.concat([first.means, norms, rates, first.maxima], axis=0)
 
     def _alone(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
@@ -289,11 +294,6 @@ class TrainStep:
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
         outcome = _Outcome(gradients, output.statistics, _stacked(output.metrics), _stacked(output.maxima))
         return outcome, priorities
-
-    @staticmethod
-    def _if_finite(norms: tf.Tensor, apply: Callable[[], tf.Tensor]) -> None:
-        """Outside of the compiled part: there the condition would copy the weights."""
-        tf.cond(tf.reduce_all(tf.math.is_finite(norms)), apply, lambda: tf.constant(False))
 
 
 def _stacked(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:

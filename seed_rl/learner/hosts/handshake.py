@@ -39,8 +39,8 @@ class Greeted(NamedTuple):
     """The own proof, to be sent when all have come."""
 
 
-def greet(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> Greeted:
-    """Finds out who has connected. The connection is closed if this raises.
+def greet(connection: socket.socket, hosts: Hosts, security: ServerSecurity, purpose: str) -> Greeted:
+    """Finds out who has connected, for a `purpose` that both sides name. The connection is closed if this raises.
 
     Raises:
       Stranger: no host of this run.
@@ -58,8 +58,13 @@ def greet(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> 
             case _:
                 raise Stranger("it speaks another protocol")
         match peer.read():
-            case {"learner_host": index, "learner_hosts": [*addresses], "proof": str(proof)} if type(index) is int:
-                hello = _hello(index, addresses)
+            case {
+                "learner_host": index,
+                "learner_hosts": [*addresses],
+                "purpose": str(theirs_is),
+                "proof": str(proof),
+            } if type(index) is int:
+                hello = _hello(index, addresses, theirs_is)
             case _:
                 raise Stranger("it speaks another protocol")
         if not equal(proof, _proof(security, "host", challenge, theirs, hello)):
@@ -73,13 +78,15 @@ def greet(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> 
             )
             peer.write({"refused": differs})
             raise ConfigError(differs)
+        if theirs_is != purpose:
+            raise Stranger(f"learner host {index} connects for the {theirs_is} while this host waits for the {purpose}")
         if index == hosts.index or not 0 <= index < hosts.count:
             raise Stranger(f"of {hosts.count} learner hosts, no other than host {hosts.index} has the index {index}")
         cleanup.pop_all()
         return Greeted(peer, index, _proof(security, "welcome", theirs, challenge, hello))
 
 
-def introduce(connection: socket.socket, hosts: Hosts, security: ServerSecurity) -> tuple[Peer, str]:
+def introduce(connection: socket.socket, hosts: Hosts, security: ServerSecurity, purpose: str) -> tuple[Peer, str]:
     """Introduces this host to the one that it has connected to. The connection is closed if this raises.
 
     Returns:
@@ -102,9 +109,10 @@ def introduce(connection: socket.socket, hosts: Hosts, security: ServerSecurity)
                 raise ConfigError(reason)
             case _:
                 raise ConnectionError("not a learner")
-        hello = _hello(hosts.index, list(hosts.addresses))
+        hello = _hello(hosts.index, list(hosts.addresses), purpose)
         proof = _proof(security, "host", theirs, challenge, hello)
-        peer.write({"learner_host": hosts.index, "learner_hosts": hosts.addresses, "proof": proof})
+        own = {"learner_host": hosts.index, "learner_hosts": hosts.addresses, "purpose": purpose}
+        peer.write({**own, "proof": proof})
         cleanup.pop_all()
         return peer, _proof(security, "welcome", challenge, theirs, hello)
 
@@ -114,8 +122,8 @@ def equal(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(errors="replace"), expected.encode())
 
 
-def _hello(index: int, addresses: list[object]) -> str:
-    return json.dumps([index, addresses])
+def _hello(index: int, addresses: list[object], purpose: str) -> str:
+    return json.dumps([index, addresses, purpose])
 
 
 def _proof(security: ServerSecurity, *parts: str) -> str:

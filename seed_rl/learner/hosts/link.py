@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from multiprocessing.connection import wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -54,6 +54,7 @@ class Link:
         self.hosts = hosts
         self._peers = dict(peers)
         self._ring: Ring | None = None
+        self._summing_since: float | None = None
         self._closing = False
         self._watcher: threading.Thread | None = None
 
@@ -132,12 +133,12 @@ class Link:
     def use(self, ring: Ring) -> None:
         """Takes over the ring of the hosts, and breaks it as soon as a connection of this link ends."""
         self._ring = ring
-        poller = select.poll()
-        for peer in self._peers.values():
-            poller.register(peer, select.POLLRDHUP)
 
         def poll() -> None:
-            poller.poll()
+            while not self._hung_up(_LONG_SECONDS):
+                since = self._summing_since
+                if since is not None and time.monotonic() - since > _LONG_SECONDS:
+                    _log.info("waiting for another learner host, which is slow in an update")
             if not self._closing:
                 ring.abort()
 
@@ -152,12 +153,35 @@ class Link:
         """
         if self._ring is None:
             return array
+        self._summing_since = time.monotonic()
         try:
             return self._ring.sum(array)
         except OSError:
-            # Host 0 knows which one, and the others learn it from host 0's last message.
-            self._receive(self._peers, time.monotonic() + self.leave_seconds)
-            raise HostLost(f"another learner host is gone: {self._remedy}") from None
+            self.report_loss(self.leave_seconds)
+        finally:
+            self._summing_since = None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection to another host has ended."""
+        return self._hung_up(0.0)
+
+    def _hung_up(self, seconds: float) -> bool:
+        poller = select.poll()
+        for peer in self._peers.values():
+            poller.register(peer, select.POLLRDHUP)
+        return bool(poller.poll(1000 * seconds))
+
+    def report_loss(self, seconds: float) -> NoReturn:
+        """Finds out which host is gone: host 0 knows, and the others learn it from its last message.
+
+        Raises:
+          HostLost: always.
+        """
+        silent, deadline = set(self._peers), time.monotonic() + seconds
+        while silent and (received := self._receive(silent, deadline)) is not None:
+            silent.discard(received[0])
+        raise HostLost(f"another learner host is gone: {self._remedy}")
 
     def of_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The arrays of host 0; every host gives its own, of the same shapes and dtypes, at the same point.

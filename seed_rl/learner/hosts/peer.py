@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-SILENT_SECONDS = 10
-"""After which a host without power or network counts as gone."""
-
+_SILENT_SECONDS = 10  # after which a host without power or network counts as gone
 _LARGEST = 1 << 20  # bytes of a message
 
 
 class Peer:
     """The connection to another learner host; carries JSON messages, a line each, or arrays."""
 
-    def __init__(self, connection: socket.socket, seconds: float = SILENT_SECONDS):
+    def __init__(self, connection: socket.socket, seconds: float = _SILENT_SECONDS):
         """
         Args:
           connection: by TCP, perhaps encrypted; it is taken over.
@@ -28,9 +26,9 @@ class Peer:
         for level, option, value in (
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_SECONDS // 2),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENT_SECONDS // 2),
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
-            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * SILENT_SECONDS),
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _SILENT_SECONDS),
         ):
             connection.setsockopt(level, option, value)
         self._lines = connection.makefile("rb")
@@ -84,7 +82,8 @@ class Peer:
 
     def shutdown(self) -> None:
         """Ends the connection, which wakes all that wait for it; it is still to be closed."""
-        self._connection.shutdown(socket.SHUT_RDWR)
+        # Not the method of an SSLSocket, after which a thread that reads gets the bytes undeciphered.
+        socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection."""

@@ -11,11 +11,9 @@ import dataclasses
 import errno
 import logging
 import os
-import queue
 import socket
-import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from multiprocessing.connection import wait
@@ -24,8 +22,9 @@ from typing import Any
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.learner.hosts.handshake import Greeted, Stranger, equal, greet, introduce
+from seed_rl.learner.hosts.handshake import Greeted, equal, introduce
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
+from seed_rl.learner.hosts.newcomers import Newcomers
 from seed_rl.learner.hosts.peer import Peer
 from seed_rl.learner.hosts.ring import Ring
 from seed_rl.transport.address import AddressError, parse_address
@@ -37,8 +36,6 @@ _RENDEZVOUS_SECONDS = 600.0
 _RING_SECONDS = 60.0  # all hosts have met host 0
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 2.0
-_GREETING_SECONDS = 20.0
-_MOST_NEWCOMERS = 64
 _NO_CREDENTIALS = ServerSecurity()
 
 
@@ -77,8 +74,10 @@ def rendezvous(
             return contextlib.nullcontext()
         link = cleanup.enter_context(Link(hosts, peers))
         link.compare(settings)
-        ring = meeting.ring()
+        ring = meeting.ring(link)
         if ring is None:
+            if not stop.is_set():
+                link.report_loss(_CONNECT_SECONDS)
             return contextlib.nullcontext()
         link.use(ring)
         cleanup.pop_all()
@@ -97,10 +96,11 @@ class _Meeting:
     deadline: float
     cleanup: ExitStack
     """Closes all connections, should the rendezvous fail."""
+    purpose: str = "run"
 
     def accept(self, expected: Collection[int]) -> dict[int, Peer] | None:
         """Connections from other hosts by index, once all of them have connected; None if `stop` was set."""
-        newcomers = _Newcomers(self.hosts, self.security)
+        newcomers = Newcomers(self.hosts, self.security, self.purpose)
         self.cleanup.callback(newcomers.close)
         arrived: dict[int, Greeted] = {}
         while missing := [index for index in expected if index not in arrived]:
@@ -150,7 +150,7 @@ class _Meeting:
             try:
                 if peer is None:
                     connection = socket.create_connection(self.addresses[number], _CONNECT_SECONDS)
-                    peer, expected = introduce(connection, self.hosts, self.security)
+                    peer, expected = introduce(connection, self.hosts, self.security, self.purpose)
                     self.cleanup.callback(peer.close)
                 if wait([peer], _POLL_SECONDS):  # type: ignore[list-item]
                     match peer.read():
@@ -169,13 +169,14 @@ class _Meeting:
                 time.sleep(_POLL_SECONDS)
         return None
 
-    def ring(self) -> Ring | None:
-        """The connections to both neighbours; None if `stop` was set."""
-        meeting = dataclasses.replace(self, deadline=min(self.deadline, time.monotonic() + _RING_SECONDS))
+    def ring(self, link: Link) -> Ring | None:
+        """The connections to both neighbours; None if `stop` was set or another host has ended."""
+        stop = _RingStop(self.stop, link)
+        meeting = dataclasses.replace(self, stop=stop, purpose="ring", deadline=time.monotonic() + _RING_SECONDS)
         previous, following = ((self.hosts.index + step) % self.hosts.count for step in (-1, 1))
         with ThreadPoolExecutor(1, "next host") as pool:  # each host waits for one while another waits for it
-            connecting = pool.submit(meeting.connect, following)
-            accepted = meeting.accept([previous])
+            connecting = pool.submit(stop.one_of_two, meeting.connect, following)
+            accepted = stop.one_of_two(meeting.accept, [previous])
             connected = connecting.result()
         if accepted is None or connected is None:
             return None
@@ -184,73 +185,28 @@ class _Meeting:
         return Ring(self.hosts, accepted[previous], connected[following])
 
 
+class _RingStop:
+    """Ends the building of a ring on request, when another host has ended, or when one of its two parts fails."""
+
+    def __init__(self, stop: Stop, link: Link):
+        self._stop = stop
+        self._link = link
+        self._failed = False
+
+    def is_set(self) -> bool:
+        return self._failed or self._stop.is_set() or self._link.is_broken
+
+    def one_of_two(self, part: Callable[[Any], dict[int, Peer] | None], argument: Any) -> dict[int, Peer] | None:
+        """Runs a part, whose failure ends the other."""
+        try:
+            return part(argument)
+        except BaseException:
+            self._failed = True
+            raise
+
+
 def _peers(hosts: Mapping[int, Greeted]) -> list[Any]:
     return [host.peer for host in hosts.values()]
-
-
-class _Newcomers:
-    """Connections that have not yet shown who they are, each with a thread: none can make the others wait."""
-
-    def __init__(self, hosts: Hosts, security: ServerSecurity):
-        self._hosts = hosts
-        self._security = security
-        self._connections: dict[socket.socket, float] = {}  # and when they came
-        self._done: queue.SimpleQueue[Greeted | ConfigError] = queue.SimpleQueue()
-        self._reported: set[str] = set()
-
-    def greet(self, connection: socket.socket) -> None:
-        """Begins to find out who has connected; with too many strangers, the connection is closed."""
-        if len(self._connections) >= _MOST_NEWCOMERS:
-            connection.close()
-            return
-        handle = connection.dup()  # TLS takes over the other
-        self._connections[handle] = time.monotonic()
-        threading.Thread(target=self._greet, args=(connection, handle), name="newcomer", daemon=True).start()
-
-    def _greet(self, connection: socket.socket, handle: socket.socket) -> None:
-        where = "an unknown address"
-        try:
-            where = str(connection.getpeername()[0])
-            self._done.put(greet(connection, self._hosts, self._security))
-        except ConfigError as error:
-            self._done.put(error)
-        except Stranger as error:
-            if str(error) not in self._reported:  # once each: anyone can cause it
-                self._reported.add(str(error))
-                _log.warning("a connection from %s was refused: %s", where, error)
-        except OSError as error:
-            _log.debug("a connection from %s has ended: %s", where, error)
-        finally:
-            del self._connections[handle]
-            handle.close()
-
-    def take(self) -> list[Greeted]:
-        """The hosts that have shown who they are since the last call.
-
-        Raises:
-          ConfigError: one of them has another list of hosts.
-        """
-        for connection, since in list(self._connections.items()):
-            if time.monotonic() - since > _GREETING_SECONDS:
-                self._end(connection)
-        found = []
-        while not self._done.empty():
-            one = self._done.get()
-            if isinstance(one, ConfigError):
-                raise one
-            found.append(one)
-        return found
-
-    def close(self) -> None:
-        """Ends the connections that remain."""
-        for connection in list(self._connections):
-            self._end(connection)
-
-    @staticmethod
-    def _end(connection: socket.socket) -> None:
-        """Its thread then closes it."""
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _parse(text: str) -> tuple[str, int]:

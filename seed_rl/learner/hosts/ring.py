@@ -33,17 +33,14 @@ class Ring:
           OSError: a neighbour is gone, or `abort` was called.
         """
         count, index = self._hosts.count, self._hosts.index
-        parts = [part.copy() for part in np.array_split(array, count)]
+        parts = np.array_split(array, count)
         for done in range(2 * (count - 1)):
-            outgoing, incoming = parts[(index - done) % count], parts[(index - done - 1) % count]
+            outgoing, incoming = (index - done) % count, (index - done - 1) % count
             # In a thread: a large write ends only when the other side reads, and every host writes at this moment.
-            sending = self._sender.submit(self._following.write_array, outgoing)
-            received = self._previous.read_array(np.empty_like(incoming))
+            sending = self._sender.submit(self._following.write_array, parts[outgoing])
+            received = self._previous.read_array(np.empty_like(parts[incoming]))
             sending.result()
-            if done < count - 1:
-                np.add(incoming, received, out=incoming)
-            else:
-                incoming[:] = received
+            parts[incoming] = parts[incoming] + received if done < count - 1 else received
         return np.concatenate(parts)
 
     def abort(self) -> None:

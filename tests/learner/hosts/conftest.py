@@ -43,9 +43,9 @@ def linked(everywhere):
     """Makes the links of hosts that have found each other."""
     with contextlib.ExitStack() as cleanup:
 
-        def link(count):
+        def link(count, security=ServerSecurity()):  # noqa: B008
             where = addresses(count)
-            links = everywhere(lambda index: connect(Hosts(where, index)), range(count))
+            links = everywhere(lambda index: connect(Hosts(where, index), security=security), range(count))
             return [cleanup.enter_context(contextlib.closing(each)) for each in links]
 
         yield link

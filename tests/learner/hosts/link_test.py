@@ -1,5 +1,6 @@
 """Learner hosts that connect, compare their settings, decide together, and notice when one is gone."""
 
+import contextlib
 import json
 import logging
 import re
@@ -14,7 +15,7 @@ from seed_rl import config_files
 from seed_rl.config_files import common_settings
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.learner.hosts.handshake import equal, greet, introduce
+from seed_rl.learner.hosts.handshake import Stranger, equal, greet, introduce
 from seed_rl.learner.hosts.link import NO_OTHERS, Agreed
 from seed_rl.learner.hosts.rendezvous import rendezvous
 from seed_rl.transport.address import AddressError
@@ -67,9 +68,14 @@ def test_settings_of_actors_logs_and_queues_may_differ(linked, everywhere):
     assert everywhere(lambda link, own: link.compare(own), linked(2), settings) == [None, None]
 
 
+@pytest.fixture(params=["plain", "tls"])
+def security(request, tmp_path):
+    return ServerSecurity(*read_certificate(*self_signed("run", tmp_path)) if request.param == "tls" else ())
+
+
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_sums_and_the_first_hosts_arrays_are_the_same_bits_on_all_hosts(linked, everywhere, count):
-    links, rng = linked(count), np.random.default_rng(0)
+def test_sums_and_the_first_hosts_arrays_are_the_same_bits_on_all_hosts(linked, everywhere, security, count):
+    links, rng = linked(count, security), np.random.default_rng(0)
     for size, dtype in ((1, "float32"), (3, "int64"), (1_000_003, "float32")):  # the last exceeds what sockets buffer
         arrays = list(rng.normal(scale=1000, size=(count, size)).astype(dtype))
         first, *others = everywhere(lambda link, own: link.sum(own), links, arrays)
@@ -87,8 +93,8 @@ def test_a_single_learner_sums_with_itself():
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_lost_host_ends_the_sum_that_waits_for_it(linked, pool, lost):
-    links = linked(3)
+def test_a_lost_host_ends_the_sum_that_waits_for_it(linked, pool, security, lost):
+    links = linked(3, security)
     left = [link for index, link in enumerate(links) if index != lost]
 
     def wait_and_end(link):
@@ -184,6 +190,40 @@ def test_strangers_and_restarted_hosts_do_not_disturb_a_rendezvous(first_and_sec
         each.close()
 
 
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_what_was_received_before_an_abort_is_never_taken_for_numbers(pool, tmp_path, with_tls):
+    """With TLS, a socket that is shut down in the usual way gives undeciphered bytes to a thread that reads."""
+    certificate = read_certificate(*self_signed("run", tmp_path)) if with_tls else (None, None)
+    hosts, sent = addresses(2), np.arange(20_000, dtype=np.float32)
+    for _ in range(5):
+        with socket.create_server(("localhost", 0)) as listener:
+            outer = socket.create_connection(listener.getsockname())
+            first = pool.submit(greet, listener.accept()[0], Hosts(hosts, 0), ServerSecurity(*certificate), "run")
+            peer, _ = introduce(outer, Hosts(hosts, 1), ServerSecurity(*certificate), "run")
+        reader = first.result(30).peer
+        for _ in range(3):
+            peer.write_array(sent)
+        np.testing.assert_array_equal(reader.read_array(np.empty_like(sent)), sent)
+        reader.shutdown()
+        with contextlib.suppress(OSError):  # or all of it
+            np.testing.assert_array_equal(reader.read_array(np.empty_like(sent)), sent)
+        for each in (peer, reader):
+            each.close()
+
+
+def test_a_host_of_another_start_does_not_become_a_neighbour(first_and_second, pool):
+    where, first, second, _ = first_and_second
+    third = pool.submit(connect, Hosts(where, 2))
+    for each in (first, second, third):
+        each.result(30).close()
+    with socket.create_server(("localhost", 0)) as listener:
+        outer = socket.create_connection(listener.getsockname())
+        greeted = pool.submit(greet, listener.accept()[0], Hosts(where, 0), ServerSecurity(), "ring")
+        introduce(outer, Hosts(where, 1), ServerSecurity(), "run")[0].close()
+        with pytest.raises(Stranger, match="learner host 1 connects for the run while this host waits for the ring"):
+            greeted.result(30)
+
+
 def test_an_index_that_no_host_has_is_refused(first_and_second, pool):
     where, first, second, _ = first_and_second
     port = int(where[0].rpartition(":")[2])
@@ -191,7 +231,7 @@ def test_an_index_that_no_host_has_is_refused(first_and_second, pool):
         with socket.create_connection(("localhost", port)) as stranger, stranger.makefile("rb") as lines:
             stranger.sendall(b'{"challenge": "0"}\n')
             assert "challenge" in json.loads(lines.readline())
-            hello = {"learner_host": index, "learner_hosts": where, "proof": ""}
+            hello = {"learner_host": index, "learner_hosts": where, "purpose": "run", "proof": ""}
             stranger.sendall(json.dumps(hello).encode() + b"\n")
             assert lines.readline() == b""
     for each in (first, second, pool.submit(connect, Hosts(where, 2))):
@@ -251,8 +291,8 @@ def test_the_token_is_never_sent_and_with_a_certificate_nothing_can_be_read_on_t
         inner = socket.create_connection(inside.getsockname())
         between = outside.accept()[0]
         ways = pool.submit(pass_on, between, inner), pool.submit(pass_on, inner, between)
-        first = pool.submit(greet, inside.accept()[0], Hosts(hosts, 0), security)
-        peer, expected = introduce(outer, Hosts(hosts, 1), security)
+        first = pool.submit(greet, inside.accept()[0], Hosts(hosts, 0), security, "run")
+        peer, expected = introduce(outer, Hosts(hosts, 1), security, "run")
         greeted = first.result(30)
     assert greeted.number == 1
     assert equal(greeted.welcome, expected)
@@ -293,7 +333,7 @@ def test_two_processes_cannot_be_the_same_host(first_and_second, pool):
     with pytest.raises(AddressError, match="address already in use"):
         connect(Hosts(where, 1))
     connection = socket.create_connection(("localhost", int(where[0].rpartition(":")[2])))
-    from_elsewhere, _ = introduce(connection, Hosts(where, 1), ServerSecurity())
+    from_elsewhere, _ = introduce(connection, Hosts(where, 1), ServerSecurity(), "run")
     refused = {"refused": "there is a learner host 1 already: each needs its own --learner_host"}
     assert from_elsewhere.read() == refused
     from_elsewhere.close()
