@@ -39,7 +39,7 @@ _STYLE: Any = {
     "savefig.dpi": 150,
     "svg.hashsalt": "seed_rl",
 }
-_NARROW, _WIDE = 34, 72  # characters of half of the width, and of all of it
+_NARROW, _WIDE, _NOTES = 34, 72, 100  # characters: names in two columns and in one, notes in small print
 _POINTS = 200  # of a curve of several runs
 _RAGGED = 0.05  # share of a curve without all of its runs from which on it is explained
 
@@ -144,7 +144,7 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
         columns = 2 if all(len(handle.get_label()) <= _NARROW for handle in handles) else 1
         for handle in handles:
             handle.set_label(textwrap.fill(handle.get_label(), _WIDE))
-        title = textwrap.fill("; ".join(notes), _WIDE)
+        title = textwrap.fill("; ".join(notes), _NOTES)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the layout stays the same in all files
