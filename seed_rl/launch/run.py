@@ -21,6 +21,7 @@ from seed_rl.launch.local_actors import ActorThreads, LocalActors
 from seed_rl.launch.mirror import working_directory
 from seed_rl.launch.native_output import load_tensorflow, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
+from seed_rl.launch.signals import ctrl_c_asks
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.hosts.link import Link
 from seed_rl.learner.hosts.rendezvous import rendezvous
@@ -120,7 +121,8 @@ class Run:
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """Trains until the experiment's frames are done, `stop` is set, or the caller leaves the loop.
 
-        The run then has a checkpoint of that moment. While the caller works on a row the learner waits, and acting
+        The run then has a checkpoint of that moment. Without `stop`, Ctrl-C ends it in the same way, and then raises
+        KeyboardInterrupt. While the caller works on a row the learner waits, and acting
         goes on until its queue is full.
 
         Args:
@@ -140,10 +142,14 @@ class Run:
         """
         if not self._directory:
             raise RuntimeError("a run trains while it is open: with Run(...) as run")
-        self._rows = self._train(stop)
+        self._rows = self._train_until_ctrl_c() if stop is None else self._train(stop)
         return self._rows
 
-    def _train(self, stop: Stop | None) -> Generator[dict[str, float], None, None]:
+    def _train_until_ctrl_c(self) -> Generator[dict[str, float], None, None]:
+        with ctrl_c_asks() as stopped:
+            yield from self._train(stopped)
+
+    def _train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
         actors = self._new_actors()
         stopping = _StopOrFailure(stop, actors)
         with (
@@ -211,9 +217,9 @@ class Run:
 class _StopOrFailure(NamedTuple):
     """Set when the caller asks to end, or when the actors have failed."""
 
-    caller: Stop | None
+    caller: Stop
     actors: Fleet
 
     def is_set(self) -> bool:
         """Whether to end."""
-        return self.actors.failed is not None or (self.caller is not None and self.caller.is_set())
+        return self.actors.failed is not None or self.caller.is_set()

@@ -53,6 +53,31 @@ def signals() -> Iterator[Stopped]:
 
 
 @contextlib.contextmanager
+def ctrl_c_asks() -> Iterator[Stopped]:
+    """For programs: a first Ctrl-C sets the flag, and raises KeyboardInterrupt at the end; a second one raises at once.
+
+    Not outside of the main thread, nor in a program that handles Ctrl-C itself.
+    """
+    stopped = Stopped()
+    handler, is_main = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
+    if not is_main or handler is not signal.default_int_handler:
+        yield stopped
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stopped.handle(number, frame)
+        signal.signal(number, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if stopped.is_set():
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
 def _second_signal_exits() -> Iterator[None]:
     """Listens in a thread: Python's handlers wait for the main thread to leave native code, such as a compilation."""
     ours, pythons = socket.socketpair()
