@@ -102,7 +102,7 @@ class UpdatePart:
           batch: unrolls.
         """
         optimizer = dataclasses.replace(experiment.optimizer, learning_rate=0.0)
-        self._train_step = TrainStep(agent, optimizer, minibatches=experiment.minibatches)
+        self._train_step = TrainStep(agent, optimizer, passes=experiment.passes, minibatches=experiment.minibatches)
         self._unroll = _random_unroll(agent, batch)
         self._importance_weights = np.ones(batch, np.float32)
 
