@@ -1,9 +1,9 @@
 """A whole run, and its share of the ceiling that its components allow on the same cores.
 
 Each component is measured alone with the whole machine, in agent steps per second: the environments (a thread per
-group), the act step, the update. If they take turns on the same cores, the run can't be faster than the ceiling
-1 / (1/env + 1/act + 1/train); with an accelerator it can, as the learner then computes beside the environments. The run
-is one of `seed_rl train`, over some seconds after it has settled.
+group), the act step, the update with all of its passes. If they take turns on the same cores, the run can't be faster
+than the ceiling 1 / (1/env + 1/act + 1/train); with an accelerator it can, as the learner then computes beside the
+environments. The run is one of `seed_rl train`, over some seconds after it has settled.
 
 Machines drift within minutes: the components are measured before and after each run, and the mean of both makes its
 ceiling.

@@ -202,7 +202,8 @@ class LearnerPart:
         self._agent = experiment.build_agent()
         self.service, [self._acting], self._source, _ = assemble(experiment, self._agent, experiment.seed)
         self._acting.act_step.warm_up()
-        self._train_step = TrainStep(self._agent, experiment.optimizer)
+        passes, minibatches = experiment.passes, experiment.minibatches
+        self._train_step = TrainStep(self._agent, experiment.optimizer, passes=passes, minibatches=minibatches)
         self._train_on_blanks()
         self.steps_per_act = min(self._acting.act_step.batch_sizes[-1], experiment.actors.num_training_envs)
         """Agent steps of the largest act step; evaluation environments are padding."""
