@@ -65,5 +65,5 @@ def test_errors_of_a_store_are_reported_in_a_sentence():
 def test_without_fsspec_it_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(CannotReach, match="^gs://a/run needs fsspec: pip install 'seed_rl\\[bucket\\]'$"):
+    with pytest.raises(CannotReach, match="^gs://a/run needs fsspec: pip install fsspec$"):
         files_in("gs://a/run")

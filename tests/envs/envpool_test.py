@@ -115,6 +115,6 @@ def test_environments_that_cannot_be_made_are_named(name, options, message):
 
 def test_without_envpool_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(CannotBuild, match=r"EnvPool is not installed here: pip install 'seed_rl\[envpool\]'"):
+    with pytest.raises(CannotBuild, match=r"EnvPool is not installed here: pip install envpool"):
         pooled("CartPole-v1").make(1)
     Gym("CartPole-v1").make(1).close()

@@ -135,7 +135,7 @@ except ConfigError as error:
             "pong",
             "import sys; sys.modules['wandb'] = None  # not installed",
             {},
-            r"Logs.wandb_project is 'pong', which needs an extra package: pip install 'seed_rl\[wandb\]'",
+            r"Logs.wandb_project is 'pong', which needs an extra package: pip install wandb",
         ),
     ],
     ids=["off", "offline", "not logged in", "invalid mode", "invalid project", "not installed"],
