@@ -48,7 +48,7 @@ class _Count(flags.ArgumentParser):
     syntactic_help = "a whole number such as 300000, 300k, 10M or 1e6"
 
     def parse(self, argument: Any) -> int:
-        match = re.fullmatch(r"([\d_]*\.?\d+(?:e\d+)?)([kMG]?)", str(argument).strip())
+        match = re.fullmatch(r"([\d_]*\.?\d+(?:e\d{1,2})?)([kMG]?)", str(argument).strip())
         number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
         if number is None or number != int(number):
             raise ValueError(f"expected {self.syntactic_help}")

@@ -122,8 +122,8 @@ class Run:
         """Trains until the experiment's frames are done, `stop` is set, or the caller leaves the loop.
 
         The run then has a checkpoint of that moment. Without `stop`, Ctrl-C ends it in the same way, and then raises
-        KeyboardInterrupt. While the caller works on a row the learner waits, and acting
-        goes on until its queue is full.
+        KeyboardInterrupt. While the caller works on a row the learner waits, and acting goes on until its queue is
+        full.
 
         Args:
           stop: says whether to end; looked at several times a second.

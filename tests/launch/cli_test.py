@@ -50,6 +50,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", f"--gin_file={sys.executable}"], f"{sys.executable}: this is not a gin file, which is text"),
         (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir is empty: it names a directory"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
+        (["train", "--gin_file=catch/vtrace", "--total_frames=1e999999999"], "a whole number such as 300000"),
         (["train", "--gin_file=dmlab/small"], "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
         (
             ["train", "--gin_file=gym/cartpole", "--gin_param=Gym.id=HalfCheetah-v5"],

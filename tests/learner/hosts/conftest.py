@@ -53,3 +53,7 @@ def linked(everywhere):
 
 def connect(hosts, stop=NEVER, security=ServerSecurity(), **options):  # noqa: B008
     return rendezvous(hosts, {}, stop, security, **options)
+
+
+def agree(link, leave=False, ready=False, frames=0):
+    return link.agree(leave=leave, ready=ready, env_frames=frames)
