@@ -59,4 +59,3 @@ def test_a_killed_run_continues_with_its_replay(runs, rows, wait_for, tmp_path):
     assert smallest >= 500, "it continues with its data"
     updates = [row["learner_updates"] for row in rows(logdir)]
     assert updates == sorted(updates)
-    assert rows(logdir)[-1]["eval/episode_return"] > -0.9
