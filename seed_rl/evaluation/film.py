@@ -26,19 +26,13 @@ _SMALLEST = 320
 """Pixels of the shorter side: smaller pictures are enlarged by a whole number."""
 _LARGEST = 1920
 """Pixels of the longer side, beyond which no picture is enlarged."""
-_FORMATS = {
-    ".mp4": [
-        *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-pix_fmt", "yuv420p"),
-        *("-movflags", "+faststart", "-f", "mp4"),
-    ],
-    # A palette for each picture: a common one would only be known after the last picture.
-    ".gif": [
-        "-filter_complex",
-        "split[a][b];[a]palettegen=stats_mode=single[colours];[b][colours]paletteuse=new=1:dither=none",
-        *("-loop", "0", "-f", "gif"),
-    ],
-}
-"""Output options of ffmpeg by file name extension."""
+_MP4 = [
+    *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-pix_fmt", "yuv420p"),
+    *("-movflags", "+faststart", "-f", "mp4"),
+]
+_LOSSLESS = ["-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", "-f", "matroska"]
+# One palette for all pictures, known after the last: one for each takes three times as long and seven times the bytes.
+_GIF = ["-filter_complex", "[0]palettegen[colours];[1][colours]paletteuse=dither=none", "-loop", "0", "-f", "gif"]
 
 _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
@@ -93,7 +87,7 @@ def enlarged(picture: np.ndarray) -> np.ndarray:
     """Repeats pixels of uint8 [H, W, 3] until the shorter side has 320, as long as the longer one fits 1,920."""
     short, long = sorted(picture.shape[:2])
     factor = max(1, min(-(-_SMALLEST // short), _LARGEST // long))
-    return picture.repeat(factor, axis=0).repeat(factor, axis=1)
+    return picture.repeat(factor, axis=1).repeat(factor, axis=0)  # few single pixels first, then whole rows
 
 
 def captioned(picture: np.ndarray, text: str) -> np.ndarray:
@@ -104,26 +98,47 @@ def captioned(picture: np.ndarray, text: str) -> np.ndarray:
     """
     height, width = picture.shape[:2]
     size = max(12, min(height, width) // 20)
-    image = Image.new("RGB", (width + width % 2, height + height % 2 + 2 * size))
-    image.paste(Image.fromarray(np.ascontiguousarray(picture)), (0, 0))
-    ImageDraw.Draw(image).text((size // 2, image.height - size), text, fill="white", font=_font(size), anchor="lm")
+    frame = np.zeros((height + height % 2 + 2 * size, width + width % 2, 3), np.uint8)
+    frame[:height, :width] = picture
+    frame[-2 * size :] = _caption(text, frame.shape[1], size)
+    return frame
+
+
+@functools.lru_cache(maxsize=1)
+def _caption(text: str, width: int, size: int) -> np.ndarray:
+    image = Image.new("RGB", (width, 2 * size))
+    ImageDraw.Draw(image).text((size // 2, size), text, fill="white", font=_font(size), anchor="lm")
     return np.asarray(image)
 
 
 @contextmanager
 def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
-    """Opens a film of pictures of one shape, which appears under its name once it is complete.
-
-    ffmpeg is run directly and its exit code checked: imageio's writers either miss a full disk or keep all pictures of
-    a gif in memory.
-    """
+    """Opens a film of pictures of one shape, which appears under its name once it is complete."""
     ending = os.path.splitext(path)[1]
-    if ending not in _FORMATS:
-        raise ValueError(f"films end in {' or '.join(_FORMATS)}, got {path}")
-    source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", f"{fps}", "-i", "-"]
-    with complete_or_absent(path) as file, tempfile.TemporaryFile() as errors:
+    if ending not in (".mp4", ".gif"):
+        raise ValueError(f"films end in .mp4 or .gif, got {path}")
+    pictures = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", f"{fps}", "-i", "-"]
+    with complete_or_absent(path) as file, tempfile.NamedTemporaryFile() as whole:
+        if ending == ".mp4":
+            with _ffmpeg(path, [*pictures, *_MP4, file.name]) as append:
+                yield append
+        else:
+            with _ffmpeg(path, [*pictures, *_LOSSLESS, whole.name]) as append:
+                yield append
+            with _ffmpeg(path, ["-i", whole.name, "-i", whole.name, *_GIF, file.name]):
+                pass
+
+
+@contextmanager
+def _ffmpeg(path: str, arguments: Sequence[str]) -> Iterator[_Append]:
+    """Runs ffmpeg, which takes pictures until the end of the context, and waits for its success.
+
+    It is run directly and its exit code checked: imageio's writers either miss a full disk or keep all pictures of a
+    gif in memory.
+    """
+    with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *source, *_FORMATS[ending], file.name],
+            [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -141,7 +156,7 @@ def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
 
         def append(picture: np.ndarray) -> None:
             try:
-                pipe.write(picture.tobytes())
+                pipe.write(picture.data)
             except BrokenPipeError:  # ffmpeg has ended
                 finish()
 
