@@ -147,8 +147,21 @@ class Logs(Settings):
     """Seconds between two checkpoints; another one is written at the end of a run."""
     checkpoints_kept: Count = 5
     """The newest are kept; older ones are removed."""
+    film_interval_min: NonNegative = 0.0
+    """Minutes between two films of the newest checkpoint's policy, made by a process of low priority; 0: none."""
     wandb_project: str = ""
     """A project of Weights & Biases to which the run also reports (needs the extra `wandb`); empty: none."""
+    milestones: tuple = ()
+    """Returns that runs of this experiment have reached, each a tuple `(task, return, frames)` with the median of its
+    seeds' environment frames: the display says when to expect them. A suite without tasks has the task ''."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for milestone in self.milestones:
+            match milestone:
+                case (str(), int() | float(), int()):
+                    continue
+            raise ValueError(f"Logs.milestones has tuples ('task', return, frames), got {milestone!r}")
 
 
 @gin.configurable
@@ -237,6 +250,11 @@ class Experiment(Settings):
           CannotBuild: see `env_spec`.
         """
         return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+
+    def milestones(self) -> list[tuple[float, int]]:
+        """The returns that a run usually reaches, and the environment frames at which it does."""
+        task = getattr(self.env, self.env.task_setting) if self.env.task_setting else ""
+        return [(value, frames) for name, value, frames in self.logs.milestones if name == task]
 
     def to_json(self) -> dict[str, Any]:
         """Every setting by dotted name, as JSON values."""

@@ -14,6 +14,14 @@ def test_every_shipped_config_builds_its_agent(name):
     assert len(agent.trainable_variables) > 0
 
 
+@pytest.mark.parametrize("name", [n for n in config_files.shipped_configs() if config_files.load([n]).logs.milestones])
+def test_milestones_are_of_the_configs_task_within_its_frames(name):
+    loaded = config_files.load([name])
+    assert loaded.milestones()
+    assert all(0 < frames <= loaded.total_frames for _, frames in loaded.milestones())
+    assert config_files.load([name], ["Logs.milestones = ()"]).milestones() == []
+
+
 def test_the_expected_configs_are_shipped():
     expected = {"atari/vtrace", "atari/vtrace_pong", "atari/vtrace_deep", "catch/vtrace", "atari/r2d2"}
     expected |= {"atari/r2d2_pong", "catch/r2d2", "memory/r2d2", "dmlab/vtrace", "dmlab/rooms_watermaze"}
@@ -106,6 +114,11 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
         (R2D2, "Replay.sampler = 'newest'", "Replay.sampler must be one of prioritized, uniform, got 'newest'"),
         (R2D2, "Replay.ratio = 0.0", "Replay.ratio must be at least 0.001, got 0.0"),
         (R2D2, "R2D2.burn_in = -1", "R2D2.burn_in must be at least 0, got -1"),
+        (
+            VTRACE,
+            "Logs.milestones = ((15, 9),)",
+            r"Logs.milestones has tuples \(.task., return, frames\), got \(15, 9\)",
+        ),
         (R2D2, "Experiment.total_frames = 2000", "nothing would be learned: 2,000 frames go into the replay"),
     ],
 )

@@ -72,7 +72,13 @@ def _plain(number: float) -> str:
 class _Figures:
     """A row of metrics as text."""
 
-    def __init__(self, row: Mapping[str, float], total_frames: int, num_envs: int | None):
+    def __init__(
+        self,
+        row: Mapping[str, float],
+        total_frames: int,
+        num_envs: int | None,
+        milestones: Sequence[tuple[float, int]] = (),
+    ):
         frames, rate, seconds = row["env_frames"], row["frames_per_second"], row.get("seconds", 0.0)
         self.is_done = frames >= total_frames
         self.frames = short(frames)
@@ -91,6 +97,17 @@ class _Figures:
             self.connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
         self.bottleneck = "" if self.is_done else bottleneck(row)
         self.learning = "" if self.is_done else learning_trouble(row)
+        self.milestone = "" if self.is_done or "loss/total" not in row else _milestone(row, milestones)
+
+
+def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]]) -> str:
+    """The next return that a run of its kind reaches, and when this one may, if it learns from its frames as well."""
+    frames, rate = row["env_frames"], row["frames_per_second"]
+    reached = row.get("eval/episode_return", row.get("episode_return", -math.inf))
+    for value, usual in sorted(milestones):
+        if rate > 0 and usual > frames and value > reached:
+            return f"return {value:g} usually by {short(usual)} frames, here in {duration((usual - frames) / rate)}"
+    return ""
 
 
 def echo_control_characters(wanted: bool) -> bool:
@@ -127,6 +144,8 @@ class Progress:
     """Where to show it."""
     num_envs: int | None = None
     """Environments that are expected to connect; None if unknown."""
+    milestones: Sequence[tuple[float, int]] = ()
+    """Returns, and the environment frames at which runs usually reach them."""
 
     def __post_init__(self) -> None:
         self._row: Mapping[str, float] = {}
@@ -171,9 +190,12 @@ class Progress:
                 now = time.strftime("%H:%M:%S")
                 print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
 
+    def _figures(self) -> _Figures:
+        return _Figures(self._row, self.total_frames, self.num_envs, self.milestones)
+
     def _lines(self) -> list[str]:
         """The row in under 70 columns, and news of the actors and the bottleneck."""
-        row, figures = self._row, _Figures(self._row, self.total_frames, self.num_envs)
+        row, figures = self._row, self._figures()
         parts = [f"{figures.share:>4} {figures.frames} frames", f"{figures.rate}/s"]
         if "loss/total" not in row and "replay/size" in row:
             parts.append(f"replay {short(row['replay/size'])}")
@@ -186,12 +208,21 @@ class Progress:
         line = ", ".join([*parts, figures.end] if figures.end else parts)
         if figures.is_done:
             return [line]
-        news = {"connected": figures.connected, "bottleneck": figures.bottleneck, "learning": figures.learning}
-        # The symptom alone is compared: its figures change with every row.
-        keys = news | {"learning": figures.learning.partition(":")[0]}
-        before, self._printed = {"learning": ""} | self._printed, keys
+        news = {
+            "connected": figures.connected,
+            "milestone": figures.milestone,
+            "bottleneck": figures.bottleneck,
+            "learning": figures.learning,
+        }
+        # The symptom alone is compared, and the milestone without its time: figures change with every row.
+        keys = news | {
+            "milestone": figures.milestone.partition(",")[0],
+            "learning": figures.learning.partition(":")[0],
+        }
+        before, self._printed = {"learning": "", "milestone": ""} | self._printed, keys
         changed = [name for name, key in keys.items() if key != before.get(name)]
-        return [line, *(f"{name}: {news[name] or 'nothing stands out any more'}" for name in changed)]
+        over = {"milestone": [], "learning": ["learning: nothing stands out any more"]}
+        return [line, *(text for name in changed for text in ([f"{name}: {news[name]}"] if news[name] else over[name]))]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 2))
@@ -199,7 +230,7 @@ class Progress:
         grid.add_column(overflow="fold")
         content: list[RenderableType] = [grid]
         if self._row:
-            figures = _Figures(self._row, self.total_frames, self.num_envs)
+            figures = self._figures()
             bar = Table.grid(expand=True, padding=(0, 1))
             bar.add_column(ratio=1)
             bar.add_column(no_wrap=True)
@@ -231,5 +262,7 @@ class Progress:
         grid.add_row("connected", figures.connected)
         if not figures.is_done:
             grid.add_row("bottleneck", Text(figures.bottleneck, "yellow"))
+        if figures.milestone:
+            grid.add_row("milestone", figures.milestone)
         if figures.learning:
             grid.add_row("learning", Text(figures.learning, "yellow"))

@@ -164,7 +164,7 @@ class Learner:
 
     def _open_log(self) -> RunLog:
         resume_frames = self.counters.env_frames if self.counters.learner_updates or self.restored_from else None
-        sinks = sinks_of(self._experiment, self._logdir, resume_frames, with_wandb=self._replicas.is_first)
+        sinks = sinks_of(self._experiment, self._logdir, resume_frames, is_first=self._replicas.is_first)
         return RunLog(self._run_state, sinks, self._experiment.logs.metrics_interval_s)
 
     def _update(self, batch: Batch) -> dict[str, float]:

@@ -55,6 +55,13 @@ class EventFile(RecordFile):
         scalars = Summary(value=[Summary.Value(tag=tag(name), simple_value=value) for name, value in row.items()])
         self.append(_record(Event(wall_time=wall_time, step=int(row["env_frames"]), summary=scalars)))
 
+    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
+        """Writes the film as an image, which a browser plays: TensorBoard has no videos."""
+        with open(gif, "rb") as file:
+            image = Summary.Image(encoded_image_string=file.read())
+        value = Summary.Value(tag="film", image=image)
+        self.append(_record(Event(wall_time=wall_time, step=env_frames, summary=Summary(value=[value]))))
+
 
 def _record(event: Event) -> bytes:
     """An event with its length and checksums."""

@@ -91,6 +91,9 @@ class MetricsFile(RecordFile):
         """Appends a line."""
         self.append(f"{json.dumps(row)}\n".encode())
 
+    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
+        """Films have files of their own."""
+
 
 def read(logdir: str) -> list[dict[str, float]]:
     """The rows of a run, without an unfinished last line that a killed run leaves.

@@ -13,6 +13,7 @@ from seed_rl.config_files import save_config
 from seed_rl.experiment import Experiment
 from seed_rl.files import Outage, reason
 from seed_rl.reporting.event_file import PREFIX, EventFile
+from seed_rl.reporting.films import Films
 from seed_rl.reporting.metrics import FILE, MetricsFile
 from seed_rl.reporting.wandb_run import WandbRun
 
@@ -29,6 +30,19 @@ class Sink(Protocol):
 
         Args:
           row: scalars by their names in `metrics.jsonl`; `env_frames` is the horizontal axis.
+          wall_time: seconds since the epoch.
+
+        Raises:
+          OSError: the sink has taken nothing of it.
+        """
+
+    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
+        """Takes a film of the policy.
+
+        Args:
+          mp4: path of the film in the log directory.
+          gif: the same film in the other format.
+          env_frames: about when it was made, as in the rows.
           wall_time: seconds since the epoch.
 
         Raises:
@@ -54,27 +68,32 @@ class Retrying:
         self._name = name
         self._open = open_sink
         self._sink: Sink | None = None
-        self._rows: collections.deque[tuple[dict[str, float], float]] = collections.deque(maxlen=_ROWS_KEPT)
+        self._kept: collections.deque[Callable[[Sink], None]] = collections.deque(maxlen=_ROWS_KEPT)
         self._outage = Outage(name, "training goes on and tries again", _log)
         self._catch_up()
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """See `Sink.write`; does not raise."""
-        self._rows.append((row, wall_time))
+        self._kept.append(lambda sink: sink.write(row, wall_time))
+        self._catch_up()
+
+    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
+        """See `Sink.film`; does not raise."""
+        self._kept.append(lambda sink: sink.film(mp4, gif, env_frames, wall_time))
         self._catch_up()
 
     def _catch_up(self) -> None:
         with self._outage.tolerated():
             self._sink = self._sink or self._open()
-            while self._rows:
-                self._sink.write(*self._rows[0])
-                self._rows.popleft()
+            while self._kept:
+                self._kept[0](self._sink)
+                self._kept.popleft()
 
     def close(self) -> None:
         """Closes the other sink; logs how many rows it lacks."""
         self._catch_up()
-        if self._rows:
-            _log.error("%s: the last %d rows could not be written", self._name, len(self._rows))
+        if self._kept:
+            _log.error("%s: the last %d rows could not be written", self._name, len(self._kept))
         try:
             if self._sink is not None:
                 self._sink.close()
@@ -82,14 +101,15 @@ class Retrying:
             _log.error("%s could not be closed (%s)", self._name, reason(error))
 
 
-def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, with_wandb: bool = True) -> list[Sink]:
+def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_first: bool = True) -> list[Sink]:
     """Opens the sinks of a run, and saves its configuration.
 
     Args:
       experiment: the experiment that is trained.
       logdir: directory of the run; created if it does not exist.
       resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
-      with_wandb: whether this process reports to Weights & Biases if the experiment asks for it.
+      is_first: whether this host writes checkpoints; then it makes films and reports to Weights & Biases if the
+        experiment asks for it.
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()
@@ -102,6 +122,8 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, wit
         Retrying(f"the configuration and {FILE}", files),
         Retrying(PREFIX, lambda: EventFile(experiment, logdir, resume_frames, started)),
     ]
-    if experiment.logs.wandb_project and with_wandb:
+    if experiment.logs.wandb_project and is_first:
         sinks.append(Retrying("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
+    if experiment.logs.film_interval_min and is_first:
+        sinks.append(Films(logdir, 60 * experiment.logs.film_interval_min, tuple(sinks)))
     return sinks

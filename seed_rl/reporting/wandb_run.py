@@ -60,14 +60,21 @@ class WandbRun:
         self._experiment = experiment
         self._logdir = logdir
         self._id = _run_id(logdir, resume_frames is not None)
-        self._rows: queue.SimpleQueue[dict[str, float] | None] = queue.SimpleQueue()
+        self._rows: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="wandb", daemon=True)
         self._thread.start()
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Takes a row; dropped once wandb has failed."""
         if self._thread.is_alive():
-            self._rows.put(row)
+            self._rows.put({tag(name): value for name, value in row.items()})
+
+    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
+        """Takes a film; dropped once wandb has failed."""
+        if self._thread.is_alive():
+            import wandb
+
+            self._rows.put({tag("env_frames"): env_frames, "film": wandb.Video(mp4)})
 
     def close(self) -> None:
         """Ends the run; rows that can't be uploaded within a minute stay in the log directory."""
@@ -84,7 +91,7 @@ class WandbRun:
             run.define_metric(tag("env_frames"))
             run.define_metric("*", step_metric=tag("env_frames"))
             while (row := self._rows.get()) is not None:
-                run.log({tag(name): value for name, value in row.items()})
+                run.log(row)
             run.finish()
         except Exception as error:  # wandb raises errors of many types
             _log.error("Weights & Biases has failed (%s); training goes on without it", error)

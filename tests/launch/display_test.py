@@ -213,3 +213,21 @@ def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
 )
 def test_numbers_are_short(text, expected):
     assert " ".join(text) == expected
+
+
+def test_the_next_milestone_is_announced_with_the_time_until_then():
+    def lines(*rows):
+        stream = io.StringIO()
+        progress = Progress(1_000_000, "runs/pong", stream=stream, milestones=[(18, 700_000), (15, 400_120)])
+        for row in rows:
+            progress.show(row)
+        return [line.split(" ", 1)[1] for line in stream.getvalue().splitlines() if "milestone" in line]
+
+    first = "milestone: return 15 usually by 400k frames, here in 20s"
+    assert lines(ROW, ROW | {"frames_per_second": 7_000.0}) == [first], "once"
+    second = "milestone: return 18 usually by 700k frames, here in 1m00s"
+    assert lines(ROW, ROW | {"episode_return": 15.5}) == [first, second]
+    assert lines(ROW | {"eval/episode_return": 17.0}) == [second], "evaluation goes before training"
+    assert lines(ROW, ROW | {"env_frames": 900_000.0}) == [first], "gone when its frames are over"
+    filling = {key: value for key, value in ROW.items() if key != "loss/total"}
+    assert lines(filling, DONE) == []

@@ -61,6 +61,7 @@ _OVERRIDES = {
     "total_frames": "Experiment.total_frames",
     "seed": "Experiment.seed",
     "num_actors": "Actors.num_actors",
+    "film_every": "Logs.film_interval_min",
 }
 _LEARNER = (
     *_EXPERIMENT,
@@ -69,6 +70,7 @@ _LEARNER = (
     ),
     integer("num_actors", None, "Overrides Actors.num_actors."),
     integer("seed", None, "Overrides Experiment.seed."),
+    number("film_every", None, "Minutes between two films of the policy; overrides Logs.film_interval_min.", 0.0),
     string("tls_cert", None, "PEM file with the learner's certificate chain."),
     string("tls_key", None, "PEM file with the certificate's private key."),
     *SHARED_CREDENTIALS,
@@ -221,7 +223,8 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
 def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
     """Made when the run is open: that replaces standard error."""
     experiment = run.experiment
-    return Progress(experiment.total_frames, run.logdir, quiet=values.quiet, num_envs=experiment.actors.num_envs)
+    num_envs, milestones = experiment.actors.num_envs, experiment.milestones()
+    return Progress(experiment.total_frames, run.logdir, values.quiet, num_envs=num_envs, milestones=milestones)
 
 
 @command(

@@ -1,0 +1,107 @@
+"""Films of a policy while it learns, each made by a process of low priority."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from seed_rl.files import reason
+
+if TYPE_CHECKING:
+    from seed_rl.reporting.sinks import Sink
+
+_log = logging.getLogger(__name__)
+
+DIRECTORY = "films"
+_OUTPUT = "play.log"
+_NO_ACCELERATOR = {"CUDA_VISIBLE_DEVICES": "-1"}  # the learner's
+_END_SECONDS = 1.0
+_LAST = 500  # characters of the output of a process that fails
+
+
+class Films:
+    """A sink (`reporting.sinks.Sink`) that films an episode every few minutes, and shows the films to other sinks.
+
+    `seed_rl play` makes each in a process of its own, on the CPU, with the policy of the newest checkpoint. Films are
+    named after the environment frames of the row that started them: `films/000002621440.mp4` and `.gif` in the log
+    directory. There is one such process at a time; one that takes longer than the interval delays the next film.
+    """
+
+    def __init__(self, logdir: str, interval: float, sinks: Sequence[Sink]):
+        """
+        Args:
+          logdir: directory of the run.
+          interval: seconds between two films.
+          sinks: get the films.
+        """
+        self._logdir, self._interval, self._sinks = logdir, interval, sinks
+        self._directory = os.path.join(logdir, DIRECTORY)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._due: float | None = None  # of the wall time
+        self._frames = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no film is being made."""
+        return self._process is None or self._process.poll() is not None
+
+    def write(self, row: dict[str, float], wall_time: float) -> None:
+        """Starts a film if it is time, and shows one that is complete."""
+        if self._process is not None and self.idle:
+            self._show(self._process.returncode, wall_time)
+            self._process = None
+        if self._due is None:
+            self._due = wall_time + self._interval
+        has_policy = glob.glob(os.path.join(self._logdir, "checkpoints", "checkpoint-*.npz"))
+        if wall_time >= self._due and self._process is None and has_policy:
+            self._due = wall_time + self._interval
+            self._start(int(row["env_frames"]))
+
+    def _start(self, frames: int) -> None:
+        self._frames = frames
+        command = ["nice", "-n", "19", sys.executable, "-m", "seed_rl", "play", f"--logdir={self._logdir}"]
+        try:
+            os.makedirs(self._directory, exist_ok=True)
+            with open(os.path.join(self._directory, _OUTPUT), "wb") as output:
+                self._process = subprocess.Popen(
+                    [*command, f"--output={','.join(self._paths())}"],
+                    env=os.environ | _NO_ACCELERATOR,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C is this process's to handle
+                )
+        except OSError as error:
+            _log.warning("no film at %d frames: %s", frames, reason(error))
+
+    def _paths(self) -> list[str]:
+        return [os.path.join(self._directory, f"{self._frames:012d}{ending}") for ending in (".mp4", ".gif")]
+
+    def _show(self, code: int, wall_time: float) -> None:
+        if code:
+            with open(os.path.join(self._directory, _OUTPUT), encoding="utf-8", errors="replace") as output:
+                last = output.read().strip().split("\n")[-1][-_LAST:]
+            _log.warning("no film at %d frames: %s", self._frames, last or f"exit code {code}")
+            return
+        mp4, gif = self._paths()
+        _log.info("filmed %s", mp4)
+        for sink in self._sinks:
+            sink.film(mp4, gif, self._frames, wall_time)
+
+    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
+        """Films come from here."""
+
+    def close(self) -> None:
+        """Ends a film that is being made."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()

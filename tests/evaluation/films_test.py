@@ -1,0 +1,79 @@
+"""Films that a run makes of its policy: real processes, read back from TensorBoard's and Weights & Biases's files."""
+
+import os
+import pathlib
+import time
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from seed_rl import config_files
+from seed_rl.reporting.films import Films
+from seed_rl.reporting.sinks import sinks_of
+
+
+def rows(sinks, *frames):
+    """A row for each minute of a run that makes 10 frames in it."""
+    for n in frames:
+        for sink in sinks:
+            sink.write({"env_frames": n}, wall_time=6.0 * n)
+
+
+def made(films):
+    """Waits until the film that is being made is done."""
+    deadline = time.monotonic() + 120
+    while not films.idle:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_film_of_the_newest_checkpoint_reaches_tensorboard_and_wandb(saved_run, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    logdir, _ = saved_run("catch/vtrace")
+    bindings = ["Logs.film_interval_min = 2", "Logs.wandb_project = 'tests'"]
+    sinks = sinks_of(config_files.load(["catch/vtrace"], bindings), logdir, None)
+    films = pathlib.Path(logdir, "films")
+    rows(sinks, 0, 10)
+    assert not films.exists()
+    rows(sinks, 20)
+    made(sinks[-1])
+    rows(sinks, 30)
+    for sink in reversed(sinks):
+        sink.close()
+    gif, mp4 = sorted(films.glob("0*"))
+    assert (gif.name, mp4.name) == ("000000000020.gif", "000000000020.mp4")
+    (image,) = EventAccumulator(logdir).Reload().Images("film")
+    assert (image.step, image.encoded_image_string) == (20, gif.read_bytes())
+    (copied,) = pathlib.Path(logdir, "wandb").rglob("film*.mp4")
+    assert copied.read_bytes() == mp4.read_bytes()
+
+
+class Screen:
+    """A sink that fails if it is shown a film."""
+
+    film = None
+
+
+def test_a_film_that_fails_says_why_and_the_next_is_tried(tmp_path, caplog):
+    films = Films(str(tmp_path), 60.0, [Screen()])
+    rows([films], 0, 10)
+    assert films.idle, "there is no policy yet"
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
+    for n in (20, 30):
+        rows([films], n)
+        assert not films.idle
+        made(films)
+    rows([films], 31)
+    assert len(caplog.messages) == 2
+    assert caplog.messages[0].startswith(
+        f"no film at 20 frames: seed_rl play: {tmp_path} is not the log directory of a run"
+    )
+
+
+def test_the_end_of_a_run_is_the_end_of_a_film_in_the_making(saved_run):
+    logdir, _ = saved_run("catch/vtrace")
+    films = Films(logdir, 0.0, [Screen()])
+    rows([films], 0)
+    films.close()
+    assert films.idle
+    assert os.listdir(pathlib.Path(logdir, "films")) == ["play.log"]
