@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import psutil
+
 from seed_rl.config_files import common_settings
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
@@ -175,7 +177,7 @@ class Run:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
             if not stopping.is_set():
                 actors.start(address)
-            _log.info("serving actors at %s after %.1f s", address, time.monotonic() - started)
+            _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
             yield from learner.train(stopping)
             cleanup.close()
             if actors.failed is not None:
@@ -212,6 +214,16 @@ class Run:
             imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
             return LocalActors(count, logs, [*imports, *self.actor_arguments])
         return ActorThreads(count if self.actors == THREADS else 0, logs)
+
+
+def _with_numbers(address: str) -> str:
+    """An address that this process serves; behind a host name, the numeric ones: `localhost:8686 (127.0.0.1, ::1)`."""
+    host, _, port = address.rpartition(":")
+    if host.startswith("[") or not any(map(str.isalpha, host)) or not port.isdigit():
+        return address
+    listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    numbers = sorted({ip.removeprefix("::ffff:") for ip, bound_port in listening if bound_port == int(port)})
+    return f"{address} ({', '.join(numbers)})"
 
 
 class _StopOrFailure(NamedTuple):

@@ -2,7 +2,9 @@
 
 import collections
 import dataclasses
+import logging
 import os
+import re
 import signal
 import threading
 
@@ -87,11 +89,13 @@ def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path):
     assert load_policy(str(tmp_path)).env_frames >= first["env_frames"]
 
 
-def test_a_directory_has_one_run_and_one_configuration(catch, tmp_path):
+def test_a_directory_has_one_run_and_one_configuration(catch, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     with Run(catch, str(tmp_path)), pytest.raises(CannotUse, match="another learner is running in"):
         Run(catch, str(tmp_path)).__enter__()
-    with Run(catch, str(tmp_path), actors=ELSEWHERE) as run:
+    with Run(catch, str(tmp_path), actors=ELSEWHERE, address="localhost:0") as run:
         assert list(run.train(STOP)) == []
+    assert re.search(r"serving actors at localhost:\d+ \(127\.0\.0\.1(, ::1)?\) after", caplog.text)
     assert load_policy(str(tmp_path)).env_frames == 0
     other = dataclasses.replace(catch, seed=99)
     with pytest.raises(ConfigError, match="seed was 1 and is now 99"):
