@@ -71,7 +71,7 @@ class Fleet(abc.ABC):
         for thread in self._threads:
             thread.start()
 
-    def stop(self, grace: float = 5.0) -> None:
+    def stop(self, grace: float = 1.5) -> None:
         """Ends them: asks them to, and kills those that are left after `grace` seconds."""
         self._stopping.set()
         for kill in (False, True):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
+import sys
+import termios
 import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NATIVE_SECONDS = 1.5  # of native code, such as a compilation, after which a signal that raises ends the process
+_SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
 _INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice: only a later signal is a second one
 
 
@@ -23,6 +29,9 @@ class Stopped:
 
     def __init__(self):
         self.exit_code = 0
+        self.raises = False
+        """Whether a signal raises KeyboardInterrupt at once, instead of asking: there is nothing to save yet."""
+        self.raised = False
         self._set = False
 
     def is_set(self) -> bool:
@@ -37,16 +46,25 @@ class Stopped:
         """Signal handler that asks to end."""
         self.exit_code = self.exit_code or 128 + number
         self._set = True
+        if self.raises:
+            self.raises, self.raised = False, True  # whatever follows cleans up
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Stopped]:
-    """A first signal sets the flag; one that follows after a second or more ends the process at once."""
+    """A first signal sets the flag; one that follows after a second or more ends the process at once.
+
+    Where the flag `raises`, the context ends without an error.
+    """
     stopped = Stopped()
-    with _second_signal_exits():
+    with _exits_from_native_code(stopped):
         before = {number: signal.signal(number, stopped.handle) for number in _SIGNALS}
         try:
             yield stopped
+        except (Exception, KeyboardInterrupt):  # native code makes other errors of KeyboardInterrupt
+            if not stopped.raised:
+                raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -78,20 +96,36 @@ def ctrl_c_asks() -> Iterator[Stopped]:
 
 
 @contextlib.contextmanager
-def _second_signal_exits() -> Iterator[None]:
+def _exits_from_native_code(stopped: Stopped) -> Iterator[None]:
     """Listens in a thread: Python's handlers wait for the main thread to leave native code, such as a compilation."""
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
+    terminal = _terminal()
+
+    def leave(number: int) -> None:
+        if terminal is not None:
+            termios.tcsetattr(sys.stderr, termios.TCSANOW, terminal)
+            os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+        os._exit(128 + number)  # the actors end with this process
 
     def listen() -> None:
-        first: float | None = None
-        while received := ours.recv(1):
-            now = time.monotonic()
-            if received[0] not in _SIGNALS:
+        number, first = 0, math.inf
+        while True:
+            try:
+                received = ours.recv(1)
+            except TimeoutError:
+                if stopped.raises:  # still: the handler has not run
+                    leave(number)
+                ours.settimeout(None)
                 continue
-            if first is not None and now - first > _INSIST_SECONDS:
-                os._exit(128 + received[0])  # the actors end with this process
-            first = first or now
+            if not received:
+                return
+            if received[0] in _SIGNALS:
+                number, now = received[0], time.monotonic()
+                if now - first > _INSIST_SECONDS:
+                    leave(number)
+                first = min(first, now)
+                ours.settimeout(_NATIVE_SECONDS if stopped.raises else None)
 
     with ours, pythons:
         before = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
@@ -103,3 +137,11 @@ def _second_signal_exits() -> Iterator[None]:
             signal.set_wakeup_fd(before)
             pythons.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+def _terminal() -> list[Any] | None:
+    """The state of the terminal, which a display may change; None without one."""
+    try:
+        return termios.tcgetattr(sys.stderr)
+    except (OSError, ValueError, termios.error):
+        return None

@@ -8,13 +8,13 @@ import time
 import pytest
 
 WAITS_IN_NATIVE_CODE = """
-import ctypes
+import ctypes, threading
 from seed_rl.launch.signals import signals
 
 with signals():
     lock, native = ctypes.create_string_buffer(64), ctypes.CDLL(None)
     native.pthread_mutex_lock(lock)
-    print("waiting", flush=True)
+    threading.Timer(0.2, print, ["waiting"], {"flush": True}).start()
     native.pthread_mutex_lock(lock)
 """
 WAITS_IN_PYTHON = """
@@ -25,6 +25,21 @@ with signals() as stopped:
     while not stopped.is_set():
         pass
 print("after the run", flush=True)
+raise SystemExit(stopped.exit_code)
+"""
+
+NOTHING_TO_LOSE = """
+from seed_rl.launch.signals import signals
+
+with signals() as stopped:
+    stopped.raises = True
+    try:
+        print("waiting", flush=True)
+        while True:
+            pass
+    finally:
+        print("cleans up", flush=True)
+        raise ValueError("made of KeyboardInterrupt")
 raise SystemExit(stopped.exit_code)
 """
 
@@ -62,3 +77,16 @@ def test_a_later_signal_ends_the_process_even_in_native_code(start):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)  # a signal within a second is taken for the same one
     assert process.returncode == 128 + signal.SIGINT
+
+
+def test_before_there_is_anything_to_save_a_signal_raises(start):
+    process = start(NOTHING_TO_LOSE)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=30)[0] == "cleans up\n"
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_and_then_ends_the_process_in_native_code(start):
+    process = start(WAITS_IN_NATIVE_CODE.replace("signals():", "signals() as stopped:\n    stopped.raises = True"))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 128 + signal.SIGINT

@@ -209,7 +209,9 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
             _progress(values, run) as progress,
             contextlib.closing(run.train(stopped)) as rows,
         ):
+            stopped.raises = isinstance(run, Run) and run.hosts.count == 1  # others are asked to leave together
             for row in rows:
+                stopped.raises = stopped.raises and "loss/total" not in row
                 progress.show(row)
         return stopped.exit_code
     except Diverged as error:
