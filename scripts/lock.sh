@@ -16,7 +16,8 @@ compile() {
 pins=(--constraint requirements/runtime.lock)
 # setuptools is in both locks because it builds the editable install.
 compile runtime "$@" pyproject.toml <<<'setuptools>=77'
-compile dev --all-extras "${pins[@]}" "$@" pyproject.toml <<<'setuptools>=77'
+compile dev --all-extras "${pins[@]}" "$@" pyproject.toml requirements/docs.in <<<'setuptools>=77'
+compile docs --constraint requirements/dev.lock --no-annotate "$@" <requirements/docs.in
 # The compiler for GPUs is a part of JAX, of the same version.
 jax="$(sed -n 's/^jax==\([0-9.]*\).*/\1/p' requirements/dev.lock)"
 compile accelerators --constraint requirements/dev.lock "$@" <<<"jax-cuda13-plugin[with-cuda]==$jax ; python_version >= '3.11'"

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup_venv.sh runtime|quick|dev|accelerators
+# Usage: scripts/setup_venv.sh runtime|quick|dev|accelerators|docs
 #
 # Makes the project's virtual environment, or brings it up to date, and prints its path; an environment that is up to
-# date costs a few hundredths of a second. Each kind includes the one before it:
+# date costs a few hundredths of a second. Each kind includes the one before it, but for the last:
 #
 #   runtime  everything that the product needs
 #   quick    the tools and libraries of test.sh --quick
 #   dev      the football engine and chromium, for all of test.sh
 #   accelerators
 #            the compiler for NVIDIA's GPUs, 4 GB, for test.sh --accelerators
+#   docs     what the documentation's site is made with, and nothing else, in a directory of its own
 #
 #   PYTHON        the interpreter; default: python3, or else python3.12, python3.11, python3.10
-#   SEED_RL_VENV  the environment's directory; default: .venv at the root of the repository
+#   SEED_RL_VENV  the environment's directory; default: .venv at the root of the repository; that of the kind docs has
+#                 "-docs" behind its name
 #
 # The environment's stamp, written last, lists everything that it was made from. An environment without a stamp was
 # interrupted and is made again; one whose requirements have changed since is updated in place.
@@ -22,11 +24,12 @@ die() { say "$*"; exit 1; }
 
 kind="${1:-}"
 case "$kind" in
-  runtime | quick | dev | accelerators) ;;
-  *) die "Usage: scripts/setup_venv.sh runtime|quick|dev|accelerators" ;;
+  runtime | quick | dev | accelerators | docs) ;;
+  *) die "Usage: scripts/setup_venv.sh runtime|quick|dev|accelerators|docs" ;;
 esac
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
 venv="$(realpath --canonicalize-missing --no-symlinks -- "${SEED_RL_VENV:-$root/.venv}")"
+[[ $kind != docs ]] || venv+=-docs
 [[ ${PYTHON:-} != */* ]] || PYTHON="$(realpath --canonicalize-missing --no-symlinks -- "$PYTHON")"
 log="$venv/.setup.log"
 stamp="$venv/.complete"
@@ -53,6 +56,7 @@ has_engine() { [[ $kind == dev || $kind == accelerators ]]; }
 fingerprint() {
   local sources=(requirements/runtime.lock pyproject.toml setup.py)
   [[ $kind == runtime ]] || sources+=(requirements/dev.lock)
+  [[ $kind != docs ]] || sources=(requirements/docs.lock)
   ! has_engine || sources+=(scripts/install_chromium.sh scripts/install_gfootball.sh)
   [[ $kind != accelerators ]] || sources+=(requirements/accelerators.lock)
   identity
@@ -124,7 +128,7 @@ install_lock() {
 
 install() {
   local lock=requirements/dev.lock # includes runtime.lock
-  [[ $kind != runtime ]] || lock=requirements/runtime.lock
+  [[ $kind != runtime && $kind != docs ]] || lock=requirements/$kind.lock
   if stamped identity; then
     say "Updating $venv"
     : >"$log"
@@ -135,7 +139,7 @@ install() {
   ! has_engine || begin_compiling
   install_lock "$lock"
   [[ $kind != accelerators ]] || install_lock requirements/accelerators.lock
-  logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
+  [[ $kind == docs ]] || logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
   if has_engine; then
     wait "$compiling" || true
     logged scripts/install_chromium.sh
