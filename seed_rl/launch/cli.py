@@ -32,12 +32,13 @@ FAILURE = 1
 USAGE_ERROR = 2
 
 _MAX_HELP_COLUMNS = 100
+_NO_HELP = "(no help available)"  # absl's text
 
 COMMANDS = {
     "train": "training.train",
     "learner": "training.learner",
     "actor": "acting.actor",
-    "sweep": "training.sweep",
+    "sweep": "sweeping.sweep",
     "eval": "evaluation.evaluate",
     "play": "evaluation.play",
     "export": "evaluation.export",
@@ -172,7 +173,7 @@ def _help(command: Command, values: flags.FlagValues) -> str:
     texts = {}
     for name in sorted(values):
         flag = values[name]
-        if flag.name == name and name != "help":  # not the short names
+        if flag.name == name and name != "help" and flag.help != _NO_HELP:  # not the short names
             default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
             shown = "" if default in (None, "", False) else f" (default {default})"
             texts[f"--{name}"] = flag.help.partition(";\n")[0] + shown  # absl adds a note to repeatable flags

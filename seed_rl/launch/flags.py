@@ -90,6 +90,9 @@ OF_ALL_COMMANDS = (
     boolean("help", False, "Show this help.", short_name="h"),
 )
 
+EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
+"""To end when standard input is closed. Set by commands that start this one; without a text, `--help` leaves it out."""
+
 SHARED_CREDENTIALS = (
     string(
         "tls_server_name",

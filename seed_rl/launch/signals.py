@@ -70,6 +70,17 @@ def signals() -> Iterator[Stopped]:
                 signal.signal(number, handler)
 
 
+def stop_at_end_of_input(stopped: Stopped) -> None:
+    """Starts a thread that asks to end once standard input is closed, as when the parent has ended, however it did."""
+
+    def read() -> None:
+        while os.read(0, 1024):  # not through sys.stdin: a thread that reads keeps its lock, which Python takes at exit
+            pass
+        stopped.set()
+
+    threading.Thread(target=read, daemon=True).start()
+
+
 @contextlib.contextmanager
 def ctrl_c_asks() -> Iterator[Stopped]:
     """For programs: a first Ctrl-C sets the flag, and raises KeyboardInterrupt at the end; a second one raises at once.

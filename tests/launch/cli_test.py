@@ -88,6 +88,19 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
             ["sweep", "--gin_file=catch/vtrace", "--logdir=gs://a/sweep"],
             "--logdir of a sweep is a directory on this machine, got gs://a/sweep, which `seed_rl train` takes",
         ),
+        (["sweep", "--gin_file=catch/vtrace", "--trials=3"], "--trials needs --search"),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--search=A.b=1..2", "--grid=A.b=1,2"],
+            "--grid does not go with --search",
+        ),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--search=Optimizer.lerning_rate=1e-4..1e-2"],
+            r"doesn't have a parameter named 'lerning_rate'\. Did you mean 'learning_rate'\?",
+        ),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--search=Optimizer.learning_rate=-1..1"],
+            "Optimizer.learning_rate must be at least 0, got -1",
+        ),
         (["train", "--gin_file=catch/vtrace", "--logdir=no://a/run"], "no://a/run can't be used here: .*no"),
         (["eval", "--logdir=no://a/run"], "no://a/run/config.gin can't be used here: "),
         (["plot", "no://a/run"], "no://a/run can't be used here: "),
@@ -191,6 +204,14 @@ def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):
     assert (
         capsys.readouterr().err == "seed_rl train: --launcher=ray needs Ray: pip install 'ray[default]' cryptography\n"
     )
+
+
+def test_without_optuna_a_search_says_how_to_install_it(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    for name in [name for name in sys.modules if name.startswith("seed_rl.launch.search")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(["sweep", "--gin_file=catch/vtrace", "--search=Catch.rows=5,7"]) == 2
+    assert capsys.readouterr().err == "seed_rl sweep: --search needs Optuna: pip install optuna\n"
 
 
 def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):

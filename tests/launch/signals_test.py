@@ -90,3 +90,11 @@ def test_and_then_ends_the_process_in_native_code(start):
     process = start(WAITS_IN_NATIVE_CODE.replace("signals():", "signals() as stopped:\n    stopped.raises = True"))
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 128 + signal.SIGINT
+
+
+def test_a_run_ends_when_its_input_does():
+    program = WAITS_IN_PYTHON.replace("signals import", "signals import stop_at_end_of_input,").replace(
+        'print("waiting"', 'stop_at_end_of_input(stopped); print("waiting"'
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, b"waiting\nafter the run\n")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import importlib
 import logging
-import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from absl import flags
@@ -14,8 +12,16 @@ from absl import flags
 from seed_rl.actor.loop import Actor
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.launch.cli import UsageError, command
-from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS, SHARED_CREDENTIALS, boolean, integer, repeated, string
-from seed_rl.launch.signals import Stopped, signals
+from seed_rl.launch.flags import (
+    DEFAULT_TCP_ADDRESS,
+    EXIT_WITH_PARENT,
+    SHARED_CREDENTIALS,
+    boolean,
+    integer,
+    repeated,
+    string,
+)
+from seed_rl.launch.signals import signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_token
@@ -46,7 +52,7 @@ _POLL_SECONDS = 0.1
         True,
         "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
     ),
-    boolean("exit_with_parent", False, "End when standard input is closed (set by `train`)."),
+    EXIT_WITH_PARENT,
     failures=(Rejected, CannotBuild, EnvironmentFailed),
 )
 def actor(values: flags.FlagValues) -> int:
@@ -67,7 +73,7 @@ def actor(values: flags.FlagValues) -> int:
     _log.info("looking for a learner at %s", values.server_address)
     with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
         if values.exit_with_parent:
-            threading.Thread(target=_stop_at_end_of_input, args=(stopped,), daemon=True).start()
+            stop_at_end_of_input(stopped)
         run = pool.submit(running.run)
         # The main thread only waits: a signal that arrives while it holds a lock would be handled under that lock.
         while not run.done():
@@ -76,9 +82,3 @@ def actor(values: flags.FlagValues) -> int:
                 running.stop()
         run.result()
         return stopped.exit_code
-
-
-def _stop_at_end_of_input(stopped: Stopped) -> None:
-    while os.read(0, 1024):  # not through sys.stdin: a thread that reads keeps its lock, which Python takes at exit
-        pass
-    stopped.set()

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import time
 from typing import TYPE_CHECKING
 
 from absl import flags
 
-from seed_rl import config_files
 from seed_rl.experiment import Experiment
 from seed_rl.launch.cli import Failure, UsageError, command
+from seed_rl.launch.commands.experiment import EXPERIMENT, load, logdir_of
 from seed_rl.launch.display import Progress
 from seed_rl.launch.flags import (
     DEFAULT_TCP_ADDRESS,
+    EXIT_WITH_PARENT,
     SHARED_CREDENTIALS,
     alias,
     boolean,
     choice,
     comma_separated,
-    count,
     directory,
     integer,
     number,
-    repeated,
     string,
 )
 from seed_rl.launch.fleet import ActorFailed
 from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
-from seed_rl.launch.signals import signals
+from seed_rl.launch.signals import signals, stop_at_end_of_input
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.learner.split import BadDevices
-from seed_rl.object_store import is_url
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
@@ -44,27 +40,8 @@ if TYPE_CHECKING:
     from seed_rl.launch.on_ray.learner import RemoteRun
 
 _FAILURES = (ActorFailed, CheckpointError, HostLost)
-_EXPERIMENT = (
-    repeated(
-        "gin_file",
-        [],
-        "Gin file with the experiment: a path, or a shipped one such as atari/vtrace_pong. May be repeated.",
-    ),
-    repeated(
-        "gin_param",
-        [],
-        "Gin binding that overrides the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
-    ),
-    count("total_frames", "Overrides Experiment.total_frames, as 300k or 1e6."),
-)
-_OVERRIDES = {
-    "total_frames": "Experiment.total_frames",
-    "seed": "Experiment.seed",
-    "num_actors": "Actors.num_actors",
-    "film_every": "Logs.film_interval_min",
-}
 _LEARNER = (
-    *_EXPERIMENT,
+    *EXPERIMENT,
     directory(
         "logdir", "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>."
     ),
@@ -107,11 +84,12 @@ _RAY = (
     string("server_address", "", "Where actors are served; default: a unix socket of this run's own."),
     choice("launcher", "local", ["local", "ray"], "Where actors run: processes on this machine, or a Ray cluster."),
     *_RAY,
+    EXIT_WITH_PARENT,
     failures=_FAILURES,
 )
 def train(values: flags.FlagValues) -> int:
     """Trains on this machine or a Ray cluster: a learner and its actors."""
-    experiment = _load(values)
+    experiment = load(values)
     if values.launcher == "ray":
         if values.learner_hosts:
             raise UsageError("--learner_hosts does not go with --launcher=ray")
@@ -130,16 +108,7 @@ def train(values: flags.FlagValues) -> int:
 )
 def learner(values: flags.FlagValues) -> int:
     """Runs a learner that waits for actors."""
-    return _train(values, _new_run(values, _load(values), ELSEWHERE))
-
-
-def _load(values: flags.FlagValues, *bindings: str) -> Experiment:
-    """The experiment that the flags and further gin bindings describe."""
-    if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
-    given = {parameter: values[flag].value for flag, parameter in _OVERRIDES.items() if flag in values}
-    overrides = [f"{parameter} = {value}" for parameter, value in given.items() if value is not None]
-    return config_files.load(values.gin_file, [*values.gin_param, *overrides, *bindings])
+    return _train(values, _new_run(values, load(values), ELSEWHERE))
 
 
 def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
@@ -149,7 +118,7 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         raise UsageError(f"--learner_hosts, --learner_host: {error}") from error
     return Run(
         experiment,
-        _logdir(values),
+        logdir_of(values),
         actors=actors,
         address=values.server_address,
         security=_server_security(values, values.server_address),
@@ -157,11 +126,6 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         native_log=True,
         hosts=hosts,
     )
-
-
-def _logdir(values: flags.FlagValues, prefix: str = "") -> str:
-    name = os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
-    return values.logdir or os.path.join("runs", prefix + name)
 
 
 def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
@@ -193,7 +157,7 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
         raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
     security = _server_security(values, "localhost:0")  # needs no credentials: only those given are checked
     try:
-        with ray_run(values, experiment, _logdir(values), security) as run:
+        with ray_run(values, experiment, logdir_of(values), security) as run:
             return _train(values, run)
     except NoCluster as error:
         raise Failure(str(error)) from error
@@ -209,6 +173,8 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
             _progress(values, run) as progress,
             contextlib.closing(run.train(stopped)) as rows,
         ):
+            if "exit_with_parent" in values and values.exit_with_parent:
+                stop_at_end_of_input(stopped)
             stopped.raises = isinstance(run, Run) and run.hosts.count == 1  # others are asked to leave together
             for row in rows:
                 stopped.raises = stopped.raises and "loss/total" not in row
@@ -230,39 +196,8 @@ def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
 
 
 @command(
-    "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
-    *_EXPERIMENT,
-    repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
-    comma_separated("seeds", ["1"], "Runs of each combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
-    integer("parallel", 1, "Runs at a time.", lower_bound=1),
-    directory("logdir", "Parent directory of the runs; default: runs/sweep_<gin file>."),
-)
-def sweep(values: flags.FlagValues) -> int:
-    """Trains with combinations of settings and seeds, and compares them."""
-    from seed_rl.launch.sweep import Sweep, seeds_of, trials
-
-    wanted = trials(values.grid, seeds_of(values.seeds))
-    for trial in wanted:  # reports a mistake before the first run
-        _load(values, *trial.bindings)
-    if is_url(values.logdir or ""):
-        raise UsageError(
-            f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes "
-            "for a single run"
-        )
-    arguments = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
-    if values.total_frames is not None:
-        arguments.append(f"--total_frames={values.total_frames}")
-    running = Sweep(wanted, arguments, _logdir(values, "sweep_"), values.parallel)
-    with signals() as stopped:
-        code = running.run(stopped.is_set, lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True))
-    print(running.table())
-    print(running.write_results())
-    return stopped.exit_code or code
-
-
-@command(
     "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
-    *_EXPERIMENT,
+    *EXPERIMENT,
     string(
         "measured", "", "Directory with the files of `scripts/bench.sh`; default: runs/bench, else those in the docs."
     ),
@@ -284,7 +219,7 @@ def sweep(values: flags.FlagValues) -> int:
 )
 def plan(values: flags.FlagValues) -> int:
     """Computes the needs of a learner: actors, cores, network, memory."""
-    experiment = _load(values)
+    experiment = load(values)
     load_tensorflow()
     from seed_rl.launch import plan as planning
 

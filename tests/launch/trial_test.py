@@ -1,0 +1,25 @@
+"""Single runs of a sweep or a search."""
+
+import contextlib
+
+from seed_rl.files import locked
+from seed_rl.launch import trial
+from seed_rl.launch.trial import Trainer, Trial
+
+
+def test_a_run_waits_for_the_one_that_a_killed_sweep_has_left(tmp_path, monkeypatch):
+    (tmp_path / "one").mkdir()
+    events = []
+    monkeypatch.setattr(trial, "run_logged", lambda *arguments: events.append("begins") or (0, ""))
+    with contextlib.ExitStack() as orphan:
+        orphan.enter_context(locked(str(tmp_path / "one" / "lock")))
+
+        def polled():
+            events.append("polled")
+            if events.count("polled") == 3:
+                orphan.close()
+                events.append("left")
+            return False
+
+        assert Trainer([], str(tmp_path)).train(Trial("one", {}), "one", polled, events.append) == 0
+    assert events.index("begins: one") < events.index("left") < events.index("begins")
