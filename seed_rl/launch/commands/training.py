@@ -47,7 +47,7 @@ _LEARNER = (
     ),
     integer("num_actors", None, "Overrides Actors.num_actors."),
     integer("seed", None, "Overrides Experiment.seed."),
-    number("film_every", None, "Minutes between two films of the policy; overrides Logs.film_interval_min.", 0.0),
+    number("film_every", None, "Minutes between films; overrides Logs.film_interval_min.", 0.0),
     string("tls_cert", None, "PEM file with the learner's certificate chain."),
     string("tls_key", None, "PEM file with the certificate's private key."),
     *SHARED_CREDENTIALS,
