@@ -23,6 +23,7 @@ from seed_rl.config_files import load as load_experiment  # noqa: E402
 from seed_rl.config_files import shipped_configs  # noqa: E402
 from seed_rl.envs.base import CannotBuild, EnvConfig  # noqa: E402
 from seed_rl.evaluation.episodes import Played, evaluate_run, play  # noqa: E402
+from seed_rl.evaluation.film import film_run  # noqa: E402
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy  # noqa: E402
 from seed_rl.experiment import (  # noqa: E402
     Actors,
@@ -81,6 +82,7 @@ __all__ = [
     "Unroll",
     "VariableGroup",
     "evaluate_run",
+    "film_run",
     "load_experiment",
     "load_policy",
     "play",

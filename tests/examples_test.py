@@ -2,9 +2,12 @@
 
 import importlib
 import pathlib
+import re
 import sys
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from seed_rl.api import Run, evaluate_run, load_experiment
 
@@ -22,6 +25,20 @@ def example(monkeypatch):
 def test_catch_is_trained_from_python(example, tmp_path, capsys):
     mean = example("train_catch").main(str(tmp_path), total_frames=30_000)
     assert capsys.readouterr().out.splitlines()[-1] == f"greedy: {mean:.2f} on average over 100 episodes"
+
+
+def test_the_notebook_trains_plots_and_shows_a_film(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    notebook = nbformat.read(EXAMPLES / "catch.ipynb", as_version=4)
+    assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "it is kept without outputs"
+    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    printed = [output.text.strip() for output in shown if output.output_type == "stream"]
+    pictures = [kind for output in shown for kind in output.get("data", {}) if kind.startswith("image/")]
+    assert re.fullmatch(r"20\d,\d{3} frames, return -?[01]\.\d\d", printed[0])
+    assert float(printed[1].partition(" ")[0]) > 0.2, "it has learned"
+    assert pictures == ["image/png", "image/gif"]
+    assert len(printed) == 2, "nothing else is printed"
 
 
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):

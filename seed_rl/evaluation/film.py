@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import imageio_ffmpeg
@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from seed_rl.envs.base import Watchable
 from seed_rl.evaluation.episodes import Played, play
-from seed_rl.evaluation.policy import Policy
+from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from seed_rl.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
@@ -81,6 +81,36 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
                 append(picture, 1)
 
         return play(policy, env, episodes, seed, see)
+
+
+def film_run(
+    logdir: str,
+    *paths: str,
+    checkpoint: str | None = None,
+    episodes: int = 1,
+    greedy: bool = False,
+    seed: int = 1,
+    fps: float = 15.0,
+) -> Played:
+    """Films episodes with the policy of a run; `seed_rl play`.
+
+    Args:
+      logdir: of the run.
+      paths: as for `film`.
+      checkpoint: path of one of the run's; default: the newest.
+      episodes: number to play.
+      greedy: without exploration.
+      seed: of the environment and of sampled actions.
+      fps: pictures (agent steps) per second.
+
+    Raises:
+      NoPolicy: the run has no usable policy.
+      ValueError: a path ends neither in .mp4 nor in .gif.
+      OSError: a file can't be written.
+    """
+    policy = load_policy(logdir, checkpoint, greedy, seed)
+    with closing(experiment_of(logdir).env.watch()) as env:
+        return film(policy, env, episodes, seed, paths, fps)
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:

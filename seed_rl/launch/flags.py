@@ -100,5 +100,5 @@ SHARED_CREDENTIALS = (
         "Name in the learner's certificate, if it differs from the host of the address that actors use.",
     ),
     string("token_file", None, "File with the secret that learner and actors share (or set SEED_RL_TOKEN)."),
-    boolean("insecure", False, "Allow an address other hosts can reach without TLS and token."),
+    boolean("insecure", False, "Let other hosts connect without TLS and token."),
 )

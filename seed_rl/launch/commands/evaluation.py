@@ -92,12 +92,18 @@ def play(values: flags.FlagValues) -> int:
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
     with _usable_run(values, values.logdir, "play.mp4", "play.gif") as paths:
-        from seed_rl.evaluation.film import film
-        from seed_rl.evaluation.policy import experiment_of, load_policy
+        from seed_rl.evaluation.film import film_run
 
-        policy = load_policy(values.logdir, values.checkpoint, values.greedy, values.seed)
-        with contextlib.closing(experiment_of(values.logdir).env.watch()) as env, _written(*paths):
-            played = film(policy, env, values.episodes, values.seed, paths, values.fps)
+        with _written(*paths):
+            played = film_run(
+                values.logdir,
+                *paths,
+                checkpoint=values.checkpoint,
+                episodes=values.episodes,
+                greedy=values.greedy,
+                seed=values.seed,
+                fps=values.fps,
+            )
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
         print("\n".join(paths))
     return 0
