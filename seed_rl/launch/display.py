@@ -221,8 +221,9 @@ class Progress:
         }
         before, self._printed = {"learning": "", "milestone": ""} | self._printed, keys
         changed = [name for name, key in keys.items() if key != before.get(name)]
-        over = {"milestone": [], "learning": ["learning: nothing stands out any more"]}
-        return [line, *(text for name in changed for text in ([f"{name}: {news[name]}"] if news[name] else over[name]))]
+        if not news["milestone"] and "milestone" in changed:
+            changed.remove("milestone")
+        return [line, *(f"{name}: {news[name] or 'nothing stands out any more'}" for name in changed)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -179,6 +180,8 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
             for row in rows:
                 stopped.raises = stopped.raises and "loss/total" not in row
                 progress.show(row)
+        if stopped.raised:
+            print("seed_rl: interrupted before the first update", file=sys.stderr)
         return stopped.exit_code
     except Diverged as error:
         raise Failure(
