@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from seed_rl import __version__
-from seed_rl.envs import registry
+from seed_rl.envs import pool, registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.files import reason
 from seed_rl.launch.flags import DEFAULT_TCP_ADDRESS
@@ -207,7 +207,7 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "suites": _suites,
     "Atari": _roms,
     "football": lambda: package("gfootball", "docs/football.md; or pip install envpool"),
-    "EnvPool": lambda: package("envpool", "pip install envpool (Python 3.11 or newer)"),
+    "EnvPool": lambda: package("envpool", pool.INSTALL),
     "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
     "object stores": _object_stores,
     "Weights & Biases": lambda: package("wandb", "pip install wandb"),
