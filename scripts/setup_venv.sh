@@ -2,14 +2,14 @@
 # Usage: scripts/setup_venv.sh runtime|quick|dev|accelerators|docs
 #
 # Makes the project's virtual environment, or brings it up to date, and prints its path; an environment that is up to
-# date costs a few hundredths of a second. Each kind includes the one before it, but for the last:
+# date costs a few hundredths of a second. All but `docs` include the one before:
 #
 #   runtime  everything that the product needs
 #   quick    the tools and libraries of test.sh --quick
 #   dev      the football engine and chromium, for all of test.sh
 #   accelerators
 #            the compiler for NVIDIA's GPUs, 4 GB, for test.sh --accelerators
-#   docs     what the documentation's site is made with, and nothing else, in a directory of its own
+#   docs     the packages of the documentation's site only, in a directory of its own
 #
 #   PYTHON        the interpreter; default: python3, or else python3.12, python3.11, python3.10
 #   SEED_RL_VENV  the environment's directory; default: .venv at the root of the repository; that of the kind docs has

@@ -49,7 +49,7 @@ containers=()
 clean_up() {
   local name
   for name in "${containers[@]}"; do signal KILL "$name"; done
-  rm -rf -- "$scratch"
+  rm -rf -- "$scratch" 2>/dev/null || true # with docker, files of the image's user may remain
 }
 trap clean_up EXIT
 
@@ -73,7 +73,7 @@ get_base() {
 build() {
   local flags=(build)
   if [[ $engine == buildah ]]; then
-    # What is mounted is no part of the image.
+    # Mounted files do not become part of the image.
     printf '[global]\ncert = /run/ca.crt\n' >"$scratch/pip.conf"
     flags=(bud --format=docker --layers --network=host --pull-never --volume="$scratch/pip.conf:/etc/pip.conf:ro")
     flags+=(--volume="${SEED_RL_CA:-/etc/ssl/certs/ca-certificates.crt}:/run/ca.crt:ro")
@@ -107,7 +107,7 @@ start() {
     buildah from --quiet --pull-never --name="$name" "localhost/seed_rl-$2" >/dev/null
     buildah run --network=host "${mounts[@]}" "$name" -- env CONTAINER="$name" seed_rl "${@:3}" >>"$scratch/$1.log" 2>&1 &
   else
-    "$engine" run --detach --rm --name="$name" --network=host "${mounts[@]}" "seed_rl-$2" "${@:3}" >/dev/null
+    "$engine" run --detach --name="$name" --network=host "${mounts[@]}" "seed_rl-$2" "${@:3}" >/dev/null
     "$engine" logs --follow "$name" >>"$scratch/$1.log" 2>&1 &
   fi
 }
@@ -131,22 +131,23 @@ signal() {
   if [[ $engine == buildah ]]; then
     processes "$2" | xargs --no-run-if-empty kill "-$1" || true
     # shellcheck disable=SC2016 # expanded at each poll
-    wait_until 60 "$2 to end" '[[ -z $(processes '"$2"') ]]' >/dev/null
+    wait_until 60 "$2 to end" '[[ -z $(processes '"$2"') ]]'
     buildah rm "$PREFIX-$2" >/dev/null 2>&1 || true
   else
     "$engine" kill --signal="$1" "$PREFIX-$2" >/dev/null 2>&1 || true
     "$engine" wait "$PREFIX-$2" >/dev/null 2>&1 || true
+    "$engine" rm --force "$PREFIX-$2" >/dev/null 2>&1 || true
   fi
 }
 
-# wait_until SECONDS WHAT COMMAND...: polls a shell command; prints the seconds that it took.
+# wait_until SECONDS WHAT COMMAND...: polls a shell command; $waited gets the seconds that it took.
 wait_until() {
   local began=$SECONDS
   until eval "${*:3}"; do
     ((SECONDS - began < $1)) || die "waited $1 s for $2: $(tail -5 "$scratch"/*.log)"
     sleep 0.2
   done
-  printf '%s' "$((SECONDS - began))"
+  waited=$((SECONDS - began))
 }
 
 check() {
@@ -171,7 +172,7 @@ check() {
       expect "its packages take $packages MB" test "$packages" -le "$LARGEST_ACTOR_PACKAGES"
       ;;
     cpu | gpu)
-      expect "$1: doctor fails" inside "$1" seed_rl doctor >"$scratch/doctor.log" 2>&1
+      inside "$1" seed_rl doctor >"$scratch/doctor.log" 2>&1 || die "$1: doctor fails: $(cat "$scratch/doctor.log")"
       ;;
   esac
   expect "$1: --help fails" inside "$1" seed_rl actor --help >/dev/null
@@ -189,22 +190,26 @@ run_catch() {
     --total_frames=100M --gin_param=Logs.metrics_interval_s=0.5)
   actor=(actor actor "--server_address=localhost:$PORT" --tls_ca=/run/secrets/cert.pem --token_file=/run/secrets/token)
   start learner "${learner[@]}"
-  say "the learner serves after $(wait_until 60 "the learner" grep -q "'serving actors'" "$scratch/learner.log") s"
+  wait_until 60 "the learner" grep -q "'serving actors'" "$scratch/learner.log"
+  say "the learner serves after $waited s"
   expect "the learner does not answer the health check" healthy learner
   start actor1 "${actor[@]}"
   start actor2 "${actor[@]}"
-  say "first step of an actor after $(wait_until 60 "a step" grep -q joined "$scratch/learner.log") s, first update" \
-    "$(wait_until 120 "an update" grep -q "'\"loss/total\"'" "$metrics") s later"
-  say "a return of 0.9 after $(wait_until 600 "a return of 0.9" tail -1 "$metrics" '|' grep -q -E "'\"episode_return\": (0\.9|1\.0)'") s"
+  wait_until 60 "a step" grep -q joined "$scratch/learner.log"
+  say "an actor joins after $waited s"
+  wait_until 120 "an update" grep -q "'\"loss/total\"'" "$metrics"
+  say "the first update comes $waited s later"
+  wait_until 600 "a return of 0.9" tail -1 "$metrics" '|' grep -q -E "'\"episode_return\": (0\.9|1\.0)'"
+  say "a return of 0.9 after $waited s"
   signal KILL actor2
   start actor2 "${actor[@]}"
-  wait_until 60 "a killed actor to come back" tail -1 "$metrics" '|' grep -q "'\"environments\": 64'" >/dev/null
+  wait_until 60 "a killed actor to come back" tail -1 "$metrics" '|' grep -q "'\"environments\": 64'"
   signal TERM learner
   frames="$(grep --only-matching --extended-regexp '[0-9]+ frames, [0-9]+ updates' "$scratch/learner.log" | tail -1)"
   expect "the learner left no checkpoint" test -n "$(ls "$scratch/runs/catch/checkpoints")"
   start learner "${learner[@]}"
-  wait_until 90 "the learner to go on" grep -q "'continuing from .* at ${frames%% *} frames'" "$scratch/learner.log" >/dev/null
-  wait_until 120 "actors to come back" tail -1 "$metrics" '|' grep -q "'\"environments\": 64'" >/dev/null
+  wait_until 90 "the learner to go on" grep -q "'continuing from .* at ${frames%% *} frames'" "$scratch/learner.log"
+  wait_until 120 "actors to come back" tail -1 "$metrics" '|' grep -q "'\"environments\": 64'"
   for name in learner actor1 actor2; do signal TERM "$name"; done
   containers=()
   say "killed actor and ended learner came back; the run ended after $frames"

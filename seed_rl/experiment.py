@@ -252,9 +252,10 @@ class Experiment(Settings):
         return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
 
     def milestones(self) -> list[tuple[float, int]]:
-        """The returns that a run usually reaches, and the environment frames at which it does."""
+        """The returns that a run of this length usually reaches, and the environment frames at which it does."""
         task = getattr(self.env, self.env.task_setting) if self.env.task_setting else ""
-        return [(value, frames) for name, value, frames in self.logs.milestones if name == task]
+        known = [(value, frames) for name, value, frames in self.logs.milestones if name == task]
+        return [(value, frames) for value, frames in known if frames <= self.total_frames]
 
     def to_json(self) -> dict[str, Any]:
         """Every setting by dotted name, as JSON values."""

@@ -77,6 +77,8 @@ class Run:
     """Learners that train together; all but the first write into a directory of their own inside `logdir`."""
     store: Store | None = None
     """Keeps the log directory, where `logdir` names neither a directory of this machine nor an object store."""
+    on_update: Callable[[], None] = lambda: None
+    """Called after each update, on the thread that trains."""
     _directory: str = dataclasses.field(default="", init=False)  # where it works here; known while the run is open
     _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
     _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
@@ -178,7 +180,7 @@ class Run:
             if not stopping.is_set():
                 actors.start(address)
             _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
-            yield from learner.train(stopping)
+            yield from learner.train(stopping, self.on_update)
             cleanup.close()
             if actors.failed is not None:
                 raise actors.failed
@@ -221,9 +223,12 @@ def _with_numbers(address: str) -> str:
     host, _, port = address.rpartition(":")
     if host.startswith("[") or not any(map(str.isalpha, host)) or not port.isdigit():
         return address
-    listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    try:
+        listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    except psutil.Error:  # some containers hide the kernel's tables
+        return address
     numbers = sorted({ip.removeprefix("::ffff:") for ip, bound_port in listening if bound_port == int(port)})
-    return f"{address} ({', '.join(numbers)})"
+    return f"{address} ({', '.join(numbers)})" if numbers else address
 
 
 class _StopOrFailure(NamedTuple):

@@ -6,7 +6,6 @@ The study is in the log directory, so that the same search goes on when it is st
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import shlex
@@ -81,6 +80,8 @@ class Search:
         with self._usable():
             optuna.logging.set_verbosity(optuna.logging.WARNING)
             path = os.path.abspath(os.path.join(directory, "study.journal"))  # its lock is a link to it
+            with contextlib.suppress(BlockingIOError), locked(os.path.join(directory, "lock")):
+                _remove_torn_line(path)
             storage = JournalStorage(JournalFileBackend(path))
             self._study = optuna.create_study(
                 storage=storage, study_name="search", direction="maximize", pruner=pruner, load_if_exists=True
@@ -98,7 +99,7 @@ class Search:
         """Reports that the study can't be read or written."""
         try:
             yield
-        except (OSError, json.JSONDecodeError) as error:
+        except (OSError, ValueError) as error:
             text = reason(error) if isinstance(error, OSError) else str(error)
             raise UsageError(f"the study in {self._trainer.directory} can't be used: {text}") from error
 
@@ -240,3 +241,9 @@ class Search:
 
 def _head(name: str) -> str:
     return name.rpartition(".")[2]
+
+
+def _remove_torn_line(path: str) -> None:
+    """Removes the part of a line that a full disk left at the end of a journal, and which would spoil the next."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb+") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)

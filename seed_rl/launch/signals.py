@@ -42,6 +42,10 @@ class Stopped:
         """Asks to end."""
         self._set = True
 
+    def asks(self) -> None:
+        """From now on there is something to save: signals ask."""
+        self.raises = False
+
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Signal handler that asks to end."""
         self.exit_code = self.exit_code or 128 + number
@@ -114,10 +118,13 @@ def _exits_from_native_code(stopped: Stopped) -> Iterator[None]:
     terminal = _terminal()
 
     def leave(number: int) -> None:
-        if terminal is not None:
-            termios.tcsetattr(sys.stderr, termios.TCSANOW, terminal)
-            os.write(sys.stderr.fileno(), _SHOW_CURSOR)
-        os._exit(128 + number)  # the actors end with this process
+        try:
+            # In the background, a change of the terminal would stop this process.
+            if terminal is not None and os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp():
+                termios.tcsetattr(sys.stderr, termios.TCSANOW, terminal)
+                os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+        finally:  # the terminal may be gone
+            os._exit(128 + number)  # the actors end with this process
 
     def listen() -> None:
         number, first = 0, math.inf

@@ -91,7 +91,7 @@ class Trainer:
                 with open(self.path(trial, _FINISHED), "w", encoding="utf-8") as file:
                     file.write(json.dumps(self._arguments_of(trial)))
         except OSError as error:
-            code, ended = 1, f"{error.filename} can't be used: {reason(error)}"
+            code, ended = 1, f"{error.filename or self.path(trial)} can't be used: {reason(error)}"
         if code:
             self.failures[trial.name] = ended
             say(f"fails: {title}: {ended}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -125,8 +125,14 @@ class Learner:
         """
         return self._server.start()
 
-    def train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
+    def train(
+        self, stop: Stop, on_update: Callable[[], None] = lambda: None
+    ) -> Generator[dict[str, float], None, None]:
         """Trains until the run's frames are done, `stop` is set, or the caller leaves; then saves a last checkpoint.
+
+        Args:
+          stop: says whether to end.
+          on_update: called after each update.
 
         Yields:
           Each row of metrics.
@@ -153,6 +159,7 @@ class Learner:
                         break
                     if batch is not None and (metrics := self._update(batch)):
                         log.add_update(metrics)
+                        on_update()
                     self.counters.seconds = time.monotonic() - began
                     if (row := log.row_if_due()) is not None:
                         yield row

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from seed_rl.files import reason
+from seed_rl.files import PARTIAL, reason
 
 if TYPE_CHECKING:
     from seed_rl.reporting.sinks import Sink
@@ -20,7 +22,7 @@ _log = logging.getLogger(__name__)
 DIRECTORY = "films"
 _OUTPUT = "play.log"
 _NO_ACCELERATOR = {"CUDA_VISIBLE_DEVICES": "-1"}  # the learner's
-_END_SECONDS = 1.0
+_END_SECONDS = 2.0
 _LAST = 500  # characters of the output of a process that fails
 
 
@@ -67,7 +69,7 @@ class Films:
         command = ["nice", "-n", "19", sys.executable, "-m", "seed_rl", "play", f"--logdir={self._logdir}"]
         try:
             os.makedirs(self._directory, exist_ok=True)
-            with open(os.path.join(self._directory, _OUTPUT), "wb") as output:
+            with open(self._path(_OUTPUT), "wb") as output:
                 self._process = subprocess.Popen(
                     [*command, f"--output={','.join(self._paths())}"],
                     env=os.environ | _NO_ACCELERATOR,
@@ -79,12 +81,16 @@ class Films:
         except OSError as error:
             _log.warning("no film at %d frames: %s", frames, reason(error))
 
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
     def _paths(self) -> list[str]:
-        return [os.path.join(self._directory, f"{self._frames:012d}{ending}") for ending in (".mp4", ".gif")]
+        return [self._path(f"{self._frames:012d}{ending}") for ending in (".mp4", ".gif")]
 
     def _show(self, code: int, wall_time: float) -> None:
         if code:
-            with open(os.path.join(self._directory, _OUTPUT), encoding="utf-8", errors="replace") as output:
+            last = ""
+            with contextlib.suppress(OSError), open(self._path(_OUTPUT), encoding="utf-8", errors="replace") as output:
                 last = output.read().strip().split("\n")[-1][-_LAST:]
             _log.warning("no film at %d frames: %s", self._frames, last or f"exit code {code}")
             return
@@ -97,11 +103,15 @@ class Films:
         """Films come from here."""
 
     def close(self) -> None:
-        """Ends a film that is being made."""
-        if self._process is not None:
+        """Ends a film that is being made, and shows one that is complete."""
+        if self._process is not None and self.idle:
+            self._show(self._process.returncode, time.time())
+        elif self._process is not None:
             self._process.terminate()
             try:
                 self._process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            for unfinished in glob.glob(self._path(f"*{PARTIAL}")):
+                os.remove(unfinished)

@@ -79,7 +79,8 @@ class Retrying:
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
         """See `Sink.film`; does not raise."""
-        self._kept.append(lambda sink: sink.film(mp4, gif, env_frames, wall_time))
+        paths = (mp4, gif)  # by the time a full disk has room again, somebody may have removed them
+        self._kept.append(lambda s: s.film(*paths, env_frames, wall_time) if all(map(os.path.exists, paths)) else None)
         self._catch_up()
 
     def _catch_up(self) -> None:
@@ -93,7 +94,7 @@ class Retrying:
         """Closes the other sink; logs how many rows it lacks."""
         self._catch_up()
         if self._kept:
-            _log.error("%s: the last %d rows could not be written", self._name, len(self._kept))
+            _log.error("%s: the last %d entries could not be written", self._name, len(self._kept))
         try:
             if self._sink is not None:
                 self._sink.close()
@@ -125,5 +126,5 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_
     if experiment.logs.wandb_project and is_first:
         sinks.append(Retrying("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
     if experiment.logs.film_interval_min and is_first:
-        sinks.append(Films(logdir, 60 * experiment.logs.film_interval_min, tuple(sinks)))
+        sinks.insert(0, Films(logdir, 60 * experiment.logs.film_interval_min, tuple(sinks)))  # is closed first
     return sinks

@@ -16,6 +16,7 @@ from seed_rl.reporting.catalogue import tag
 
 _log = logging.getLogger(__name__)
 
+_FILM = "film"
 _ID_FILE = "wandb_id"
 _INIT_SECONDS = "30"  # for the server to answer
 _FINISH_SECONDS = 60.0  # for the upload of the last rows
@@ -72,9 +73,7 @@ class WandbRun:
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
         """Takes a film; dropped once wandb has failed."""
         if self._thread.is_alive():
-            import wandb
-
-            self._rows.put({tag("env_frames"): env_frames, "film": wandb.Video(mp4)})
+            self._rows.put({tag("env_frames"): env_frames, _FILM: mp4})
 
     def close(self) -> None:
         """Ends the run; rows that can't be uploaded within a minute stay in the log directory."""
@@ -91,7 +90,7 @@ class WandbRun:
             run.define_metric(tag("env_frames"))
             run.define_metric("*", step_metric=tag("env_frames"))
             while (row := self._rows.get()) is not None:
-                run.log(row)
+                run.log(row | {_FILM: wandb.Video(row[_FILM])} if _FILM in row else row)
             run.finish()
         except Exception as error:  # wandb raises errors of many types
             _log.error("Weights & Biases has failed (%s); training goes on without it", error)

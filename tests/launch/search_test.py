@@ -65,6 +65,15 @@ def by_number(running):
     return sorted(running.results(), key=lambda row: row["trial"])
 
 
+def test_a_line_that_a_full_disk_cut_off_does_not_spoil_the_study(trained, tmp_path):
+    run(new_search(tmp_path, 2))
+    with open(tmp_path / "study.journal", "ab") as journal:
+        journal.write(b'{"op_code": 4, "wor')
+    run(new_search(tmp_path, 3))
+    run(new_search(tmp_path, 4))
+    assert len(trained) >= 4
+
+
 def test_poor_trials_are_pruned_once_five_have_finished_and_a_fifth_of_their_frames_is_over(trained, tmp_path):
     running = new_search(tmp_path, 14)
     _, said = run(running)

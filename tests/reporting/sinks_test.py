@@ -25,6 +25,10 @@ class Box:
         self._call("write")
         self.taken.append((row["env_frames"], wall_time))
 
+    def film(self, mp4, gif, env_frames, wall_time):
+        self._call("film")
+        self.taken.append((env_frames, wall_time))
+
     def close(self):
         self._call("close")
 
@@ -51,6 +55,20 @@ def test_rows_that_could_not_be_written_follow_later(full_at_first, caplog):
         ("ERROR", "metrics can't be written (No space left on device): training goes on and tries again"),
         ("WARNING", "metrics can be written again"),
     ]
+
+
+def test_a_film_that_was_removed_meanwhile_does_not_keep_rows_back(tmp_path):
+    box, paths = Box(), [tmp_path / "0.mp4", tmp_path / "0.gif"]
+    sink = Retrying("metrics", box.open)
+    for path in paths:
+        path.touch()
+    sink.film(*map(str, paths), env_frames=1, wall_time=1.0)
+    box.full = True
+    sink.film(*map(str, paths), env_frames=2, wall_time=2.0)
+    paths[1].unlink()
+    box.full = False
+    write(sink, 3)
+    assert box.taken == [(1, 1.0), (3, 3.0)]
 
 
 def test_missing_rows_are_logged_at_the_end(caplog):

@@ -1,5 +1,6 @@
 """Streams over real connections: every step answered once, and what happens when either side goes away."""
 
+import contextlib
 import gc
 import socket
 import threading
@@ -332,9 +333,10 @@ class Cable:
             threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
 
     def _carry(self, source, sink):
-        while data := source.recv(65536):
-            if not self.cut.is_set():
-                sink.sendall(data)
+        with contextlib.suppress(OSError):  # `close` does not wait for this thread
+            while data := source.recv(65536):
+                if not self.cut.is_set():
+                    sink.sendall(data)
 
     def close(self):
         for end in (self._listener, *self._sockets):

@@ -176,9 +176,11 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
         ):
             if "exit_with_parent" in values and values.exit_with_parent:
                 stop_at_end_of_input(stopped)
-            stopped.raises = isinstance(run, Run) and run.hosts.count == 1  # others are asked to leave together
+            replay = run.experiment.replay
+            # Other hosts are asked to leave together; a replay that is saved is worth its hour of filling.
+            if isinstance(run, Run) and run.hosts.count == 1 and not (replay and replay.snapshot):
+                stopped.raises, run.on_update = True, stopped.asks
             for row in rows:
-                stopped.raises = stopped.raises and "loss/total" not in row
                 progress.show(row)
         if stopped.raised:
             print("seed_rl: interrupted before the first update", file=sys.stderr)
