@@ -77,7 +77,7 @@ def test_missing_rows_are_logged_at_the_end(caplog):
     box.full = True
     write(sink, 1, 2)
     sink.close()
-    assert "metrics: the last 2 rows could not be written" in caplog.text
+    assert "metrics: the last 2 entries could not be written" in caplog.text
     assert "metrics could not be closed (No space left on device)" in caplog.text
 
 
