@@ -113,10 +113,11 @@ def pins(lock: str, python: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("python", ["3.10", "3.11", "3.12"])
 def test_the_locks_fit_the_requirements_and_each_other(metadata, python):
-    runtime, dev, actor, cpu, gpu, tpu = (
-        pins(lock, python) for lock in ("runtime", "dev", "actor", "cpu", "gpu", "tpu")
+    runtime, dev, actor, cpu, gpu, tpu, docs = (
+        pins(lock, python) for lock in ("runtime", "dev", "actor", "cpu", "gpu", "tpu", "docs")
     )
     assert runtime.items() < dev.items(), "relock with scripts/lock.sh"
+    assert docs.items() < dev.items(), "relock with scripts/lock.sh"
     assert actor.items() < runtime.items() < cpu.items() < gpu.items(), "relock with scripts/lock.sh"
     fields = Parser().parsestr(metadata("METADATA"))
     for requirement in map(Requirement, fields.get_all("Requires-Dist")):
