@@ -71,15 +71,19 @@ get_base() {
 }
 
 build() {
-  local flags=(build)
-  if [[ $engine == buildah ]]; then
-    # Mounted files do not become part of the image.
-    printf '[global]\ncert = /run/ca.crt\n' >"$scratch/pip.conf"
-    flags=(bud --format=docker --layers --network=host --pull-never --volume="$scratch/pip.conf:/etc/pip.conf:ro")
-    flags+=(--volume="${SEED_RL_CA:-/etc/ssl/certs/ca-certificates.crt}:/run/ca.crt:ro")
-  fi
-  "$engine" "${flags[@]}" --file=docker/Dockerfile --target="$1" --tag="seed_rl-$1:latest" . >"$scratch/build.log" 2>&1 ||
-    die "building $1 failed: $(tail -20 "$scratch/build.log")"
+  # Podman's own format has no health checks.
+  local command flags=(--format=docker --layers --file=docker/Dockerfile "--target=$1" "--tag=seed_rl-$1:latest" .)
+  case $engine in
+    docker) command=(docker/build.sh "$1") ;;
+    podman) command=(podman build "${flags[@]}") ;;
+    buildah)
+      # Mounted files do not become part of the image.
+      printf '[global]\ncert = /run/ca.crt\n' >"$scratch/pip.conf"
+      command=(buildah bud --network=host --pull-never --volume="$scratch/pip.conf:/etc/pip.conf:ro"
+        --volume="${SEED_RL_CA:-/etc/ssl/certs/ca-certificates.crt}:/run/ca.crt:ro" "${flags[@]}")
+      ;;
+  esac
+  "${command[@]}" >"$scratch/build.log" 2>&1 || die "building $1 failed: $(tail -20 "$scratch/build.log")"
 }
 
 megabytes() {
@@ -197,7 +201,7 @@ run_catch() {
   start actor2 "${actor[@]}"
   wait_until 60 "a step" grep -q joined "$scratch/learner.log"
   say "an actor joins after $waited s"
-  wait_until 120 "an update" grep -q "'\"loss/total\"'" "$metrics"
+  wait_until 120 "an update" grep -qs "'\"loss/total\"'" "$metrics"
   say "the first update comes $waited s later"
   wait_until 600 "a return of 0.9" tail -1 "$metrics" '|' grep -q -E "'\"episode_return\": (0\.9|1\.0)'"
   say "a return of 0.9 after $waited s"
