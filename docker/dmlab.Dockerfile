@@ -90,7 +90,7 @@ FROM base AS package
 
 COPY . .
 RUN pip install --no-cache-dir --constraint requirements/dev.lock setuptools wheel \
-    && pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir=/wheels .
+    && pip install --no-cache-dir --no-deps --no-build-isolation --root=/package .
 
 
 FROM base AS dmlab
@@ -101,14 +101,14 @@ RUN apt-get update \
     && apt-get install --no-install-recommends --yes \
         libosmesa6 \
         libsdl2-2.0-0 \
+        tini \
         zip \
     && rm -rf /var/lib/apt/lists/*
 
 # fsspec is the extra `dmlab`.
-RUN --mount=type=bind,from=wheel,target=/wheels/dmlab \
-    --mount=type=bind,from=package,source=/wheels,target=/wheels/seed_rl \
-    pip install --no-cache-dir --constraint requirements/dev.lock fsspec /wheels/dmlab/*.whl \
-    && pip install --no-cache-dir --no-deps /wheels/seed_rl/*.whl
+RUN --mount=type=bind,from=wheel,target=/wheels \
+    pip install --no-cache-dir --constraint requirements/dev.lock fsspec /wheels/*.whl
+COPY --from=package /package /
 
 COPY docker/health.py docker/cloud/vertex_start.py /usr/local/lib/seed_rl/
 # Containers may run as another user, who must be able to enter the working directory.
@@ -128,5 +128,5 @@ env.close()"
 
 HEALTHCHECK --interval=30s --timeout=10s --start-period=120s --retries=3 \
     CMD ["python3", "/usr/local/lib/seed_rl/health.py"]
-ENTRYPOINT ["seed_rl"]
+ENTRYPOINT ["tini", "--", "seed_rl"]
 CMD ["--help"]

@@ -219,10 +219,21 @@ run_catch() {
   say "killed actor and ended learner came back; the run ended after $frames"
 }
 
+# The same with compose, by the script that users run.
+run_local() {
+  docker/run_local.sh catch vtrace 2 32 "--runs=$scratch/composed" "--secrets=$scratch/keys" >"$scratch/compose.log" 2>&1 ||
+    die "run_local.sh fails: $(tail -5 "$scratch/compose.log")"
+  expect "run_local.sh does not learn Catch" grep -q -E '"episode_return": (0\.9|1\.0)' "$scratch"/composed/*/metrics.jsonl
+  say "docker/run_local.sh has learned Catch"
+}
+
 [[ $engine != buildah ]] || get_base
 for image in "${images[@]}"; do
   began=$SECONDS
   build "$image"
   check "$image" "$((SECONDS - began))"
 done
-[[ " ${images[*]} " != *" cpu "* || " ${images[*]} " != *" actor "* ]] || run_catch
+if [[ " ${images[*]} " == *" cpu "* && " ${images[*]} " == *" actor "* ]]; then
+  run_catch
+  [[ $engine != docker ]] || ! docker compose version >/dev/null 2>&1 || run_local
+fi

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import glob
 import importlib
 import os
 import sys
 from collections.abc import Iterator
 from typing import Any
+
+_TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 
 
 @contextlib.contextmanager
@@ -32,6 +35,8 @@ def load_tensorflow() -> Any:
     Without garbage collection: an import makes next to no garbage, and looking for it would take a quarter of the time.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if not any(map(glob.glob, _TPU_CHIPS)):
+        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # a build for TPUs would ask a metadata server for minutes
     collects = gc.isenabled()
     gc.disable()
     try:
