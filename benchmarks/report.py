@@ -83,10 +83,11 @@ def _accelerators() -> list[str]:
     """Names of the GPUs and TPUs that TensorFlow sees."""
     import tensorflow as tf
 
+    from seed_rl import devices
+
     return [
         str(tf.config.experimental.get_device_details(device).get("device_name", device.name))
-        for device in tf.config.list_physical_devices()
-        if device.device_type != "CPU"
+        for device in devices.accelerators()
     ]
 
 

@@ -6,7 +6,7 @@
 #
 #   ENV      atari, football, dmlab or catch: an experiment of that suite that fits a small machine;
 #            or the name of any experiment, such as atari/vtrace_deep (seed_rl configs lists them)
-#   AGENT    vtrace or r2d2
+#   AGENT    vtrace, pqn or r2d2
 #   ACTORS   actor containers
 #   ENVS     environments in each
 #
@@ -34,7 +34,7 @@ agent_of() {
   [[ -n $included ]] && agent_of "$included"
 }
 
-check_form AGENT "$agent" 'vtrace|r2d2' 'vtrace or r2d2'
+check_form AGENT "$agent" 'vtrace|pqn|r2d2' 'vtrace, pqn or r2d2'
 check_number ACTORS "$actors"
 check_number ENVS "$envs"
 case "$env-$agent" in

@@ -1,6 +1,7 @@
 """The devices of the learner."""
 
 import functools
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,4 +16,14 @@ def has_accelerator() -> bool:
     With one, whole steps are compiled by XLA. On a CPU convolutions are not: XLA's are slower there than the plain
     graph's, by 1.2 times for a small network forward and by 2 times and more for a deep one or its gradient.
     """
-    return bool(tf.config.list_physical_devices("GPU") or tf.config.list_physical_devices("TPU"))
+    return bool(accelerators())
+
+
+def accelerators() -> list[Any]:
+    """The GPUs and the TPU cores that TensorFlow sees: `PhysicalDevice`s."""
+    return [device for kind in ("GPU", "TPU") for device in tf.config.list_physical_devices(kind)]
+
+
+def is_without_its_tpu() -> bool:
+    """Whether this is TensorFlow's build for TPUs on a machine without one: it can't compile for the CPU."""
+    return bool(tf.config.list_physical_devices("TPU_SYSTEM")) and not accelerators()

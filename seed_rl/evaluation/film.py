@@ -30,9 +30,10 @@ _MP4 = [
     *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-pix_fmt", "yuv420p"),
     *("-movflags", "+faststart", "-f", "mp4"),
 ]
-_LOSSLESS = ["-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", "-f", "matroska"]
-# One palette for all pictures, known after the last: one for each takes three times as long and seven times the bytes.
-_GIF = ["-filter_complex", "[0]palettegen[colours];[1][colours]paletteuse=dither=none", "-loop", "0", "-f", "gif"]
+# A gif gets one palette for all pictures, known after the last: one for each takes seven times the bytes.
+_PALETTE = ["-filter_complex", "split[all][seen];[seen]palettegen[colours]", "-map", "[colours]", "-f", "apng"]
+_LOSSLESS = ["-map", "[all]", "-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", "-f", "matroska"]
+_GIF = ["-filter_complex", "paletteuse=dither=none", "-loop", "0", "-f", "gif"]
 
 _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
@@ -148,14 +149,13 @@ def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
     if ending not in (".mp4", ".gif"):
         raise ValueError(f"films end in .mp4 or .gif, got {path}")
     pictures = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{shape[1]}x{shape[0]}", "-r", f"{fps}", "-i", "-"]
-    with complete_or_absent(path) as file, tempfile.NamedTemporaryFile() as whole:
-        if ending == ".mp4":
-            with _ffmpeg(path, [*pictures, *_MP4, file.name]) as append:
-                yield append
-        else:
-            with _ffmpeg(path, [*pictures, *_LOSSLESS, whole.name]) as append:
-                yield append
-            with _ffmpeg(path, ["-i", whole.name, "-i", whole.name, *_GIF, file.name]):
+    with complete_or_absent(path) as file, tempfile.TemporaryDirectory() as scratch:
+        palette, whole = os.path.join(scratch, "palette"), os.path.join(scratch, "whole")
+        first = [*_MP4, file.name] if ending == ".mp4" else [*_PALETTE, palette, *_LOSSLESS, whole]
+        with _ffmpeg(path, [*pictures, *first]) as append:
+            yield append
+        if ending == ".gif":
+            with _ffmpeg(path, ["-i", whole, "-i", palette, *_GIF, file.name]):
                 pass
 
 

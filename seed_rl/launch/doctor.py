@@ -69,9 +69,13 @@ def _tensorflow() -> Result:
         tf = load_tensorflow()
     except ImportError as error:
         return BROKEN, f"can't be imported ({error}): install with scripts/setup_venv.sh runtime"
-    accelerators = [device for device in tf.config.list_physical_devices() if device.device_type != "CPU"]
-    text = f"{tf.__version__} on {', '.join(_described(tf, device) for device in accelerators) or 'the CPU'}"
-    if not accelerators and shutil.which("nvidia-smi"):
+    from seed_rl import devices
+
+    found = ", ".join(_described(tf, device) for device in devices.accelerators())
+    text = f"{tf.__version__} on {found or 'the CPU'}"
+    if devices.is_without_its_tpu():
+        return BROKEN, f"{tf.__version__} for TPUs, and finds none: on a CPU, install tensorflow"
+    if not found and shutil.which("nvidia-smi"):
         return OPTIONAL, f"{text}; it doesn't find the NVIDIA GPU: pip install 'tensorflow[and-cuda]'"
     return OK, text
 

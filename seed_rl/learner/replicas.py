@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from seed_rl import devices
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
@@ -46,22 +47,19 @@ class Replicas:
         available = _available()
         self.split = split(experiment, available, hosts.count)
         self.strategy = _strategy(self.split.training)
-        self._log_split(available)
         self.count = self.strategy.num_replicas_in_sync
         """Training devices."""
         self.shared = self.split.training == self.split.inference and self.count == 1
         """Whether one device does everything."""
+        self._log_split(available)
 
     def _log_split(self, available: Sequence[str]) -> None:
-        if len(available) == 1:
-            return
-        training, inference = self.split
-        unused = [name for name in available if name not in training + inference]
+        training, inference = map(", ".join, self.split)
+        unused = ", ".join(name for name in available if name not in (*self.split.training, *self.split.inference))
         _log.info(
-            "training on %s, acting on %s%s",
-            ", ".join(training),
-            ", ".join(inference),
-            f"; {', '.join(unused)} would need another batch size or Devices" if unused else "",
+            "%s%s",
+            f"training and acting on {training}" if self.shared else f"training on {training}, acting on {inference}",
+            f"; {unused} would need another batch size or Devices" if unused else "",
         )
 
     @property
@@ -159,6 +157,8 @@ def _make_logical_cpus(count: int) -> None:
 
 
 def _available() -> list[str]:
+    if devices.is_without_its_tpu():
+        raise BadDevices("this TensorFlow is the build for TPUs, and finds none: on a CPU, install tensorflow")
     if tf.config.list_physical_devices("TPU"):
         _tpu()
     for kind in (*_ACCELERATORS, "CPU"):

@@ -64,7 +64,7 @@ def test_a_gpu_is_named_with_its_versions(monkeypatch):
 
     gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
     details = {"device_name": "NVIDIA H200", "compute_capability": (9, 0)}
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda: [gpu])
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [gpu] if kind in (None, "GPU") else [])
     monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
     monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: {"cuda_version": "12.5.1", "cudnn_version": "9"})
     text = f"{tf.__version__} on GPU:0 (NVIDIA H200, compute capability 9.0, CUDA 12.5.1, cuDNN 9)"

@@ -12,7 +12,8 @@ import tensorflow as tf
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.experiment import Actors, Devices, Experiment, Replay
-from seed_rl.learner.replicas import assignment
+from seed_rl.launch import doctor
+from seed_rl.learner.replicas import _available, assignment
 from seed_rl.learner.split import BadDevices, Split, split
 from tests.support.counting import Counting
 
@@ -99,6 +100,14 @@ def test_impossible_splits_are_named(asked, sentence):
 def test_a_device_is_named_once(field):
     with pytest.raises(ValueError, match=f"Devices.{field} names a device twice: GPU:1, GPU:1"):
         Devices(**{field: ("GPU:1", "GPU:1")})
+
+
+def test_a_build_for_tpus_without_one_is_refused_and_reported(monkeypatch):
+    system = [tf.config.PhysicalDevice("/physical_device:TPU_SYSTEM:0", "TPU_SYSTEM")]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: system if kind == "TPU_SYSTEM" else [])
+    with pytest.raises(BadDevices, match="is the build for TPUs, and finds none"):
+        _available()
+    assert doctor.result(doctor._CHECKS["TensorFlow"])[0] == doctor.BROKEN
 
 
 def test_replicas_are_on_the_training_cores_of_a_tpu():
