@@ -219,10 +219,8 @@ class Progress:
             "milestone": figures.milestone.partition(",")[0],
             "learning": figures.learning.partition(":")[0],
         }
-        before, self._printed = {"learning": "", "milestone": ""} | self._printed, keys
-        changed = [name for name, key in keys.items() if key != before.get(name)]
-        if not news["milestone"] and "milestone" in changed:
-            changed.remove("milestone")
+        before, self._printed = {"learning": ""} | self._printed, keys
+        changed = [name for name, key in keys.items() if key != before.get(name) and (key or name != "milestone")]
         return [line, *(f"{name}: {news[name] or 'nothing stands out any more'}" for name in changed)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
