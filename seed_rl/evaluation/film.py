@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import subprocess
@@ -27,13 +28,16 @@ _SMALLEST = 320
 _LARGEST = 1920
 """Pixels of the longer side, beyond which no picture is enlarged."""
 _MP4 = [
-    *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-pix_fmt", "yuv420p"),
+    *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-threads", "1", "-pix_fmt", "yuv420p"),
     *("-movflags", "+faststart", "-f", "mp4"),
 ]
 # A gif gets one palette for all pictures, known after the last: one for each takes seven times the bytes.
 _PALETTE = ["-filter_complex", "split[all][seen];[seen]palettegen[colours]", "-map", "[colours]", "-f", "apng"]
-_LOSSLESS = ["-map", "[all]", "-c:v", "libx264rgb", "-qp", "0", "-preset", "ultrafast", "-f", "matroska"]
+_LOSSLESS = ["-map", "[all]", "-c:v", "flashsv", "-f", "matroska"]
 _GIF = ["-filter_complex", "paletteuse=dither=none", "-loop", "0", "-f", "gif"]
+
+_PIPE_BYTES = 2**20
+"""Of a pipe to ffmpeg, the most that Linux grants: whole pictures wait there, rather than the environment."""
 
 _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
@@ -175,6 +179,7 @@ def _ffmpeg(path: str, arguments: Sequence[str]) -> Iterator[_Append]:
             start_new_session=True,  # Ctrl-C is this process's to handle
         )
         pipe: Any = process.stdin
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
         def finish() -> None:
             with suppress(BrokenPipeError):
