@@ -12,8 +12,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-_WIDER = {"int8": "int32", "int16": "int32", "uint32": "int64", "uint64": "float64", "float128": "float64"}
-"""Replacements for dtypes that can't be sent. Networks compute in floats anyway."""
+_SENT_AS = {
+    **{"int8": "int32", "int16": "int32", "uint32": "int64"},
+    **dict.fromkeys(("uint64", "float64", "float128"), "float32"),
+}
+"""Replacements for dtypes that can't be sent, or are more precise than networks, which compute in float32 at most."""
 
 _MOST_CHANNELS = 16
 _MOST_CHOICES = 1000
@@ -50,7 +53,7 @@ class FlatVectorEnv(VectorWrapper):
     Observations:
 
     - Boxes of any rank stay as they are, with two exceptions: uint8 frames [H, W] and [C, H, W] (at most 16 channels,
-      larger sides) become [H, W, C], and dtypes that can't be sent become wider ones.
+      larger sides) become [H, W, C], and dtypes that can't be sent become others; float64 becomes float32.
     - Discrete(n) becomes a one-hot bool [n], MultiDiscrete the concatenated one-hots of its parts, MultiBinary bool.
     - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`.
 
@@ -112,11 +115,12 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
             low, high = (as_frames(bound[np.newaxis])[0] for bound in (space.low, space.high))
             yield _Part(name, spaces.Box(low, high, dtype=np.uint8), as_frames, path)
             return
-        dtype = np.dtype(_WIDER.get(np.dtype(space.dtype).name, space.dtype))
+        dtype = np.dtype(_SENT_AS.get(np.dtype(space.dtype).name, space.dtype))
         if dtype == np.uint16 and len(space.shape) in (1, 2):
             dtype = np.dtype(np.int32)  # in this project, these are words, and planes of bits
         sent: Any = dtype.type
-        box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=sent)
+        with np.errstate(over="ignore"):  # the largest float64 becomes infinity
+            box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=sent)
         yield _Part(name, box, functools.partial(np.ascontiguousarray, dtype=dtype), path)
     elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         sizes = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)

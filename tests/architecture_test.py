@@ -24,11 +24,13 @@ LAYERS = (
     ("seed_rl.envs.registry",),
     ("seed_rl.envs.processes", "seed_rl.envs.wrappers", "seed_rl.envs.conformance"),
     ("seed_rl.envs.pool",),
+    ("seed_rl.envs.gym",),
     ("seed_rl.envs.*",),  # suites
     ("seed_rl.transport",),
     ("seed_rl.actor",),
     ("seed_rl.agents", "seed_rl.agents.base", "seed_rl.agents.config"),
     ("seed_rl.agents.transitions",),
+    ("seed_rl.agents.vtrace",),
     ("seed_rl.agents.*",),
     ("seed_rl.buffers.sum_tree",),
     ("seed_rl.buffers.samplers",),

@@ -17,7 +17,7 @@ from seed_rl.agents.vtrace.networks import ActorCritic, NetworkOutput
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.specs import EnvSpec
+from seed_rl.specs import ContinuousSpec, EnvSpec
 from seed_rl.types import Unroll
 
 _LOG_ENTROPY_COSTS = (-20.0, 20.0)  # beyond these bounds the cost would soon vanish or overflow
@@ -27,14 +27,21 @@ class VTraceAgent(ModelAgent):
     """Samples from its policy; learns off-policy by V-trace from unrolls of its slightly older self."""
 
     def __init__(self, config: VTrace, env_spec: EnvSpec, seed: int):
-        self._actions = distribution_of(env_spec.action, config.initial_deviation)
+        clipped = config.continuous_policy == "clipped"
+        self._actions = distribution_of(env_spec.action, config.initial_deviation, clipped)
         self._config = config
         self.behaviour_spec = tf.TensorSpec([self._actions.num_parameters], tf.float32)
         keras.utils.set_random_seed(seed)
 
         def network() -> ActorCritic:
             trunk = Trunk(config, env_spec)
-            return ActorCritic(trunk, self._actions.num_parameters, config.kernel_initializer, config.value_norm)
+            return ActorCritic(
+                trunk,
+                self._actions.num_parameters,
+                config.kernel_initializer,
+                config.value_norm,
+                clipped and isinstance(env_spec.action, ContinuousSpec),
+            )
 
         super().__init__(network(), env_spec, config.unroll_length)
         self._target: TargetNetwork | None = None

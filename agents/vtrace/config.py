@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
 
 import gin
 
 from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import NonNegative, Share, Within
+from seed_rl.settings import NonNegative, OneOf, Share, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
 if TYPE_CHECKING:
     from seed_rl.agents.vtrace.agent import VTraceAgent
+
+ContinuousPolicy: TypeAlias = Annotated[str, OneOf("squashed", "clipped")]
 
 
 @gin.configurable
@@ -30,6 +32,9 @@ class VTrace(TrunkConfig, TargetConfig, AgentConfig):
     # Loss
     lambda_: Share = 1.0
     """Mixes the one-step target (0) and the full correction (1)."""
+    gae: bool = False
+    """Generalised advantage estimation (arXiv:1506.02438) in place of V-trace: targets and advantages as if the learned
+    policy had acted."""
     clip_rho: NonNegative = 1.0
     """rho_bar, upper bound of the importance weights in the targets."""
     clip_pg_rho: NonNegative = 1.0
@@ -42,8 +47,11 @@ class VTrace(TrunkConfig, TargetConfig, AgentConfig):
     """Nats; the entropy cost is then a Lagrange multiplier that drives the mean entropy towards this."""
     entropy_cost_adjustment_speed: NonNegative = 10.0
     """Learning rate of the log of the entropy cost, as a multiple of the optimizer's; only with `target_entropy`."""
+    continuous_policy: ContinuousPolicy = "squashed"
+    """Continuous actions come from normal variables: `squashed` by tanh, with deviations that depend on the state, or
+    `clipped` to the bounds, with deviations that don't (PPO's choice)."""
     initial_deviation: Annotated[float, Within(0.01, 100)] = 1.0
-    """Of continuous actions before they are squashed: the standard deviation where the network's output is zero."""
+    """Of these variables, on the scale on which the bounds are -1 and 1: the standard deviation before any update."""
     kl_cost: NonNegative = 0.0
     """Weight of the mean of log mu - log pi."""
     advantage_norm: bool = False
@@ -58,15 +66,21 @@ class VTrace(TrunkConfig, TargetConfig, AgentConfig):
     target_network: bool = False
     """Take value targets, advantages and the middle of the clipped ratio from a target network (IMPACT,
     arXiv:1912.00167); with `target_update_period` 1, from the weights before the passes over a batch, as PPO does."""
+    clip_value: NonNegative = 0.0
+    """A value that is this far from that of the target network, on the way to its target, moves no further; 0: no such
+    bound. In units of reward, or with `value_norm` in deviations."""
     kl_stop: NonNegative = 0.0
     """Nats: no further pass once the policy is this far from the behaviour policy, on average over a pass; 0: never."""
 
     def __post_init__(self):
         super().__post_init__()
+        name = type(self).__name__
         if self.target_entropy is not None and self.entropy_cost <= 0:
-            raise ValueError("VTrace.target_entropy needs a positive VTrace.entropy_cost to start from")
+            raise ValueError(f"{name}.target_entropy needs a positive {name}.entropy_cost to start from")
         if self.target_network and not self.clip_ratio:
-            raise ValueError("VTrace.target_network needs a positive VTrace.clip_ratio, whose middle it is")
+            raise ValueError(f"{name}.target_network needs a positive {name}.clip_ratio, whose middle it is")
+        if self.clip_value and not self.target_network:
+            raise ValueError(f"{name}.clip_value needs {name}.target_network, whose values it is measured from")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> VTraceAgent:
         from seed_rl.agents.vtrace.agent import VTraceAgent

@@ -70,7 +70,7 @@ def vtrace_loss(
     if frozen is not None:
         frozen_log_prob, values = actions.log_prob(frozen.policy[:-1], a_tm1), frozen.baseline
     returns = vtrace(
-        frozen_log_prob - behaviour_log_prob,
+        tf.zeros_like(log_rhos) if config.gae else frozen_log_prob - behaviour_log_prob,
         transitions.discount_t,
         transitions.r_t,
         values[:-1],
@@ -80,7 +80,10 @@ def vtrace_loss(
         clip_rho=config.clip_rho,
         clip_pg_rho=config.clip_pg_rho,
     )
-    advantages = (returns.advantages if config.clip_ratio else returns.pg_advantages) / value_unit
+    advantages = returns.advantages if config.clip_ratio else returns.pg_advantages
+    if config.gae:
+        advantages = returns.vs - values[:-1]
+    advantages /= value_unit
     if config.advantage_norm:
         advantages = losses.standardised(advantages)
     if config.clip_ratio:
@@ -90,7 +93,9 @@ def vtrace_loss(
         policy_loss = losses.clipped_ratio_loss(target_log_prob - middle, advantages, config.clip_ratio)
     else:
         policy_loss = losses.policy_gradient_loss(target_log_prob, advantages)
-    baseline_loss = config.baseline_cost * losses.baseline_loss(baseline[:-1] / value_unit, returns.vs / value_unit)
+    baseline_loss = config.baseline_cost * losses.baseline_loss(
+        baseline[:-1] / value_unit, returns.vs / value_unit, values[:-1] / value_unit, config.clip_value
+    )
     negative_entropy = losses.entropy_loss(actions.entropy(target_policy[:-1]))
     kl = losses.kl_loss(behaviour_log_prob, target_log_prob)
     total = policy_loss + baseline_loss + entropy_cost * negative_entropy + config.kl_cost * kl

@@ -34,7 +34,12 @@ class ActorCritic(TrunkModel):
     """A trunk with a policy and a baseline head."""
 
     def __init__(
-        self, trunk: Trunk, num_parameters: int, kernel_initializer: str = "glorot_uniform", value_norm: bool = False
+        self,
+        trunk: Trunk,
+        num_parameters: int,
+        kernel_initializer: str = "glorot_uniform",
+        value_norm: bool = False,
+        free_half: bool = False,
     ):
         """
         Args:
@@ -42,16 +47,24 @@ class ActorCritic(TrunkModel):
           num_parameters: P, of the distribution over actions.
           kernel_initializer: of the baseline head.
           value_norm: see `ValueHead`.
+          free_half: the second half of the parameters, those of the deviations, does not depend on the state.
         """
         super().__init__(trunk, name="actor_critic")
         # Nearly uniform at first: no preference before any experience.
         uniform = keras.initializers.VarianceScaling(1e-4)
-        self._policy = keras.layers.Dense(num_parameters, kernel_initializer=uniform, dtype="float32", name="policy")
+        dependent = num_parameters // 2 if free_half else num_parameters
+        self._free: Any = None
+        if free_half:
+            self._free = self.add_weight(shape=[dependent], initializer="zeros", name="free", dtype="float32")
+        self._policy = keras.layers.Dense(dependent, kernel_initializer=uniform, dtype="float32", name="policy")
         self.baseline = ValueHead(kernel_initializer, value_norm, name="baseline")
 
     def heads(self, features: tf.Tensor) -> NetworkOutput:
         """Policy and value of each step."""
-        return NetworkOutput(self._policy(features), self.baseline(features))
+        policy = self._policy(features)
+        if self._free is not None:
+            policy = tf.concat([policy, tf.broadcast_to(self._free.value, tf.shape(policy))], axis=-1)
+        return NetworkOutput(policy, self.baseline(features))
 
     def moments(self, env_output: EnvOutput, value_targets: tf.Tensor) -> Statistics:
         """For `update_statistics`, of the steps [T + 1, B, ...] and the value targets [T, B] of a batch."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from seed_rl.settings import OneOf, Settings, Within
 
 DTYPES = ("float32", "mixed_bfloat16")
+Initializer: TypeAlias = Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")]
 
 
 NATURE_DQN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
@@ -43,8 +44,8 @@ class TrunkConfig(Settings):
     layers, words (uint16 [W]) through an LSTM."""
     hidden: Annotated[int, Within(0, 65_536)] = 0
     """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
-    mlp_layers: Annotated[int, Within(1, 64)] = 1
-    """Dense layers where there are no convolutions."""
+    mlp_layers: Annotated[int, Within(0, 64)] = 1
+    """Dense layers where there are no convolutions; 0: the numbers themselves are the features."""
     convolutions: tuple = NATURE_DQN
     """Of the shallow torso: filters, size and stride of each, without padding; by default those of Nature DQN."""
     channels: tuple = (16, 32, 32)
@@ -62,9 +63,7 @@ class TrunkConfig(Settings):
     """Clip that reward to [-1, 1]."""
     frame_stack: Annotated[int, Within(1, 64)] = 4
     """Images that the torso sees, stacked on the learner's device; 1: the current one alone."""
-    kernel_initializer: Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")] = (
-        "glorot_uniform"
-    )
+    kernel_initializer: Initializer = "glorot_uniform"
     """Keras initializer of the convolutions and of the layer behind them; `he_normal` preserves the scale of
     activations through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2)) is PPO's."""
     layer_norm: bool = False

@@ -121,19 +121,13 @@ class MultiCategorical(ActionDistribution):
         return tf.unstack(actions, axis=-1)
 
 
-class SquashedNormal(ActionDistribution):
-    """tanh of K independent normal variables, scaled to the bounds (Haarnoja et al. 2018, arXiv:1801.01290, C).
+class _ScaledNormal(ActionDistribution):
+    """K independent normal variables, from which actions are made; the bounds are at -1 and 1 of their scale.
 
     The parameters are K means and K numbers x from which the deviations come as softplus(x + c) + `MIN_DEVIATION`.
-
-    Further out than `TAIL` (on the scale of [-1, 1]), where float32 soon can't distinguish values of atanh, the density
-    is that of the whole tail, spread evenly.
     """
 
     MIN_DEVIATION = 1e-3
-    TAIL = 0.999
-    # Nodes and weights of Gauss-Hermite quadrature.
-    _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
     def __init__(self, low: Sequence[float], high: Sequence[float], initial_deviation: float = 1.0):
         """
@@ -150,22 +144,57 @@ class SquashedNormal(ActionDistribution):
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         mean, deviation = self._mean_and_deviation(parameters)
-        return self._squashed(mean + deviation * randomness.normal(tf.shape(mean), seed))
+        return self._action(mean + deviation * randomness.normal(tf.shape(mean), seed))
 
     def mode(self, parameters: Any) -> tf.Tensor:
-        """The median: the normal variable's mean, squashed. (The density's maximum may lie at a bound.)"""
-        return self._squashed(self._mean_and_deviation(parameters)[0])
+        """The median: that of the normal variable's mean. (The density's maximum may lie at a bound.)"""
+        return self._action(self._mean_and_deviation(parameters)[0])
 
-    def _squashed(self, u: tf.Tensor) -> tf.Tensor:
-        return tf.clip_by_value(self._middle + self._half * tf.tanh(u), self._low, self._high)
+    def features(self, actions: Any) -> tf.Tensor:
+        """Scaled to [-1, 1], and clipped: the zeros before a first action may be out of bounds."""
+        scaled = (tf.cast(actions, tf.float32) - self._middle) / self._half
+        return tf.clip_by_value(scaled, -1.0, 1.0)
+
+    def _action(self, u: tf.Tensor) -> tf.Tensor:
+        return tf.clip_by_value(self._middle + self._half * self._to_unit(u), self._low, self._high)
+
+    @staticmethod
+    @abc.abstractmethod
+    def _to_unit(u: tf.Tensor) -> tf.Tensor:
+        """From a normal variable to the scale of [-1, 1]."""
+
+    def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
+        mean, raw = tf.split(tf.cast(parameters, tf.float32), 2, axis=-1)
+        return mean, tf.nn.softplus(raw + self._offset) + self.MIN_DEVIATION
+
+
+class SquashedNormal(_ScaledNormal):
+    """tanh of K independent normal variables, scaled to the bounds (Haarnoja et al. 2018, arXiv:1801.01290, C).
+
+    Further out than `TAIL` (on the scale of [-1, 1]), where float32 soon can't distinguish values of atanh, the density
+    is that of the whole tail, spread evenly.
+    """
+
+    TAIL = 0.999
+    # Nodes and weights of Gauss-Hermite quadrature.
+    _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+
+    _to_unit = staticmethod(tf.tanh)
+
+    def sample_and_log_prob(self, parameters: Any, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """Actions as of `sample`, and their log densities, exact and differentiable in the tails, too."""
+        mean, deviation = self._mean_and_deviation(parameters)
+        u = mean + deviation * randomness.normal(tf.shape(mean), seed)
+        density = _log_normal(u, mean, deviation) - _log_derivative_of_tanh(u)
+        return self._action(u), tf.reduce_sum(density - np.log(self._half), axis=-1)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
         mean, deviation = self._mean_and_deviation(parameters)
         checks.check_shape("actions", actions, checks.static_shape(mean))
         squashed = self.features(actions)
         u = tf.atanh(tf.clip_by_value(squashed, -self.TAIL, self.TAIL))
-        normal = -0.5 * tf.square((u - mean) / deviation) - tf.math.log(deviation) - 0.5 * math.log(2 * math.pi)
-        inside = normal - _log_derivative_of_tanh(u)
+        inside = _log_normal(u, mean, deviation) - _log_derivative_of_tanh(u)
         sign = tf.sign(squashed)  # of the side whose tail it is in; u is where that begins
         tail = _log_normal_cdf(sign * (mean - u) / deviation) - math.log(1.0 - self.TAIL)
         density = tf.where(tf.abs(squashed) < self.TAIL, inside, tail)
@@ -177,28 +206,55 @@ class SquashedNormal(ActionDistribution):
         nodes, weights = self._NODES.astype(np.float32), (self._WEIGHTS / self._WEIGHTS.sum()).astype(np.float32)
         u = mean[..., tf.newaxis] + deviation[..., tf.newaxis] * nodes
         slope = tf.reduce_sum(weights * _log_derivative_of_tanh(u), axis=-1) + np.log(self._half)
-        normal = tf.math.log(deviation) + 0.5 * math.log(2 * math.pi * math.e)
-        return tf.reduce_sum(normal + slope, axis=-1)
-
-    def features(self, actions: Any) -> tf.Tensor:
-        """Scaled to [-1, 1], and clipped: the zeros before a first action may be out of bounds."""
-        scaled = (tf.cast(actions, tf.float32) - self._middle) / self._half
-        return tf.clip_by_value(scaled, -1.0, 1.0)
-
-    def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
-        mean, raw = tf.split(tf.cast(parameters, tf.float32), 2, axis=-1)
-        return mean, tf.nn.softplus(raw + self._offset) + self.MIN_DEVIATION
+        return tf.reduce_sum(_entropy_of_normal(deviation) + slope, axis=-1)
 
 
-def distribution_of(spec: ActionSpec, initial_deviation: float = 1.0) -> ActionDistribution:
-    """The distribution for a kind of action space; `initial_deviation` is that of continuous actions."""
+class ClippedNormal(_ScaledNormal):
+    """K independent normal variables, scaled to the bounds and clipped there, as PPO's implementations act.
+
+    The probability beyond a bound is that of the bound (arXiv:1802.07564), which leaves less variance in the gradient
+    than the density of the unclipped variable.
+    """
+
+    _to_unit = staticmethod(tf.identity)
+
+    def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
+        """Log densities between the bounds, log probabilities at them."""
+        mean, deviation = self._mean_and_deviation(parameters)
+        checks.check_shape("actions", actions, checks.static_shape(mean))
+        u = self.features(actions)
+        inside = _log_normal(u, mean, deviation) - np.log(self._half)
+        beyond = _log_normal_cdf(tf.sign(u) * (mean - u) / deviation)
+        return tf.reduce_sum(tf.where(tf.abs(u) < 1.0, inside, beyond), axis=-1)
+
+    def entropy(self, parameters: Any) -> tf.Tensor:
+        """That of the unclipped variable."""
+        _, deviation = self._mean_and_deviation(parameters)
+        return tf.reduce_sum(_entropy_of_normal(deviation) + np.log(self._half), axis=-1)
+
+
+def distribution_of(spec: ActionSpec, initial_deviation: float = 1.0, clipped: bool = False) -> ActionDistribution:
+    """The distribution for a kind of action space.
+
+    Args:
+      spec: the action space.
+      initial_deviation: of continuous actions.
+      clipped: continuous actions are clipped to their bounds instead of squashed.
+    """
     if isinstance(spec, DiscreteSpec):
         return Categorical(spec.n)
     if isinstance(spec, MultiDiscreteSpec):
         return MultiCategorical(spec.n)
     assert isinstance(spec, ContinuousSpec)
-    return SquashedNormal(spec.low, spec.high, initial_deviation)
+    return (ClippedNormal if clipped else SquashedNormal)(spec.low, spec.high, initial_deviation)
+
+
+def _log_normal(u: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor) -> tf.Tensor:
+    return -0.5 * tf.square((u - mean) / deviation) - tf.math.log(deviation) - 0.5 * math.log(2 * math.pi)
+
+
+def _entropy_of_normal(deviation: tf.Tensor) -> tf.Tensor:
+    return tf.math.log(deviation) + 0.5 * math.log(2 * math.pi * math.e)
 
 
 def _log_derivative_of_tanh(u: tf.Tensor) -> tf.Tensor:

@@ -46,15 +46,28 @@ def standardised(x: Any) -> tf.Tensor:
     return (x - mean) / (tf.sqrt(variance) + 1e-8)
 
 
-def baseline_loss(values: Any, targets: Any) -> tf.Tensor:
-    """mean((target_t - V(x_t))^2) / 2.
+def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: float = 0.0) -> tf.Tensor:
+    """mean((target_t - V(x_t))^2) / 2, or PPO's bound on each update of a value:
+
+        mean(max((target_t - V(x_t))^2, (target_t - V'_t)^2)) / 2
+        V'_t = clip(V(x_t), old_t - epsilon, old_t + epsilon)
 
     Args:
       values: float [T, B]: V(x_t).
       targets: float [T, B], such as the `vs` of V-trace; no gradient flows through them.
+      old_values: float [T, B]: before the first pass over the batch; no gradient flows through them.
+      epsilon: how far a value may move from there; 0: any distance.
     """
     values, targets = _pair("values", values, "targets", targets)
-    return 0.5 * tf.reduce_mean(tf.square(tf.stop_gradient(targets) - values))
+    targets = tf.stop_gradient(targets)
+    squares = tf.square(targets - values)
+    if epsilon:
+        _, old_values = _pair("values", values, "old_values", old_values)
+        clipped = tf.stop_gradient(old_values) + tf.clip_by_value(
+            values - tf.stop_gradient(old_values), -epsilon, epsilon
+        )
+        squares = tf.maximum(squares, tf.square(targets - clipped))
+    return 0.5 * tf.reduce_mean(squares)
 
 
 def entropy_loss(entropies: Any) -> tf.Tensor:

@@ -44,7 +44,7 @@ def test_conformance(config, steps):
             '{"stack_num": 2, "img_height": 40, "img_width": 50, "full_action_space": true}',
             "observation uint8[40, 50, 2]; action Discrete(18)",
         ),
-        ("CartpoleBalance-v1", "{}", "position float64[3], velocity float64[2]; action Continuous(-1..1)"),
+        ("CartpoleBalance-v1", "{}", "position float32[3], velocity float32[2]; action Continuous(-1..1)"),
     ],
 )
 def test_spaces(name, options, spec):

@@ -110,7 +110,7 @@ def test_a_reset_forgets_an_end_that_is_not_yet_reported(make):
 
 SINGLE = {
     "bytes with a sign": (ArraySpec((2,), "int32"), lambda own: own),
-    "large": (ArraySpec((2,), "float64"), lambda own: own),
+    "large": (ArraySpec((2,), "float32"), lambda own: own),
     "bits": (ArraySpec((3,), "bool"), lambda own: own),
     "choices": (ArraySpec((5,), "bool"), lambda own: [*(own[0] == np.arange(2)), *(own[1] == np.arange(4, 7))]),
     "channels first": (ArraySpec((20, 30, 2), "uint8"), lambda own: np.stack(own, axis=-1)),
@@ -123,7 +123,7 @@ NESTED = {
     "camera/right": (ArraySpec((2, 3, 1), "uint8"), lambda own: own["camera"]["right"]),
     "mode": (ArraySpec((3,), "bool"), lambda own: own["mode"] == np.arange(5, 8)),
     "pair/0": (ArraySpec((2,), "bool"), lambda own: own["pair"][0] == np.arange(2)),
-    "pair/1": (ArraySpec((), "float64"), lambda own: own["pair"][1]),
+    "pair/1": (ArraySpec((), "float32"), lambda own: own["pair"][1]),
 }
 TUPLE = {
     "0": (ArraySpec((1, 2), "float16"), lambda own: own[0]),

@@ -1,0 +1,5 @@
+"""PPO (arXiv:1707.06347): the V-trace agent with a clipped ratio, GAE, and several passes over each batch."""
+
+from seed_rl.agents.ppo.config import PPO
+
+__all__ = ["PPO"]

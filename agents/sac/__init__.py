@@ -1,0 +1,5 @@
+"""Soft actor-critic (arXiv:1812.05905): off-policy, for continuous actions, from a replay on the learner's device."""
+
+from seed_rl.agents.sac.config import SAC
+
+__all__ = ["SAC"]

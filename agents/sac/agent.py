@@ -1,0 +1,105 @@
+"""The SAC agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
+from seed_rl.agents.sac.config import SAC
+from seed_rl.agents.sac.loss import sac_loss
+from seed_rl.agents.sac.networks import Actor, Critics
+from seed_rl.networks.target import TargetNetwork
+from seed_rl.networks.trunk import Trunk
+from seed_rl.rl.distributions import SquashedNormal
+from seed_rl.specs import CannotAct, ContinuousSpec, EnvSpec
+from seed_rl.types import Unroll
+
+
+class SACAgent(ModelAgent):
+    """Samples from its policy; learns from single transitions, T per sequence."""
+
+    def __init__(self, config: SAC, env_spec: EnvSpec, seed: int):
+        if not isinstance(env_spec.action, ContinuousSpec):
+            raise CannotAct(f"SAC differentiates its critics by the action: it needs continuous ones, got {env_spec}")
+        low, high = env_spec.action.low, env_spec.action.high
+        self._config = config
+        self._actions = SquashedNormal(low, high)
+        keras.utils.set_random_seed(seed)
+        actor = Actor(config, Trunk(config, env_spec), self._actions.num_parameters)
+        super().__init__(actor, env_spec, config.unroll_length, overlap=config.n_steps)
+        self._critics = self._make_critics()
+        self._target = TargetNetwork(
+            self._critics, self._make_critics(), config.target_update_period, config.target_update_rate
+        )
+        self._log_temperature = keras.Variable(
+            math.log(config.initial_temperature), dtype="float32", name="log_temperature"
+        )
+        # The policy's density is that of the unscaled action.
+        self._target_entropy = sum(
+            config.entropy_per_dimension + math.log((b - a) / 2) for a, b in zip(low, high, strict=True)
+        )
+
+    def _make_critics(self) -> Critics:
+        critics = Critics(self._config, Trunk(self._config, self.env_spec))
+        spec = self.step_spec._replace(initial_state=())
+        blank = tf.nest.map_structure(lambda tensor: tf.zeros([1, 1, *tensor.shape], tensor.dtype), spec)
+        unroll = blank._replace(initial_state=self.initial_state(1))
+        critics(critics.features(unroll), self._actions.features(unroll.action))  # creates the weights
+        return critics
+
+    @property
+    def variables(self) -> Sequence[Any]:
+        models = (self.model, self._critics, self._target.model)
+        return [*(variable for model in models for variable in model.variables), self._log_temperature]
+
+    @property
+    def groups(self) -> Mapping[str, VariableGroup]:
+        return {
+            "critics": VariableGroup(self._critics.trainable_variables),
+            "actor": VariableGroup(self.model.trainable_variables),
+            "temperature": VariableGroup([self._log_temperature]),
+        }
+
+    def decide(self, outputs: tf.Tensor, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:
+        return self._actions.mode(outputs) if greedy else self._actions.sample(outputs, seed), ()
+
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
+        actions, steps = self._actions, self.unroll_length
+        policy, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        fresh, log_prob = actions.sample_and_log_prob(policy, seed)
+        fresh, taken = actions.features(fresh), actions.features(unroll.action)
+        online, frozen = self._critics.features(unroll), self._target.model.features(unroll)
+        temperature = tf.exp(self._log_temperature.value)
+        values = self._critics(online[:steps], taken[:steps])
+        result = sac_loss(
+            values=values,
+            fresh_values=self._critics(online[:steps], fresh[:steps]),
+            target_values=self._target.model(frozen[1:], fresh[1:]),
+            log_prob=log_prob,
+            temperature=temperature,
+            target_entropy=self._target_entropy,
+            env_output=unroll.env_output,
+            importance_weights=importance_weights,
+            config=self._config,
+        )
+        return LossOutput(
+            {"critics": result.critics, "actor": result.actor, "temperature": result.temperature},
+            metrics={
+                "loss/total": result.critics + result.actor,
+                "loss/critics": result.critics,
+                "loss/actor": result.actor,
+                "policy/entropy": result.entropy,
+                "policy/temperature": temperature,
+                "q/value": tf.reduce_mean(values),
+                "q/abs_td_error": tf.reduce_mean(tf.abs(result.errors)),
+            },
+            priorities=result.priorities,
+        )
+
+    def after_update(self, learner_updates: int) -> None:
+        self._target.after_update(learner_updates)

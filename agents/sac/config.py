@@ -1,0 +1,56 @@
+"""Settings of the SAC agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import gin
+
+from seed_rl.agents.config import AgentConfig, TargetConfig
+from seed_rl.agents.sac.metrics import METRICS
+from seed_rl.networks.config import TrunkConfig
+from seed_rl.settings import Count, Within
+from seed_rl.specs import EnvSpec
+from seed_rl.types import Metric
+
+if TYPE_CHECKING:
+    from seed_rl.agents.sac.agent import SACAgent
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class SAC(TrunkConfig, TargetConfig, AgentConfig):
+    """Soft actor-critic with a learned temperature, with the published defaults.
+
+    The torso's features, which for vectors are by default the numbers themselves, and in the critics the action, go
+    through `head_layers` dense layers of `hidden` units.
+    """
+
+    learns_from_replay: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+
+    hidden: Annotated[int, Within(1, 65_536)] = 256
+    mlp_layers: Annotated[int, Within(0, 64)] = 0
+    head_layers: Annotated[int, Within(1, 64)] = 2
+    """Dense layers behind the torso, in the actor and in each critic."""
+    unroll_length: Count = 1
+    n_steps: Count = 1
+    """Rewards in a target before it bootstraps. Those behind the first are of the actions of an older policy."""
+    target_update_rate: Annotated[float, Within(1e-6, 1)] = 0.005
+    initial_temperature: Annotated[float, Within(1e-6)] = 1.0
+    """alpha at the start of a run."""
+    entropy_per_dimension: float = -1.0
+    """The entropy that the temperature aims at: nats per dimension of the action, scaled to [-1, 1]."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.core != "none":
+            raise ValueError(f"SAC.core must be 'none': its critics have no recurrent state, got {self.core!r}")
+        if self.observation_norm:
+            raise ValueError("SAC.observation_norm must be False: experience in the replay would change with it")
+
+    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SACAgent:
+        from seed_rl.agents.sac.agent import SACAgent
+
+        return SACAgent(self, env_spec, seed)

@@ -1,0 +1,81 @@
+"""The losses of the SAC agent, from tensors (arXiv:1812.05905, sections 4.2 and 5).
+
+Shapes: T actions that are learned from, n rewards in a target, so L = T + n steps; B sequences; two critics.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.agents.sac.config import SAC
+from seed_rl.agents.transitions import transitions_of
+from seed_rl.rl.n_step import n_step_returns
+from seed_rl.rl.q_learning import sequence_priorities
+from seed_rl.types import EnvOutput
+
+
+class SACLoss(NamedTuple):
+    """The losses of B sequences and their ingredients."""
+
+    critics: tf.Tensor
+    """float32 scalar."""
+    actor: tf.Tensor
+    """float32 scalar."""
+    temperature: tf.Tensor
+    """float32 scalar."""
+    entropy: tf.Tensor
+    """float32 scalar, nats: an estimate from the fresh actions."""
+    errors: tf.Tensor
+    """float32 [2, T, B]: targets less values; zero where the episode was truncated."""
+    priorities: tf.Tensor
+    """float32 [B]"""
+
+
+def sac_loss(
+    *,
+    values: tf.Tensor,
+    fresh_values: tf.Tensor,
+    target_values: tf.Tensor,
+    log_prob: tf.Tensor,
+    temperature: tf.Tensor,
+    target_entropy: float,
+    env_output: EnvOutput,
+    importance_weights: tf.Tensor,
+    config: SAC,
+) -> SACLoss:
+    """The losses of critics, actor and temperature; each is meant for its own variables alone.
+
+        G_t = sum_{k < n} gamma^k r_{t+k} + gamma^n (min_i Q'_i(x_{t+n}, a') - alpha log pi(a' | x_{t+n}))
+        critics = mean(w sum_i (G_t - Q_i(x_t, a_t))^2) / 2
+        actor = mean(alpha log pi(a | x_t) - min_i Q_i(x_t, a)),  a and a' fresh samples of the policy
+        temperature = alpha (entropy - target_entropy)
+
+    Args:
+      values: float32 [2, T, B]: Q_i(x_t, a_t) of the actions taken.
+      fresh_values: float32 [2, T, B]: Q_i(x_t, a), differentiable in a.
+      target_values: float32 [2, L - 1, B]: Q'_i(x_t, a') by the target critics, of the steps from the second on.
+      log_prob: float32 [L, B]: of the fresh actions, differentiable.
+      temperature: alpha, float32 scalar.
+      target_entropy: nats.
+      env_output: `reward`, `done` and `truncated` [L, B].
+      importance_weights: float32 [B].
+      config: all other settings.
+    """
+    steps = config.unroll_length
+    alpha = tf.stop_gradient(temperature)
+    soft_values = tf.reduce_min(target_values, axis=0) - alpha * log_prob[1:]
+    r_t, discount_t, truncated_t = transitions_of(env_output, config)
+    targets = n_step_returns(r_t, discount_t, soft_values, config.n_steps, truncated_t)[:steps]
+    errors = tf.where(truncated_t[:steps], 0.0, tf.stop_gradient(targets) - values)
+    squares = tf.reduce_sum(tf.square(errors), axis=0)
+    entropy = -tf.reduce_mean(log_prob[:steps])
+    return SACLoss(
+        critics=0.5 * tf.reduce_mean(importance_weights * squares),
+        actor=tf.reduce_mean(alpha * log_prob[:steps] - tf.reduce_min(fresh_values, axis=0)),
+        temperature=temperature * tf.stop_gradient(entropy - target_entropy),
+        entropy=entropy,
+        errors=errors,
+        priorities=sequence_priorities(tf.reduce_mean(tf.abs(errors), axis=0), truncated_t=truncated_t[:steps]),
+    )

@@ -1,0 +1,63 @@
+"""The networks of the SAC agent. Shapes: T steps, B sequences, F features, K numbers of an action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from seed_rl.agents.sac.config import SAC
+from seed_rl.networks.normalisation import before_relu, relu
+from seed_rl.networks.trunk import Trunk, TrunkModel
+from seed_rl.types import Unroll
+
+
+class Actor(TrunkModel):
+    """The parameters of the policy, float32 [T, B, P]."""
+
+    def __init__(self, config: SAC, trunk: Trunk, num_parameters: int):
+        super().__init__(trunk, name="actor")
+        self._head = _head(config, num_parameters, "policy")
+
+    def heads(self, features: tf.Tensor) -> tf.Tensor:
+        """Of features [T, B, F]."""
+        return _through(self._head, features)
+
+
+class Critics(keras.Model):
+    """Two critics on one trunk."""
+
+    def __init__(self, config: SAC, trunk: Trunk):
+        super().__init__(name="critics", autocast=False)
+        self.trunk = trunk
+        self._heads = [_head(config, 1, f"q_{index}") for index in range(2)]
+
+    def build(self, *shapes: Any) -> None:
+        """Nothing to do: each layer is built when it is first reached."""
+
+    def features(self, unroll: Unroll) -> tf.Tensor:
+        """Of the states of an unroll [T, B, ...]: float32 [T, B, F]."""
+        return tf.cast(self.trunk(unroll.prev_action, unroll.env_output, unroll.initial_state)[0], tf.float32)
+
+    def call(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+        """The values of `actions` [T, B, K], scaled to [-1, 1], in states with `features`: float32 [2, T, B]."""
+        inputs = tf.concat([features, actions], axis=-1)
+        return tf.stack([tf.squeeze(_through(head, inputs), axis=-1) for head in self._heads])
+
+
+def _head(config: SAC, outputs: int, name: str) -> list[Any]:
+    layers: list[Any] = []
+    for index in range(config.head_layers):
+        dense = f"{name}_hidden_{index}"
+        initializer = before_relu(config.kernel_initializer)
+        layers.append(keras.layers.Dense(config.hidden, kernel_initializer=initializer, dtype=config.dtype, name=dense))
+        layers += relu(config.layer_norm, config.dtype, dense)
+    return [*layers, keras.layers.Dense(outputs, dtype="float32", name=name)]
+
+
+def _through(layers: Sequence[Any], x: tf.Tensor) -> tf.Tensor:
+    for layer in layers:
+        x = layer(x)
+    return x

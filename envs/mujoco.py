@@ -1,0 +1,77 @@
+"""Gymnasium's MuJoCo tasks: continuous control from joint angles and velocities."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Annotated, ClassVar
+
+import gin
+from gymnasium.vector import VectorEnv
+
+from seed_rl.envs.base import EnvConfig, Watchable
+from seed_rl.envs.gym import Gym
+from seed_rl.settings import Count, NonNegative, OneOf
+
+TASKS = (
+    *("Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum"),
+    *("Pusher", "Reacher", "Swimmer", "Walker2d"),
+)
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class MuJoCo(EnvConfig):
+    """A task of Gymnasium, in its fifth version: `HalfCheetah` is `HalfCheetah-v5`.
+
+    A setting that is None has the task's own default; not every task has every setting.
+    """
+
+    suite: ClassVar[str] = "mujoco"
+    task_setting: ClassVar[str] = "task"
+
+    task: Annotated[str, OneOf(*TASKS)] = "HalfCheetah"
+    backend: Annotated[str, OneOf("gymnasium", "envpool")] = "gymnasium"
+    """`gymnasium` or `envpool`, which steps the environments in native threads; it has the same tasks, and draws
+    nothing."""
+    max_episode_steps: Count | None = None
+    """Time limit, agent steps; it truncates the episode. By default 1,000; Pusher 100, Reacher 50."""
+    frame_skip: Count | None = None
+    """Steps of the simulation per agent step; Gymnasium only."""
+    reset_noise_scale: NonNegative | None = None
+    """Of the state at the start of an episode."""
+    forward_reward_weight: NonNegative | None = None
+    """Of the velocity; Ant, HalfCheetah, Hopper, Humanoid, Swimmer and Walker2d."""
+    ctrl_cost_weight: NonNegative | None = None
+    """Of the squared action, a cost; these six and HumanoidStandup."""
+    terminate_when_unhealthy: bool | None = None
+    """Whether a fall ends the episode; Ant, Hopper, Humanoid and Walker2d."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.backend == "envpool" and self.frame_skip is not None:
+            raise ValueError("MuJoCo.frame_skip must be None with MuJoCo.backend = 'envpool', which fixes it")
+
+    @classmethod
+    def tasks(cls) -> list[str]:
+        return list(TASKS)
+
+    @property
+    def packages(self) -> dict[str, str]:
+        return self._gym.packages
+
+    @property
+    def _gym(self) -> Gym:
+        kept = ("suite", "task", "backend")
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in kept}
+        given = {name: value for name, value in options.items() if value is not None}
+        return Gym(id=f"{self.task}-v5", envpool=self.backend == "envpool", options=json.dumps(given))
+
+    def make(self, num_envs: int) -> VectorEnv:
+        return self._gym.make(num_envs)
+
+    def watch(self) -> Watchable:
+        """Renders on the CPU or a GPU, without a display."""
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        return dataclasses.replace(self, backend="gymnasium")._gym.watch()
