@@ -79,12 +79,16 @@ class Gym(EnvConfig):
     def watch(self) -> Watchable:
         """Shows the environment's own rendering; without one, its observations if they are pictures."""
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        rendered = self
+        if "mujoco" in self.packages:  # OpenGL's drivers contain another LLVM than TensorFlow: a process takes only one
+            rendered = dataclasses.replace(self, vectorization="async")
         try:
             if self.envpool:
                 raise CannotBuild("EnvPool's environments render nothing")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
-                return _RenderedPictures(self.make(1, render_mode="rgb_array"))
+                return _RenderedPictures(rendered.make(1, render_mode="rgb_array"))
         except CannotBuild as error:
             reason = str(error)
         env = self.make(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from typing import Annotated, ClassVar
 
 import gin
@@ -64,7 +63,9 @@ class MuJoCo(EnvConfig):
     @property
     def _gym(self) -> Gym:
         kept = ("suite", "task", "backend")
-        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in kept}
+        options = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in kept
+        }
         given = {name: value for name, value in options.items() if value is not None}
         return Gym(id=f"{self.task}-v5", envpool=self.backend == "envpool", options=json.dumps(given))
 
@@ -72,6 +73,4 @@ class MuJoCo(EnvConfig):
         return self._gym.make(num_envs)
 
     def watch(self) -> Watchable:
-        """Renders on the CPU or a GPU, without a display."""
-        os.environ.setdefault("MUJOCO_GL", "egl")
         return dataclasses.replace(self, backend="gymnasium")._gym.watch()

@@ -13,7 +13,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 _SENT_AS = {
-    **{"int8": "int32", "int16": "int32", "uint32": "int64"},
+    "int8": "int32",
+    "int16": "int32",
+    "uint32": "int64",
     **dict.fromkeys(("uint64", "float64", "float128"), "float32"),
 }
 """Replacements for dtypes that can't be sent, or are more precise than networks, which compute in float32 at most."""

@@ -1,5 +1,7 @@
 """The loss of the V-trace agent against its formulas written out in numpy, value and gradient."""
 
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -207,6 +209,27 @@ def test_a_target_network_gives_targets_advantages_and_the_middle_of_the_ratio()
     np.testing.assert_allclose(result.value_targets, vs, rtol=2e-5, atol=1e-6)
     with pytest.raises(ValueError, match="target_network needs a positive VTrace.clip_ratio"):
         VTrace(target_network=True)
+
+
+def test_gae_ignores_which_policy_acted():
+    """Advantages and targets of PPO, as in arXiv:1506.02438, equation 16: one step at a time."""
+    unroll = random_unroll(4, 3)
+    discount, lambda_ = SETTINGS["discount"], SETTINGS["lambda_"]
+    value, advantages = unroll["baseline"], np.zeros((5, 3))
+    for t, b in itertools.product(reversed(range(4)), range(3)):
+        r = np.clip(
+            SETTINGS["reward_scale"] * unroll["reward"][t + 1, b], *np.array([-1, 1]) * SETTINGS["max_abs_reward"]
+        )
+        gamma = 0.0 if unroll["done"][t + 1, b] else discount
+        advantages[t, b] = r + gamma * value[t + 1, b] - value[t, b] + gamma * lambda_ * advantages[t + 1, b]
+    ratio = ratios(unroll)
+    surrogate = np.minimum(ratio * advantages[:-1], np.clip(ratio, 0.7, 1.3) * advantages[:-1])
+    result = loss_of(unroll, gae=True, clip_ratio=0.3)
+    np.testing.assert_allclose(result.metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
+    np.testing.assert_allclose(result.value_targets, value[:-1] + advantages[:-1], rtol=2e-5, atol=1e-6)
+    log_pi = [policy(unroll["target_policy"][i], unroll["action"][i], "discrete")[0] for i in np.ndindex(4, 3)]
+    unclipped = loss_of(unroll, gae=True).metrics["loss/policy"]
+    np.testing.assert_allclose(unclipped, -np.mean(advantages[:-1].ravel() * log_pi), rtol=2e-5)
 
 
 def test_advantages_can_be_standardised_and_values_measured_in_a_unit():

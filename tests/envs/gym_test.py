@@ -123,7 +123,7 @@ NESTED = {
     "camera/right": (ArraySpec((2, 3, 1), "uint8"), lambda own: own["camera"]["right"]),
     "mode": (ArraySpec((3,), "bool"), lambda own: own["mode"] == np.arange(5, 8)),
     "pair/0": (ArraySpec((2,), "bool"), lambda own: own["pair"][0] == np.arange(2)),
-    "pair/1": (ArraySpec((), "float32"), lambda own: own["pair"][1]),
+    "pair/1": (ArraySpec((), "float32"), lambda own: np.float32(own["pair"][1])),
 }
 TUPLE = {
     "0": (ArraySpec((1, 2), "float16"), lambda own: own[0]),

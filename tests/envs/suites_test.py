@@ -17,6 +17,7 @@ from seed_rl.envs.dmlab import DMLab
 from seed_rl.envs.dmlab.levels import REFERENCES, TEST_TWINS, summary
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.memory import Memory
+from seed_rl.envs.mujoco import MuJoCo
 from seed_rl.specs import ActorSettings, EnvDescription
 from seed_rl.transport import messages
 
@@ -28,6 +29,7 @@ from seed_rl.transport import messages
         Catch(rows=4),
         Memory(delay=3),
         Gym("CartPole-v1", options='{"sutton_barto_reward": true}'),
+        MuJoCo(task="Hopper", terminate_when_unhealthy=False, max_episode_steps=20),
         DMLab(level="lt_chasm", action_set=(0, 0, 0, 1, 0, 0, 0), held_out=True, level_cache="gs://b/c"),
         DMLab(),
     ],
@@ -56,6 +58,12 @@ def test_an_unknown_suite_names_the_known_ones():
         ("atari", {"frame_skip": "4"}, "frame_skip must be int, got '4'"),
         ("atari", {"frameskip": 4}, "suite 'atari' has no option frameskip"),
         ("memory", {"num_cues": 1}, "Memory.num_cues must be at least 2, got 1"),
+        ("mujoco", {"task": "Cheetah"}, r"MuJoCo.task must be one of Ant, .*, got 'Cheetah'"),
+        (
+            "mujoco",
+            {"backend": "envpool", "frame_skip": 2},
+            "MuJoCo.frame_skip must be None with MuJoCo.backend = 'envpool'",
+        ),
         ("memory", {"delay": 0}, "Memory.delay must be at least 1, got 0"),
         ("gym", {"vectorization": "threads"}, "Gym.vectorization must be one of sync, async, vector_entry_point, got"),
         ("gym", {"frames_per_step": 0}, "Gym.frames_per_step must be at least 1, got 0"),

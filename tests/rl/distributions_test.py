@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.rl.distributions import Categorical, MultiCategorical, SquashedNormal, distribution_of
+from seed_rl.rl.distributions import (
+    Categorical,
+    ClippedNormal,
+    MultiCategorical,
+    SquashedNormal,
+    distribution_of,
+)
 from seed_rl.specs import ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 
 MANY = 40_000
@@ -27,6 +33,7 @@ def test_kinds_of_actions():
     assert isinstance(distribution_of(DiscreteSpec(3)), Categorical)
     assert isinstance(distribution_of(MultiDiscreteSpec((2, 3))), MultiCategorical)
     assert isinstance(distribution_of(ContinuousSpec((0.0,), (1.0,))), SquashedNormal)
+    assert isinstance(distribution_of(ContinuousSpec((0.0,), (1.0,)), clipped=True), ClippedNormal)
     assert [
         distribution_of(spec).num_parameters
         for spec in (DiscreteSpec(3), MultiDiscreteSpec((2, 3)), ContinuousSpec(LOW, HIGH))
@@ -202,3 +209,35 @@ def test_the_mode_of_continuous_actions_has_half_of_the_samples_on_either_side()
     np.testing.assert_allclose(mode, [np.tanh(0.4), 2.5 + 2.5 * np.tanh(-1.5)], rtol=1e-5)
     below = (distribution.sample(repeated(NORMAL), tf.constant([1, 2])).numpy() < mode).mean(axis=0)
     assert (np.abs(below - 0.5) < 4 * 0.5 / math.sqrt(MANY)).all()
+
+
+def test_the_density_that_comes_with_a_sample_is_that_of_the_sample():
+    distribution, seed = SquashedNormal(LOW, HIGH), tf.constant([3, 4])
+    actions, log_prob = distribution.sample_and_log_prob(repeated(NORMAL), seed)
+    np.testing.assert_array_equal(actions, distribution.sample(repeated(NORMAL), seed))
+    inside = np.abs(distribution.features(actions)).max(axis=-1) < 0.99
+    assert inside.mean() > 0.8
+    np.testing.assert_allclose(log_prob[inside], distribution.log_prob(repeated(NORMAL), actions)[inside], atol=2e-3)
+    far = tf.constant([[30.0, 0.0, -3.0, -3.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(far)
+        _, log_prob = distribution.sample_and_log_prob(far, seed)
+    slope = tape.gradient(log_prob, far)[0, 0]
+    assert float(slope) == pytest.approx(2.0), "the density of tanh(u) grows by e^2 for each unit of u, without a bound"
+
+
+def test_clipped_actions_have_a_density_inside_and_a_probability_at_each_bound():
+    low, high, parameters = (-1.0,), (3.0,), np.array([0.6, -0.5], np.float32)
+    distribution = ClippedNormal(low, high)
+    points = np.linspace(-0.9999, 2.9999, 20_001)
+    mass = np.trapezoid(densities(distribution, parameters, points), points)
+    ends = densities(distribution, parameters, np.array([-1.0, 3.0]))
+    assert mass + ends.sum() == pytest.approx(1.0, abs=1e-3)
+    assert ends[1] > 10 * ends[0] > 0
+    drawn = distribution.sample(repeated(parameters), tf.constant([1, 2])).numpy()
+    for end, probability in zip((-1.0, 3.0), ends, strict=True):
+        assert np.mean(drawn == end) == pytest.approx(probability, abs=4 * np.sqrt(probability / MANY))
+    assert np.median(drawn) == pytest.approx(float(distribution.mode(parameters)[0]), abs=0.05) == pytest.approx(2.2)
+    deviation = math.log1p(math.exp(-0.5 + math.log(math.expm1(1 - 1e-3)))) + 1e-3
+    expected = 0.5 * math.log(2 * math.pi * math.e * deviation**2) + math.log(2)
+    assert float(distribution.entropy(parameters)) == pytest.approx(expected, abs=1e-5)

@@ -52,6 +52,20 @@ def test_baseline_loss(rng):
     assert not np.any(gradient(lambda x: losses.baseline_loss(values, x), targets))
 
 
+def test_a_value_moves_no_further_than_its_bound(rng):
+    values, targets, old = rng.normal(size=(3, 4, 5)).astype(np.float32)
+    clipped = np.clip(values, old - 0.3, old + 0.3)
+    expected = 0.5 * np.mean(np.maximum((targets - values) ** 2, (targets - clipped) ** 2))
+    assert float(losses.baseline_loss(values, targets, old, 0.3)) == pytest.approx(expected, rel=1e-5)
+    assert float(losses.baseline_loss(values, targets, old)) < expected
+    beyond, unbounded = tf.constant([[1.0]]), losses.baseline_loss([[1.0]], [[2.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(beyond)
+        loss = losses.baseline_loss(beyond, [[2.0]], [[0.0]], 0.5)
+    assert (float(tape.gradient(loss, beyond)[0, 0]), float(loss)) == (0.0, 1.125)
+    assert float(unbounded) == 0.5
+
+
 def test_entropy_loss(rng):
     entropies = rng.standard_normal((T, B))
     np.testing.assert_allclose(losses.entropy_loss(entropies), -np.mean(entropies), rtol=1e-5)

@@ -1,0 +1,184 @@
+"""The SAC agent: its losses written out in numpy, values and gradients, the replay's steps, and learning."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl.agents.sac import SAC
+from seed_rl.agents.sac.loss import sac_loss
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.optimizers import Optimizer
+from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
+from seed_rl.types import EnvOutput
+from tests.support.experience import FORCES, NUMBERS, acted_unroll, assert_matches_step_spec, move
+
+SPEC = EnvSpec(NUMBERS, FORCES)
+FRAMES = EnvSpec(ArraySpec((36, 40, 1), "uint8"), FORCES)
+SMALL = SAC(hidden=16, unroll_length=4, n_steps=3, discount=0.9)
+DIFFERENTIABLE = ("values", "fresh_values", "target_values", "log_prob", "temperature")
+
+
+def random_sequences(batch=5, config=SMALL, seed=0):
+    """The arguments of the loss by name, and the steps that environments report."""
+    rng, steps, length = np.random.default_rng(seed), config.unroll_length, config.unroll_length + config.n_steps
+    data = {
+        "values": rng.normal(size=(2, steps, batch)),
+        "fresh_values": rng.normal(size=(2, steps, batch)),
+        "target_values": rng.normal(size=(2, length - 1, batch)),
+        "log_prob": rng.normal(size=(length, batch)),
+        "temperature": np.float64(0.7),
+        "importance_weights": rng.uniform(0.2, 1, batch),
+    }
+    done = rng.random((length, batch)) < 0.25
+    truncated = done & (rng.random((length, batch)) < 0.5)
+    return data, (rng.normal(size=(length, batch)), done, truncated)
+
+
+def loss_of(data, steps, config=SMALL):
+    reward, done, truncated = steps
+    tensors = {name: tf.cast(value, tf.float32) for name, value in data.items()}
+    output = EnvOutput(tf.constant(reward, tf.float32), tf.constant(done), tf.constant(truncated), ())
+    return sac_loss(**tensors, target_entropy=-2.0, env_output=output, config=config)
+
+
+def errors_of(data, steps, config=SMALL):
+    """The targets less the values [2, T, B], one reward at a time: float64."""
+    reward, done, truncated = steps
+    soft = data["target_values"].min(axis=0) - data["temperature"] * data["log_prob"][1:]  # of step t + 1 at index t
+    errors = np.zeros_like(data["values"])
+    for t, b in np.ndindex(*errors.shape[1:]):
+        target, discount, bootstrap = 0.0, 1.0, 0.0
+        for k in range(t + 1, t + 1 + config.n_steps):  # action k - 1 leads to step k
+            if truncated[k, b]:  # the state behind it was not seen, the one before it was
+                break
+            target += discount * reward[k, b]
+            discount *= 0.0 if done[k, b] else config.discount
+            bootstrap = soft[k - 1, b]
+        if not truncated[t + 1, b]:
+            errors[:, t, b] = target + discount * bootstrap - data["values"][:, t, b]
+    return errors
+
+
+@pytest.mark.parametrize("config", [SMALL, dataclasses.replace(SMALL, unroll_length=1, n_steps=1)], ids=["4", "1"])
+def test_losses_and_gradients_are_those_of_the_formulas(config):
+    data, steps = random_sequences(40, config)
+    alpha, log_prob = data["temperature"], data["log_prob"][: config.unroll_length]
+    errors = errors_of(data, steps, config)
+    assert 0 < np.sum(errors == 0) < errors.size / 2, "some transitions are truncated"
+    count = log_prob.size
+    smaller = data["fresh_values"].min(axis=0)
+    expected = {
+        "critics": 0.5 * np.mean(data["importance_weights"] * np.sum(errors**2, axis=0)),
+        "actor": np.mean(alpha * log_prob - smaller),
+        "temperature": alpha * (-log_prob.mean() + 2.0),
+    }
+    padded = np.pad(np.full_like(log_prob, alpha / count), [(0, config.n_steps), (0, 0)])
+    slopes = {
+        "critics": {"values": -data["importance_weights"] * errors / count},
+        "actor": {"fresh_values": (data["fresh_values"] == smaller) / -count, "log_prob": padded},
+        "temperature": {"temperature": -log_prob.mean() + 2.0},
+    }
+    tensors = {name: tf.constant(data[name], tf.float32) for name in DIFFERENTIABLE}
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(tensors)
+        result = loss_of(data | tensors, steps, config)
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(result, name), value, rtol=1e-5, atol=1e-6, err_msg=name)
+        gradients = tape.gradient(getattr(result, name), tensors)
+        assert {key for key, gradient in gradients.items() if gradient is not None} == slopes[name].keys()
+        for key, slope in slopes[name].items():
+            np.testing.assert_allclose(gradients[key], slope, rtol=1e-5, atol=1e-6, err_msg=f"{name} by {key}")
+    np.testing.assert_allclose(result.errors, errors, rtol=1e-5, atol=1e-5)
+    magnitudes = np.abs(errors).mean(axis=0)
+    known = np.maximum(np.sum(~steps[2][1 : config.unroll_length + 1], axis=0), 1)
+    priorities = 0.9 * magnitudes.max(axis=0) + 0.1 * magnitudes.sum(axis=0) / known
+    np.testing.assert_allclose(result.priorities, priorities, rtol=1e-5, atol=1e-6)
+
+
+def test_the_actors_gradient_is_the_reparametrised_one():
+    """Equation 10 of the paper, in two steps: the slope of the value by the action, then that of the action."""
+    agent = dataclasses.replace(SMALL, unroll_length=2, n_steps=1).build(SPEC, 4, seed=1)
+    move(agent, seed=1, scale=0.2)
+    unroll = acted_unroll(agent, batch=6)
+    assert_matches_step_spec(agent, unroll)
+    weights = [variable.value for variable in agent.groups["actor"].variables]
+    with tf.GradientTape() as tape:
+        loss = agent.loss(unroll, tf.ones([6]), tf.constant([3, 4])).losses["actor"]
+    gradients = tape.gradient(loss, weights)
+
+    policy, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+    action, _ = agent._actions.sample_and_log_prob(policy, tf.constant([3, 4]))
+    states = agent._critics.features(unroll)
+    with tf.GradientTape() as tape:
+        tape.watch(action)
+        value = tf.reduce_min(agent._critics(states[:2], agent._actions.features(action)[:2]), axis=0)
+    slope = tf.stop_gradient(tape.gradient(value, action))
+    with tf.GradientTape() as tape:
+        policy, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        action, log_prob = agent._actions.sample_and_log_prob(policy, tf.constant([3, 4]))
+        temperature = tf.exp(agent._log_temperature.value)
+        second = tf.reduce_sum(temperature * log_prob[:2] - tf.reduce_sum(slope * action, -1)[:2]) / 12
+    assert max(np.abs(gradient).max() for gradient in gradients) > 1e-3
+    for gradient, other in zip(gradients, tape.gradient(second, weights), strict=True):
+        np.testing.assert_allclose(gradient, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "spec"),
+    [(SMALL, FRAMES), (dataclasses.replace(SMALL, layer_norm=True, previous_step_inputs=True, mlp_layers=1), SPEC)],
+    ids=["frames", "numbers"],
+)
+def test_each_group_learns_from_its_own_loss_and_the_targets_follow(config, spec):
+    agent = dataclasses.replace(config, unroll_length=2, target_update_rate=0.5).build(spec, 4, seed=1)
+    before = [[variable.numpy() for variable in group.variables] for group in agent.groups.values()]
+    frozen = [variable.numpy() for variable in agent._target.model.variables]
+    update = TrainStep(agent, Optimizer(learning_rate=0.01))(acted_unroll(agent, batch=4), 0.0, np.ones(4))
+    agent.after_update(1)
+    for group, old in zip(agent.groups.values(), before, strict=True):
+        changed = [np.any(variable.numpy() != value) for variable, value in zip(group.variables, old, strict=True)]
+        assert all(changed)
+    online = agent._critics.variables
+    for variable, value, own in zip(agent._target.model.variables, frozen, online, strict=True):
+        np.testing.assert_allclose(variable, (value + own.numpy()) / 2, atol=1e-6)
+    assert update.metrics.keys() >= {"loss/total"} | {metric.name for metric in SAC.metrics}
+    assert update.priorities.shape == (4,)
+
+
+def test_it_finds_the_rewarded_action():
+    """The reward is highest where the first of three numbers is 0.5; the second and third don't matter."""
+    agent = SAC(hidden=32, discount=0.0, initial_temperature=5.0).build(SPEC, 16, seed=1)
+    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.01))
+    for seed in range(150):
+        unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
+        reward = -20 * tf.square(unroll.action[:-1, :, 0] - 0.5)
+        env_output = unroll.env_output._replace(reward=tf.concat([tf.zeros([1, 16]), reward], axis=0))
+        train_step(unroll._replace(env_output=env_output), 0.0, np.ones(16), seed)
+        agent.after_update(seed + 1)
+    greedy = agent.decide(agent.model(*unroll[1:3], unroll.initial_state)[0], tf.range(16), tf.constant([0, 1]), True)
+    np.testing.assert_allclose(np.median(greedy[0][..., 0]), 0.5, atol=0.25)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"core": "lstm"}, "SAC.core must be 'none': its critics have no recurrent state, got 'lstm'"),
+        ({"observation_norm": True}, "SAC.observation_norm must be False"),
+        ({"n_steps": 0}, "SAC.n_steps must be at least 1, got 0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SAC(**settings)
+
+
+def test_actions_must_be_continuous():
+    with pytest.raises(CannotAct, match="SAC differentiates its critics by the action: it needs continuous ones, got"):
+        SAC().build(EnvSpec(NUMBERS, DiscreteSpec(3)), 4, 1)
+
+
+def test_the_target_entropy_is_that_of_the_action_in_its_own_units():
+    one = SAC(hidden=4).build(EnvSpec(NUMBERS, ContinuousSpec((-1.0,), (1.0,))), 1, 1)
+    wide = SAC(hidden=4).build(EnvSpec(NUMBERS, ContinuousSpec((0.0,), (4.0,))), 1, 1)
+    assert wide._target_entropy - one._target_entropy == pytest.approx(np.log(2.0))
