@@ -141,14 +141,18 @@ class ReplaySource(Source):
         """Moves finished unrolls, int32 [n], into the replay and the oldest out of it."""
         for begin in range(0, len(slots), INSERT_AT_MOST):
             piece = slots[begin : begin + INSERT_AT_MOST]
-            padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
-            padded[: len(piece)] = piece
-            priorities = self._initial_priorities(tf.constant(padded)).numpy()[: len(piece)]
-            self._unrolls.pool.release(self._sampler.insert(piece, _usable(priorities)))
+            self._unrolls.pool.release(self._sampler.insert(piece, self._initial_priorities(piece)))
             self.taken += len(piece)
 
+    def _initial_priorities(self, slots: np.ndarray) -> np.ndarray:
+        if type(self._agent).initial_priorities is Agent.initial_priorities:
+            return np.ones(len(slots), np.float32)  # without a read
+        padded = np.full(INSERT_AT_MOST, self._unrolls.store.num_slots, np.int32)
+        padded[: len(slots)] = slots
+        return _usable(self._compiled_priorities(tf.constant(padded)).numpy()[: len(slots)])
+
     @tf.function(autograph=False)
-    def _initial_priorities(self, slots: tf.Tensor) -> tf.Tensor:
+    def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor:
         return self._agent.initial_priorities(self._unrolls.store.read_without_observations(slots))
 
     def draw(self) -> Batch:
