@@ -31,6 +31,7 @@ class MuJoCo(EnvConfig):
     task_setting: ClassVar[str] = "task"
 
     task: Annotated[str, OneOf(*TASKS)] = "HalfCheetah"
+    """The id without its version."""
     backend: Annotated[str, OneOf("gymnasium", "envpool")] = "gymnasium"
     """`gymnasium` or `envpool`, which steps the environments in native threads; it has the same tasks, and draws
     nothing."""

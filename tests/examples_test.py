@@ -18,7 +18,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 def example(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield importlib.import_module
-    for name in ("train_catch", "custom_agent", "sac"):
+    for name in ("train_catch", "custom_agent"):
         sys.modules.pop(name, None)
 
 
@@ -52,15 +52,3 @@ def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
         rows = list(run.train())
     assert {"loss/policy", "policy/clipped"} <= set(rows[-1])
     assert evaluate_run(str(tmp_path), episodes=50, greedy=True)["mean"] > 0.5
-
-
-def test_a_second_custom_agent_trains_three_groups_of_variables_from_a_uniform_replay(example, tmp_path):
-    assert len((EXAMPLES / "sac.py").read_text().splitlines()) < 250
-    example("sac")
-    short = ["Experiment.total_frames = 2_400", "Replay.min_size = 50", "SAC.hidden = 16", "Replay.ratio = 16.0"]
-    experiment = load_experiment([str(EXAMPLES / "sac.gin")], short)
-    with Run(experiment, str(tmp_path)) as run:
-        row = list(run.train())[-1]
-    assert {"gradient_norm", "actor/gradient_norm", "temperature/gradient_norm", "q/abs_td_error"} <= set(row)
-    assert row["policy/temperature"] < 1.0, "the policy begins with more entropy than asked for"
-    assert -2_000 < evaluate_run(str(tmp_path), episodes=2, greedy=True)["mean"] < 0

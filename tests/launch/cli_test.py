@@ -52,10 +52,6 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=1e999999999"], "a whole number such as 300000"),
         (["train", "--gin_file=dmlab/small"], "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
-        (
-            ["train", "--gin_file=gym/cartpole", "--gin_param=Gym.id=HalfCheetah-v5"],
-            r"Gym needs mujoco, which is not installed here: pip install 'gymnasium\[mujoco\]'",
-        ),
         (["envs", "atary"], "no environment suite named 'atary' is installed here"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
