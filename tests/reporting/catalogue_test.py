@@ -8,6 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from seed_rl.agents.pqn.config import PQN
 from seed_rl.agents.r2d2.config import R2D2
+from seed_rl.agents.sac.config import SAC
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.reporting import metrics
 from seed_rl.reporting.catalogue import CHARTS, METRICS, tag
@@ -26,7 +27,8 @@ def test_names_are_unique_and_tags_have_a_group():
     names = [metric.name for metric in (*METRICS.values(), *VTrace.metrics, *R2D2.metrics)]
     assert len(set(names)) == len(names) > 30
     assert all(re.fullmatch(r"[a-z0-9]+/[a-z_0-9]+", tag(name)) for name in names)
-    assert all(tag(metric.name) == metric.name for metric in (*VTrace.metrics, *R2D2.metrics, *PQN.metrics))
+    of_agents = (*VTrace.metrics, *R2D2.metrics, *PQN.metrics, *SAC.metrics)
+    assert all(tag(metric.name) == metric.name for metric in of_agents)
 
 
 def test_metrics_of_a_custom_agent_keep_their_group_or_get_one():
@@ -49,7 +51,7 @@ def test_charts_show_metrics_that_exist():
 
 def test_the_page_has_the_tables():
     page = PAGE.read_text(encoding="utf-8")
-    for rows in (METRICS.values(), VTrace.metrics, R2D2.metrics, PQN.metrics):
+    for rows in (METRICS.values(), VTrace.metrics, R2D2.metrics, PQN.metrics, SAC.metrics):
         assert table(rows) in page, f"{PAGE.name} needs this table:\n{table(rows)}"
 
 
