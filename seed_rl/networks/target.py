@@ -28,6 +28,9 @@ class TargetNetwork:
         self._online = online
         self._period = period
         self._rate = rate
+        # Compiled, one pass over the weights; several replicas each have their copy, which this does not reach.
+        alone = tf.distribute.get_strategy().num_replicas_in_sync == 1
+        self._follow = tf.function(self._assign, jit_compile=alone, autograph=False)
         self._follow(1.0)
 
     def after_update(self, learner_updates: int) -> None:
@@ -35,7 +38,6 @@ class TargetNetwork:
         if learner_updates % self._period == 0:
             self._follow(self._rate)
 
-    @tf.function(autograph=False)
-    def _follow(self, rate: float) -> None:
+    def _assign(self, rate: float) -> None:
         for target, online in zip(self.model.variables, self._online.variables, strict=True):
             target.assign(online.value if rate == 1.0 else target.value + rate * (online.value - target.value))
