@@ -70,7 +70,9 @@ class SACAgent(ModelAgent):
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         actions, steps = self._actions, self.unroll_length
-        policy, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        features, _ = self.model.trunk(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        learned, later = self.model.heads(features[:steps]), self.model.heads(features[steps:])
+        policy = tf.concat([learned, tf.stop_gradient(later)], axis=0)  # the steps behind T are in targets only
         fresh, log_prob = actions.sample_and_log_prob(policy, seed)
         fresh, taken = actions.features(fresh), actions.features(unroll.action)
         online, frozen = self._critics.features(unroll), self._target.model.features(unroll)
