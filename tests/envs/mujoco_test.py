@@ -1,5 +1,8 @@
 """The suite `mujoco`: real tasks of both backends."""
 
+import importlib.util
+import sys
+
 import numpy as np
 import pytest
 
@@ -56,3 +59,10 @@ def test_it_is_drawn_without_a_display(monkeypatch):
 def test_a_setting_that_the_task_lacks_is_named():
     with pytest.raises(CannotBuild, match="Reacher-v5 can't be made: .*'ctrl_cost_weight'"):
         MuJoCo(task="Reacher", ctrl_cost_weight=1.0).make(1)
+
+
+def test_a_missing_simulator_is_named(monkeypatch):
+    monkeypatch.delitem(sys.modules, "mujoco", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CannotBuild, match=r"MuJoCo needs mujoco, .* here: pip install 'gymnasium\[mujoco\]'"):
+        MuJoCo().check_packages()
