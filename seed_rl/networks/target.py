@@ -28,10 +28,10 @@ class TargetNetwork:
         self._online = online
         self._period = period
         self._rate = rate
-        # Compiled, one pass over the weights; several replicas each have their copy, which this does not reach.
+        # One compiled pass over the weights. XLA can't assign variables that several replicas mirror.
         alone = tf.distribute.get_strategy().num_replicas_in_sync == 1
         self._follow = tf.function(self._assign, jit_compile=alone, autograph=False)
-        self._follow(1.0)
+        self._assign(1.0)
 
     def after_update(self, learner_updates: int) -> None:
         """To be called when update number `learner_updates` (from 1) has been applied."""
