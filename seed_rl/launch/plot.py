@@ -65,8 +65,9 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
     Runs in which no episode has ended yet are left out, with a warning.
 
     Args:
-      places: log directories, directories that contain some, or CSV files with the columns of their metrics; from
-        those in object stores only metrics and configurations are fetched.
+      places: log directories, directories that contain some, or CSV files with the columns of their metrics, of
+        several seeds if they are named `...seed=N...`; from those in object stores only metrics and configurations are
+        fetched.
       outputs: files to write; their endings say the format.
       x_axis: `frames` or `hours`.
 

@@ -32,6 +32,8 @@ class Recorded(NamedTuple):
     rows: list[dict[str, float]]
     settings: dict[str, Any] | None
     """Its configuration without the seed; None if unknown."""
+    series: str = ""
+    """Of a CSV file named `...seed=N...`: its path up to there, the same for all seeds."""
 
     def points(self, column: str, metric: str) -> np.ndarray:
         """The finite values [n, 2] of a column and a metric."""
@@ -83,7 +85,7 @@ def grouped(runs: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:
     """Runs that are equal but for their seeds, each group after a label that tells it from the others."""
     groups: dict[str, list[Recorded]] = {}
     for index, run in enumerate(runs):
-        key = f"run {index}" if run.settings is None else json.dumps(run.settings, sort_keys=True)
+        key = run.series or f"run {index}" if run.settings is None else json.dumps(run.settings, sort_keys=True)
         groups.setdefault(key, []).append(run)
     labelled = zip(_names(list(groups.values())), groups.values(), strict=True)
     return [(f"{name} ({len(group)} seeds)" if len(group) > 1 else name, group) for name, group in labelled]
@@ -111,7 +113,7 @@ def _setting(name: str, value: Any) -> str:
 
 def _directory(places: list[str]) -> str:
     """The directory of a group's runs, without the part that numbers them."""
-    if len(places) == 1:
+    if len(set(places)) == 1:
         return places[0]
     common = os.path.commonprefix(places)  # noqa: RUF071 (the names may begin alike)
     stem = common.rstrip("0123456789").removesuffix("seed=").removesuffix("seed").rstrip("_-. ")
@@ -134,7 +136,8 @@ def _runs(place: str) -> list[Recorded]:
     if not files and not os.path.isdir(place):
         with _readable(place), local_file(place) as local, open(local, encoding="utf-8", newline="") as file:
             rows = [{name: float(value) for name, value in row.items() if value != ""} for row in csv.DictReader(file)]
-        return [Recorded(os.path.dirname(place) or place, rows, None)]
+        series, seed, _ = place.rpartition("seed=")
+        return [Recorded(os.path.dirname(place) or place, rows, None, series if seed else "")]
     found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
     if not found:
         raise UsageError(f"{place} is not the log directory of a run, and there is none in it")

@@ -176,6 +176,15 @@ def test_tables_of_published_results_can_be_drawn(tmp_path):
         assert "pong" in words(tmp_path / "curve.svg")
 
 
+def test_tables_of_several_seeds_are_one_curve(tmp_path):
+    (tmp_path / "pong_84").mkdir()
+    tables = [tmp_path / "pong_84" / f"{name}_4f.csv" for name in ("fast_seed=1", "fast_seed=2", "slow_seed=1")]
+    for table in tables:
+        table.write_text("env_frames,seconds,episode_return\n10,1.0,5.0\n30,3.0,6.0\n")
+    plot_curves(list(map(str, tables)), [str(tmp_path / "curve.svg")], "frames")
+    assert {"pong_84 (2 seeds)", "pong_84"} <= set(words(tmp_path / "curve.svg"))
+
+
 def test_a_profile_has_a_curve_for_the_seeds_and_games_of_one_agent(tmp_path):
     for game, cost in itertools.product(("pong", "breakout"), (0.1, 0.2)):
         for seed in (1, 2):
