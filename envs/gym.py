@@ -18,8 +18,11 @@ from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
 from seed_rl.settings import Count, OneOf
 
-_FAMILIES = {"mujoco": "mujoco", "box2d": "Box2D"}
-"""Families of Gymnasium's environments that need a package of their own, and its module."""
+_FAMILIES = {
+    "mujoco": {"mujoco": "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"},
+    "box2d": {"Box2D": "pip install box2d"},
+}
+"""Families of Gymnasium's environments that need a package of their own: its module, and how to install it."""
 
 
 @gin.configurable
@@ -62,7 +65,7 @@ class Gym(EnvConfig):
             return {"envpool": INSTALL}
         entry_point = str(getattr(gymnasium.registry.get(self.id), "entry_point", ""))
         family = entry_point.removeprefix("gymnasium.envs.").partition(".")[0]
-        return {_FAMILIES[family]: f"pip install 'gymnasium[{family}]'"} if family in _FAMILIES else {}
+        return _FAMILIES.get(family, {})
 
     @property
     def action_repeat(self) -> int:

@@ -40,7 +40,7 @@ class MuJoCo(EnvConfig):
     frame_skip: Count | None = None
     """Steps of the simulation per agent step; Gymnasium only."""
     reset_noise_scale: NonNegative | None = None
-    """Of the state at the start of an episode."""
+    """Of the state at the start of an episode; all but Pusher and Reacher."""
     forward_reward_weight: NonNegative | None = None
     """Of the velocity; Ant, HalfCheetah, Hopper, Humanoid, Swimmer and Walker2d."""
     ctrl_cost_weight: NonNegative | None = None
@@ -63,10 +63,8 @@ class MuJoCo(EnvConfig):
 
     @property
     def _gym(self) -> Gym:
-        kept = ("suite", "task", "backend")
-        options = {
-            field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in kept
-        }
+        own = ("task", "backend")
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in own}
         given = {name: value for name, value in options.items() if value is not None}
         return Gym(id=f"{self.task}-v5", envpool=self.backend == "envpool", options=json.dumps(given))
 

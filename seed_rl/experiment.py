@@ -212,7 +212,7 @@ class Experiment(Settings):
         if self.agent.learns_from_replay and self.replay is None:
             raise ValueError(f"{agent} learns from a replay: Experiment.replay must be @Replay()")
         if self.replay is not None and not self.agent.learns_from_replay:
-            raise ValueError(f"{agent} learns from each unroll once: Experiment.replay must be None")
+            raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None")
         filling = 0 if self.replay is None else self.replay.min_size * self.agent.unroll_length * self.env.action_repeat
         if filling >= self.total_frames:
             raise ValueError(

@@ -48,7 +48,7 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
         if self.core != "none":
             raise ValueError(f"SAC.core must be 'none': its critics have no recurrent state, got {self.core!r}")
         if self.observation_norm:
-            raise ValueError("SAC.observation_norm must be False: experience in the replay would change with it")
+            raise ValueError("SAC.observation_norm must be False: its networks keep no running statistics")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SACAgent:
         from seed_rl.agents.sac.agent import SACAgent

@@ -47,7 +47,7 @@ def sac_loss(
 ) -> SACLoss:
     """The losses of critics, actor and temperature; each is meant for its own variables alone.
 
-        G_t = sum_{k < n} gamma^k r_{t+k} + gamma^n (min_i Q'_i(x_{t+n}, a') - alpha log pi(a' | x_{t+n}))
+        G_t = sum_{k < n} gamma^k (r_{t+k} - gamma alpha log pi(a' | x_{t+k+1})) + gamma^n min_i Q'_i(x_{t+n}, a')
         critics = mean(w sum_i (G_t - Q_i(x_t, a_t))^2) / 2
         actor = mean(alpha log pi(a | x_t) - min_i Q_i(x_t, a)),  a and a' fresh samples of the policy
         temperature = alpha (entropy - target_entropy)
@@ -65,9 +65,10 @@ def sac_loss(
     """
     steps = config.unroll_length
     alpha = tf.stop_gradient(temperature)
-    soft_values = tf.reduce_min(target_values, axis=0) - alpha * log_prob[1:]
     r_t, discount_t, truncated_t = transitions_of(env_output, config)
-    targets = n_step_returns(r_t, discount_t, soft_values, config.n_steps, truncated_t)[:steps]
+    r_t -= discount_t * alpha * log_prob[1:]  # the entropy of the state that is reached
+    values_t = tf.reduce_min(target_values, axis=0)
+    targets = n_step_returns(r_t, discount_t, values_t, config.n_steps, truncated_t)[:steps]
     errors = tf.where(truncated_t[:steps], 0.0, tf.stop_gradient(targets) - values)
     squares = tf.reduce_sum(tf.square(errors), axis=0)
     entropy = -tf.reduce_mean(log_prob[:steps])

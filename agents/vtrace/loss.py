@@ -83,9 +83,10 @@ def vtrace_loss(
     advantages = returns.advantages if config.clip_ratio else returns.pg_advantages
     if config.gae:
         advantages = returns.vs - values[:-1]
+    magnitude = tf.reduce_mean(tf.abs(advantages))
     advantages /= value_unit
-    if config.advantage_norm:
-        advantages = losses.standardised(advantages)
+    if config.advantage_norm:  # a truncated step keeps its zero
+        advantages = tf.where(transitions.truncated_t, 0.0, losses.standardised(advantages))
     if config.clip_ratio:
         middle = behaviour_log_prob
         if frozen is not None:
@@ -93,8 +94,10 @@ def vtrace_loss(
         policy_loss = losses.clipped_ratio_loss(target_log_prob - middle, advantages, config.clip_ratio)
     else:
         policy_loss = losses.policy_gradient_loss(target_log_prob, advantages)
+    # Where an episode was truncated there is no target, nor a pull towards the target network.
+    targets = tf.where(transitions.truncated_t, baseline[:-1], returns.vs)
     baseline_loss = config.baseline_cost * losses.baseline_loss(
-        baseline[:-1] / value_unit, returns.vs / value_unit, values[:-1] / value_unit, config.clip_value
+        baseline[:-1] / value_unit, targets / value_unit, values[:-1] / value_unit, config.clip_value
     )
     negative_entropy = losses.entropy_loss(actions.entropy(target_policy[:-1]))
     kl = losses.kl_loss(behaviour_log_prob, target_log_prob)
@@ -107,11 +110,13 @@ def vtrace_loss(
         "loss/kl": config.kl_cost * kl,
         "policy/entropy": -negative_entropy,
         "policy/kl_behaviour_target": kl,
-        "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(returns.pg_advantages)),
+        "policy/mean_abs_advantage": magnitude,
         "policy/mean_value": tf.reduce_mean(baseline[:-1]),
         "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs),
-        "learning/clipped_share": diagnostics.clipped_share(log_rhos, config.clip_rho),
-        "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, config.clip_rho),
-        **({"learning/entropy_share": -negative_entropy / actions.max_entropy} if actions.max_entropy else {}),
     }
+    if actions.max_entropy:
+        metrics["learning/entropy_share"] = -negative_entropy / actions.max_entropy
+    if not config.gae:
+        metrics["learning/clipped_share"] = diagnostics.clipped_share(log_rhos, config.clip_rho)
+        metrics["learning/clipped_mass"] = diagnostics.clipped_mass(log_rhos, config.clip_rho)
     return VTraceLoss(total, metrics, returns.vs)

@@ -11,7 +11,7 @@ METRICS = {
     "episodes/length": Metric("episode_length", "agent steps", "mean over the same episodes"),
     "evaluation/return": Metric("eval/episode_return", "reward", "mean over the last 30 evaluation episodes, unscaled"),
     "evaluation/length": Metric("eval/episode_length", "agent steps", "mean over the same episodes"),
-    "loss/total": Metric("loss/total", "", "the loss that is minimised"),
+    "loss/total": Metric("loss/total", "", "the loss that is minimised; of SAC, critics plus actor"),
     "optimizer/gradient_norm": Metric("gradient_norm", "", "global norm before clipping"),
     "optimizer/gradient_to_clip": Metric("gradient_to_clip", "", "gradient norm over `Optimizer.clip_norm`"),
     "optimizer/learning_rate": Metric("learning_rate", "", "current value of the schedule"),

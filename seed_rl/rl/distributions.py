@@ -225,7 +225,9 @@ class ClippedNormal(_ScaledNormal):
         u = self.features(actions)
         inside = _log_normal(u, mean, deviation) - np.log(self._half)
         beyond = _log_normal_cdf(tf.sign(u) * (mean - u) / deviation)
-        return tf.reduce_sum(tf.where(tf.abs(u) < 1.0, inside, beyond), axis=-1)
+        actions = tf.cast(actions, tf.float32)
+        is_inside = (self._low < actions) & (actions < self._high)  # u of a bound may be rounded to less than 1
+        return tf.reduce_sum(tf.where(is_inside, inside, beyond), axis=-1)
 
     def entropy(self, parameters: Any) -> tf.Tensor:
         """That of the unclipped variable."""

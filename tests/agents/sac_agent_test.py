@@ -46,7 +46,7 @@ def loss_of(data, steps, config=SMALL):
 def errors_of(data, steps, config=SMALL):
     """The targets less the values [2, T, B], one reward at a time: float64."""
     reward, done, truncated = steps
-    soft = data["target_values"].min(axis=0) - data["temperature"] * data["log_prob"][1:]  # of step t + 1 at index t
+    values, bonus = data["target_values"].min(axis=0), -data["temperature"] * data["log_prob"]
     errors = np.zeros_like(data["values"])
     for t, b in np.ndindex(*errors.shape[1:]):
         target, discount, bootstrap = 0.0, 1.0, 0.0
@@ -55,7 +55,8 @@ def errors_of(data, steps, config=SMALL):
                 break
             target += discount * reward[k, b]
             discount *= 0.0 if done[k, b] else config.discount
-            bootstrap = soft[k - 1, b]
+            target += discount * bonus[k, b]
+            bootstrap = values[k - 1, b]  # of step k
         if not truncated[t + 1, b]:
             errors[:, t, b] = target + discount * bootstrap - data["values"][:, t, b]
     return errors

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.ppo.config import PPO
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
+from seed_rl.agents.vtrace.networks import NetworkOutput
 from seed_rl.rl.distributions import Categorical
 from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.vtrace import vtrace
@@ -133,6 +135,30 @@ def test_the_loss_of_v_trace_and_its_gradient_are_those_of_two_unrolls(cut):
     parts = [sum_of(rows) for rows in (slice(0, cut + 1), slice(cut + 1, T + 1)) if rows.stop - rows.start > 1]
     for actual, expected in zip(whole, zip(*parts, strict=True), strict=True):
         np.testing.assert_allclose(actual, sum(expected), rtol=0, atol=2e-6)
+
+
+@POSITIONS
+def test_a_truncated_step_moves_neither_policy_nor_value_of_ppo(cut):
+    (target_policy, behaviour_policy), action, env_output = random_sequence(cut)
+    rng = np.random.default_rng(cut)
+    baseline = tf.constant(rng.standard_normal((T + 1, 1)), tf.float32)
+    frozen = NetworkOutput(behaviour_policy, tf.constant(rng.standard_normal((T + 1, 1)), tf.float32))
+    with tf.GradientTape() as tape:
+        tape.watch([target_policy, baseline])
+        total = vtrace_loss(
+            actions=Categorical(3),
+            target_policy=target_policy,
+            baseline=baseline,
+            behaviour_policy=behaviour_policy,
+            action=action,
+            env_output=env_output,
+            entropy_cost=0.0,
+            frozen=frozen,
+            config=PPO(clip_value=0.1),
+        ).total
+    for gradient in tape.gradient(total, [target_policy, baseline]):
+        assert np.any(gradient)
+        np.testing.assert_array_equal(gradient[cut], np.zeros_like(gradient[cut]))
 
 
 @pytest.mark.parametrize("config", [VTrace(), R2D2()], ids=["vtrace", "r2d2"])

@@ -64,5 +64,7 @@ def test_a_setting_that_the_task_lacks_is_named():
 def test_a_missing_simulator_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "mujoco", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CannotBuild, match=r"MuJoCo needs mujoco, .* here: pip install 'gymnasium\[mujoco\]'"):
+    with pytest.raises(
+        CannotBuild, match=r"MuJoCo needs mujoco, .* here: pip install 'gymnasium\[mujoco\]' 'mujoco<3.15'"
+    ):
         MuJoCo().check_packages()

@@ -226,6 +226,15 @@ def test_the_density_that_comes_with_a_sample_is_that_of_the_sample():
     assert float(slope) == pytest.approx(2.0), "the density of tanh(u) grows by e^2 for each unit of u, without a bound"
 
 
+def test_the_bounds_of_clipped_actions_are_recognised_however_they_are_rounded():
+    tenths = np.arange(-20, 21) / 10
+    low, high = (bounds.ravel() for bounds in np.meshgrid(tenths, tenths))
+    low, high = low[low < high], high[low < high]
+    distribution = ClippedNormal(low, high)
+    far = tf.concat([tf.fill([len(low)], 30.0), tf.zeros(len(low))], axis=0)
+    assert float(distribution.log_prob(far, distribution.mode(far))) == pytest.approx(0.0, abs=1e-3)
+
+
 def test_clipped_actions_have_a_density_inside_and_a_probability_at_each_bound():
     low, high, parameters = (-1.0,), (3.0,), np.array([0.6, -0.5], np.float32)
     distribution = ClippedNormal(low, high)
