@@ -29,7 +29,7 @@ from seed_rl.types import Unroll
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class PPO(TrunkConfig, AgentConfig):
+class SimplePPO(TrunkConfig, AgentConfig):
     """Settings; those of the torso, the recurrent core and the frame stack are inherited."""
 
     clip_reward_input: bool = True
@@ -40,9 +40,9 @@ class PPO(TrunkConfig, AgentConfig):
     baseline_cost: NonNegative = 0.5
     entropy_cost: NonNegative = 0.01
 
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> PPOAgent:
+    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SimplePPOAgent:
         """See `AgentConfig.build`."""
-        return PPOAgent(self, env_spec, seed)
+        return SimplePPOAgent(self, env_spec, seed)
 
 
 class ActorCritic(TrunkModel):
@@ -58,12 +58,12 @@ class ActorCritic(TrunkModel):
         return self._policy(features), tf.squeeze(self._baseline(features), -1)
 
 
-class PPOAgent(ModelAgent):
+class SimplePPOAgent(ModelAgent):
     """Samples from its policy, and stores the log-probability of each action."""
 
     behaviour_spec = tf.TensorSpec([], tf.float32)
 
-    def __init__(self, config: PPO, env_spec: EnvSpec, seed: int):
+    def __init__(self, config: SimplePPO, env_spec: EnvSpec, seed: int):
         keras.utils.set_random_seed(seed)
         self._config = config
         self._actions = distribution_of(env_spec.action)

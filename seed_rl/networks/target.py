@@ -28,16 +28,14 @@ class TargetNetwork:
         self._online = online
         self._period = period
         self._rate = rate
-        # One compiled pass over the weights. XLA can't assign variables that several replicas mirror.
-        alone = tf.distribute.get_strategy().num_replicas_in_sync == 1
-        self._follow = tf.function(self._assign, jit_compile=alone, autograph=False)
-        self._assign(1.0)
+        self._follow(1.0)
 
     def after_update(self, learner_updates: int) -> None:
         """To be called when update number `learner_updates` (from 1) has been applied."""
         if learner_updates % self._period == 0:
             self._follow(self._rate)
 
-    def _assign(self, rate: float) -> None:
+    @tf.function(autograph=False)
+    def _follow(self, rate: float) -> None:
         for target, online in zip(self.model.variables, self._online.variables, strict=True):
             target.assign(online.value if rate == 1.0 else target.value + rate * (online.value - target.value))
