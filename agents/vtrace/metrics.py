@@ -13,7 +13,7 @@ METRICS = (
     Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before they are standardised"),
     Metric("policy/mean_value", "return", "mean value estimate"),
     Metric("learning/explained_variance", "share", "of the variance of the value targets, by the values; at least -1"),
-    Metric("learning/clipped_share", "share", "of importance weights above `clip_rho`"),
-    Metric("learning/clipped_mass", "share", "of the learned policy's probability that `clip_rho` cuts off"),
+    Metric("learning/clipped_share", "share", "of importance weights above `clip_rho`; not with `gae`"),
+    Metric("learning/clipped_mass", "share", "of the learned policy that `clip_rho` cuts off; not with `gae`"),
     Metric("learning/entropy_share", "share", "of the largest entropy, that of equally likely actions; if discrete"),
 )
