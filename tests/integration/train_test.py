@@ -8,7 +8,7 @@ import sys
 from seed_rl import config_files
 
 CATCH = ("--gin_file=catch/vtrace",)
-SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=150000")
+SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=100000")
 ENDLESS_CATCH = (*CATCH, "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.2")
 
 
@@ -17,8 +17,8 @@ def test_catch_is_learned(runs, rows, tmp_path):
     run = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}", program=(sys.executable, "-m", "seed_rl"))
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
-    assert last["env_frames"] >= 150_000
-    assert last["episode_return"] > 0.8, "at random it is about -0.6"
+    assert last["env_frames"] >= 100_000
+    assert last["episode_return"] > 0.4, "at random it is about -0.6"
     names = os.listdir(logdir)
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
     assert any("tfevents" in name for name in names)

@@ -2,7 +2,18 @@
 
 from seed_rl import config_files
 
-_ALIKE = ("dmlab/rooms", "dmlab/lasertag", "football/vtrace_checkpoints", "football/vtrace_scoring")
+_ALIKE = (
+    "atari/ppo_breakout",
+    "atari/r2d2_pong",
+    "dmlab/lasertag",
+    "dmlab/rooms",
+    "football/run_to_score",
+    "football/vtrace_checkpoints",
+    "football/vtrace_medium",
+    "football/vtrace_scoring",
+    "mujoco/sac_hopper",
+    "mujoco/sac_walker",
+)
 
 DISTINCT = [name for name in config_files.shipped_configs() if not name.startswith(_ALIKE)]
-"""Without those whose agents are like another's but for costs and rewards."""
+"""Without those whose agents are like another's but for sizes, costs and rewards."""
