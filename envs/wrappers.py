@@ -49,6 +49,34 @@ class SameStep(VectorWrapper):
         return observation, reward, ended[0], ended[1], info
 
 
+class RepeatedActions(VectorWrapper):
+    """Repeats each action, and adds up the rewards.
+
+    Environments are stepped together: one whose episode ends before the last repetition takes action `idle` in the next
+    episode until then, and the rewards of these steps don't count.
+    """
+
+    def __init__(self, env: VectorEnv, repeats: int, idle: int):
+        """
+        Args:
+          env: a SAME_STEP environment with discrete actions.
+          repeats: at least 1.
+          idle: an action.
+        """
+        super().__init__(env)
+        self._repeats, self._idle = repeats, idle
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Steps all environments `repeats` times."""
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        for _ in range(self._repeats - 1):
+            ended = terminated | truncated
+            observation, further, *ends, info = self.env.step(np.where(ended, self._idle, actions))
+            reward = reward + np.where(ended, 0.0, further)
+            terminated, truncated = terminated | ends[0], truncated | ends[1]
+        return observation, reward, terminated, truncated, info
+
+
 class FlatVectorEnv(VectorWrapper):
     """Presents observations as one Box, or a Dict of Boxes without further nesting, and actions that start at 0.
 

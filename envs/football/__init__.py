@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from seed_rl.envs import pool
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
 from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
-from seed_rl.envs.wrappers import SameStep
+from seed_rl.envs.wrappers import RepeatedActions, SameStep
 from seed_rl.settings import OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -36,8 +36,7 @@ SCENARIOS = (
     "academy_single_goal_versus_lazy",
 )
 NUM_ACTIONS = 19
-PHYSICS_STEPS = 10
-"""Of the engine, 10 ms each, in a tenth of a second."""
+_IDLE = 0
 _INSTALL = "scripts/install_gfootball.sh builds it; Football.backend = 'envpool' needs no compiler"
 
 
@@ -55,8 +54,8 @@ class Football(EnvConfig):
     """`scoring`: 1 for a goal, -1 for a goal of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
     around the opponents' goal, when the player with the ball first enters it."""
     num_action_repeats: Annotated[int, Within(1, 100)] = 1
-    """Environment frames, a tenth of a second of the match each, that an action lasts. A match has as many steps as
-    with 1, and so lasts longer."""
+    """Environment frames, tenths of a second of the match, that each action is repeated for. A match that ends earlier
+    is followed by the next one, whose first frames then pass without an action."""
     map: Annotated[str, OneOf("96x72", "120x90", "144x108")] = "96x72"
     """Width and height of the maps; EnvPool supports only 96x72."""
     backend: Annotated[str, OneOf("gfootball", "envpool")] = "gfootball"
@@ -93,20 +92,20 @@ class Football(EnvConfig):
         """Shows the maps in color: the engine's own rendering needs a display."""
         return ObservationPictures(self.make(1), newest_in_colours)
 
-    @property
-    def _engine_options(self) -> dict[str, int]:
-        return {"physics_steps_per_frame": PHYSICS_STEPS * self.num_action_repeats}
-
     def make(self, num_envs: int) -> VectorEnv:
+        env = self._make(num_envs)
+        return env if self.num_action_repeats == 1 else RepeatedActions(env, self.num_action_repeats, _IDLE)
+
+    def _make(self, num_envs: int) -> VectorEnv:
         checkpoints = "checkpoints" in self.rewards
         if self.backend == "envpool":
-            env = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, self._engine_options)
+            env = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
             return PackedMaps(SameStep(env), checkpoints)
         try:
             from seed_rl.envs.football.engine import FootballEnv
         except ImportError as error:
             raise CannotBuild(f"the gfootball package can't be used here ({error}): {_INSTALL}") from error
         return SyncVectorEnv(
-            [lambda: FootballEnv(self.scenario, self.map_shape, checkpoints, self._engine_options)] * num_envs,
+            [lambda: FootballEnv(self.scenario, self.map_shape, checkpoints)] * num_envs,
             autoreset_mode=AutoresetMode.SAME_STEP,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gym_notices.notices
@@ -27,15 +26,12 @@ from gfootball.env import football_env_core  # noqa: E402
 class FootballEnv(gymnasium.Env):
     """One match as `Football` describes it. A process may have several."""
 
-    def __init__(
-        self, scenario: str, map_shape: tuple[int, int], checkpoints: bool, options: Mapping[str, int] | None = None
-    ):
+    def __init__(self, scenario: str, map_shape: tuple[int, int], checkpoints: bool):
         """
         Args:
           scenario: one of `SCENARIOS`.
           map_shape: height and width.
           checkpoints: adds `CheckpointRewards`.
-          options: further ones of the engine.
         """
         self.observation_space = observation_space(map_shape)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
@@ -47,7 +43,6 @@ class FootballEnv(gymnasium.Env):
                 "dump_scores": False,
                 "write_video": False,
                 "game_engine_random_seed": 0,
-                **(options or {}),
             }
         )
         self._engine = football_env_core.FootballEnvCore(self._config)
@@ -72,7 +67,7 @@ class FootballEnv(gymnasium.Env):
         return self._stacked, {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Plays one step of the engine: a tenth of a second of the match, if `options` don't say otherwise."""
+        """Plays one step of the engine (a tenth of a second of the match)."""
         observation, score, done, _ = self._engine.step([int(action)])
         self._stacked = stack_map(self._stacked, self._map(observation))
         reward = float(score)
