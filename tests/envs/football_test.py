@@ -1,5 +1,7 @@
 """Football in both backends: the same engine, so that the same seeds and actions must give the same matches."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from gfootball.env import scenario_builder
@@ -80,6 +82,29 @@ def test_a_goal_and_its_checkpoints_give_two_in_all(backend):
     assert sum(rewards) == pytest.approx(2)
     assert min(rewards) >= 0
     assert np.count_nonzero(rewards) > 2, "circles are entered one by one"
+    env.close()
+
+
+@pytest.mark.parametrize("backend", ["gfootball", "envpool"])
+def test_actions_are_repeated_until_a_match_ends(backend):
+    config = Football(DRILL, rewards="scoring,checkpoints", backend=backend)
+    plain, env = config.make(2), dataclasses.replace(config, num_action_repeats=3).make(2)
+    plain.reset(seed=3)
+    env.reset(seed=3)
+    ends = 0
+    for _ in range(30):
+        action, total, ended = np.array([5, 5]), np.zeros(2), np.zeros(2, bool)
+        for _ in range(3):
+            expected, reward, terminated, truncated, _ = plain.step(np.where(ended, 0, action))
+            total += np.where(ended, 0, reward)
+            ended |= terminated | truncated
+        observation, reward, terminated, truncated, _ = env.step(action)
+        np.testing.assert_array_equal(observation, expected)
+        np.testing.assert_allclose(reward, total)
+        np.testing.assert_array_equal(terminated | truncated, ended)
+        ends += ended.sum()
+    assert ends >= 4
+    plain.close()
     env.close()
 
 
