@@ -1,4 +1,4 @@
-"""Wrappers that bring any vector environment into the form that suites promise: flat spaces, SAME_STEP autoreset."""
+"""Wrappers of vector environments: SAME_STEP autoreset, repeated actions, flat spaces."""
 
 from __future__ import annotations
 
