@@ -21,13 +21,14 @@ from seed_rl.types import Unroll
 
 
 class SACAgent(ModelAgent):
-    """Samples from its policy; learns from single transitions, T per sequence."""
+    """Samples from its policy; learns from single transitions, T per sequence. Evaluation environments get the mode."""
 
-    def __init__(self, config: SAC, env_spec: EnvSpec, seed: int):
+    def __init__(self, config: SAC, env_spec: EnvSpec, num_training_envs: int, seed: int):
         if not isinstance(env_spec.action, ContinuousSpec):
             raise CannotAct(f"SAC differentiates its critics by the action: it needs continuous ones, got {env_spec}")
         low, high = env_spec.action.low, env_spec.action.high
         self._config = config
+        self._num_training_envs = num_training_envs
         self._actions = SquashedNormal(low, high)
         keras.utils.set_random_seed(seed)
         actor = Actor(config, Trunk(config, env_spec), self._actions.num_parameters)
@@ -66,7 +67,11 @@ class SACAgent(ModelAgent):
         }
 
     def decide(self, outputs: tf.Tensor, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:
-        return self._actions.mode(outputs) if greedy else self._actions.sample(outputs, seed), ()
+        mode = self._actions.mode(outputs)
+        if greedy:
+            return mode, ()
+        evaluated = env_ids >= self._num_training_envs
+        return tf.where(evaluated[:, None], mode, self._actions.sample(outputs, seed)), ()
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         actions, steps = self._actions, self.unroll_length

@@ -53,4 +53,4 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SACAgent:
         from seed_rl.agents.sac.agent import SACAgent
 
-        return SACAgent(self, env_spec, seed)
+        return SACAgent(self, env_spec, num_training_envs, seed)

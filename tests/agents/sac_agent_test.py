@@ -157,8 +157,12 @@ def test_it_finds_the_rewarded_action():
         env_output = unroll.env_output._replace(reward=tf.concat([tf.zeros([1, 16]), reward], axis=0))
         train_step(unroll._replace(env_output=env_output), 0.0, np.ones(16), seed)
         agent.after_update(seed + 1)
-    greedy = agent.decide(agent.model(*unroll[1:3], unroll.initial_state)[0], tf.range(16), tf.constant([0, 1]), True)
-    np.testing.assert_allclose(np.median(greedy[0][..., 0]), 0.5, atol=0.25)
+    outputs = agent.model(*unroll[1:3], unroll.initial_state)[0][0]
+    greedy, _ = agent.decide(outputs, tf.range(16), tf.constant([0, 1]), True)
+    np.testing.assert_allclose(np.median(greedy[:, 0]), 0.5, atol=0.25)
+    mixed, _ = agent.decide(outputs, tf.range(8, 24), tf.constant([0, 1]), False)
+    np.testing.assert_array_equal(mixed[8:], greedy[8:], err_msg="evaluation environments do not explore")
+    assert np.all(np.any(mixed[:8] != greedy[:8], axis=-1))
 
 
 @pytest.mark.parametrize(
