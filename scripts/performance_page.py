@@ -77,7 +77,7 @@ def origin(content: dict[str, Any]) -> str:
     commit = content["commit"] or "an unknown commit"
     libraries = ", ".join(f"{library} {version}" for library, version in content["libraries"].items())
     return (
-        f"`{content['command']}`, {content['date'][:10]}, {hardware['cores']} cores of {hardware['processor']}, "
+        f"`{content['command']}`, {content['date'][:10]}, {hardware['cores']} {'core' if hardware['cores'] == 1 else 'cores'} of {hardware['processor']}, "
         f"{accelerators}; seed_rl {content['version']} at {commit}, {libraries}."
     )
 
