@@ -76,9 +76,10 @@ def origin(content: dict[str, Any]) -> str:
     accelerators = ", ".join(hardware["accelerators"]) or "no accelerator"
     commit = content["commit"] or "an unknown commit"
     libraries = ", ".join(f"{library} {version}" for library, version in content["libraries"].items())
+    cores = f"{hardware['cores']} core{'s' if hardware['cores'] > 1 else ''} of {hardware['processor']}"
     return (
-        f"`{content['command']}`, {content['date'][:10]}, {hardware['cores']} {'core' if hardware['cores'] == 1 else 'cores'} of {hardware['processor']}, "
-        f"{accelerators}; seed_rl {content['version']} at {commit}, {libraries}."
+        f"`{content['command']}`, {content['date'][:10]}, {cores}, {accelerators}; "
+        f"seed_rl {content['version']} at {commit}, {libraries}."
     )
 
 
