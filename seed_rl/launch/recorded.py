@@ -33,7 +33,7 @@ class Recorded(NamedTuple):
     settings: dict[str, Any] | None
     """Its configuration without the seed; None if unknown."""
     series: str = ""
-    """Of a CSV file named `...seed=N...`: its path up to there, the same for all seeds."""
+    """Of a CSV file: its path up to `seed=N`, which is the same for all seeds, or up to its ending."""
 
     def points(self, column: str, metric: str) -> np.ndarray:
         """The finite values [n, 2] of a column and a metric."""
@@ -92,7 +92,7 @@ def grouped(runs: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:
 
 
 def _names(groups: Sequence[Sequence[Recorded]]) -> list[str]:
-    """The settings in which groups of runs differ, if these are few, else their directories."""
+    """The settings in which groups of runs differ, if these are few, else their directories, or CSV files in one."""
     known = [group[0].settings for group in groups if group[0].settings is not None]
     if len(groups) == len(known) > 1:
         everything = dict.fromkeys(name for one in known for name in one)
@@ -101,6 +101,8 @@ def _names(groups: Sequence[Sequence[Recorded]]) -> list[str]:
         if len(differing) <= _MAX_DIFFERENCES and len(set(names)) == len(names):
             return names
     places = [os.path.abspath(_directory([run.place for run in group])) for group in groups]
+    series = [group[0].series if places.count(place) > 1 else "" for group, place in zip(groups, places, strict=True)]
+    places = [os.path.abspath(own) if own else place for own, place in zip(series, places, strict=True)]
     above = os.path.commonpath(list(map(os.path.dirname, places)))
     return [os.path.relpath(place, above) for place in places]
 
@@ -136,8 +138,9 @@ def _runs(place: str) -> list[Recorded]:
     if not files and not os.path.isdir(place):
         with _readable(place), local_file(place) as local, open(local, encoding="utf-8", newline="") as file:
             rows = [{name: float(value) for name, value in row.items() if value != ""} for row in csv.DictReader(file)]
-        series, seed, _ = place.rpartition("seed=")
-        return [Recorded(os.path.dirname(place) or place, rows, None, series if seed else "")]
+        stem = os.path.splitext(place)[0]
+        series = stem.rpartition("seed=")[0] or stem
+        return [Recorded(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
     found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
     if not found:
         raise UsageError(f"{place} is not the log directory of a run, and there is none in it")

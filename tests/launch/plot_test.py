@@ -182,7 +182,7 @@ def test_tables_of_several_seeds_are_one_curve(tmp_path):
     for table in tables:
         table.write_text("env_frames,seconds,episode_return\n10,1.0,5.0\n30,3.0,6.0\n")
     plot_curves(list(map(str, tables)), [str(tmp_path / "curve.svg")], "frames")
-    assert {"pong_84 (2 seeds)", "pong_84"} <= set(words(tmp_path / "curve.svg"))
+    assert {"fast (2 seeds)", "slow"} <= set(words(tmp_path / "curve.svg"))
 
 
 def test_a_profile_has_a_curve_for_the_seeds_and_games_of_one_agent(tmp_path):
