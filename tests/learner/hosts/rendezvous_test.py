@@ -50,6 +50,12 @@ def first_and_second(pool, caplog):
     return where, *futures, stop
 
 
+def close_when_all_are_linked(*futures):
+    """Close links after all have theirs: a host whose neighbour closes before that has lost it."""
+    for link in [each.result(30) for each in futures]:
+        link.close()
+
+
 def test_strangers_and_restarted_hosts_do_not_disturb_a_rendezvous(first_and_second, pool, everywhere):
     where, first, second, stop = first_and_second
     stop.set()
@@ -91,9 +97,7 @@ def test_what_was_received_before_an_abort_is_never_taken_for_numbers(pool, tmp_
 
 def test_a_host_of_another_start_does_not_become_a_neighbour(first_and_second, pool):
     where, first, second, _ = first_and_second
-    third = pool.submit(connect, Hosts(where, 2))
-    for each in (first, second, third):
-        each.result(30).close()
+    close_when_all_are_linked(first, second, pool.submit(connect, Hosts(where, 2)))
     with socket.create_server(("localhost", 0)) as listener:
         outer = socket.create_connection(listener.getsockname())
         greeted = pool.submit(greet, listener.accept()[0], Hosts(where, 0), ServerSecurity(), "ring")
@@ -112,8 +116,7 @@ def test_an_index_that_no_host_has_is_refused(first_and_second, pool):
             hello = {"learner_host": index, "learner_hosts": where, "purpose": "run", "proof": ""}
             stranger.sendall(json.dumps(hello).encode() + b"\n")
             assert lines.readline() == b""
-    for each in (first, second, pool.submit(connect, Hosts(where, 2))):
-        each.result(30).close()
+    close_when_all_are_linked(first, second, pool.submit(connect, Hosts(where, 2)))
 
 
 @pytest.mark.parametrize(
@@ -215,9 +218,7 @@ def test_two_processes_cannot_be_the_same_host(first_and_second, pool):
     refused = {"refused": "there is a learner host 1 already: each needs its own --learner_host"}
     assert from_elsewhere.read() == refused
     from_elsewhere.close()
-    third = pool.submit(connect, Hosts(where, 2))
-    for each in (first, second, third):
-        each.result(30).close()
+    close_when_all_are_linked(first, second, pool.submit(connect, Hosts(where, 2)))
 
 
 def test_hosts_with_different_lists_of_hosts_are_refused(everywhere):
