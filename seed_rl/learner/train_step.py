@@ -83,6 +83,7 @@ class TrainStep:
         self._sound: Unroll | None = None  # a batch that had finite gradients
         options = {"jit_compile": self._replicas == 1 and devices.has_accelerator(), "autograph": False}
         self._compiled = tf.function(self._step, **options)
+        self._compiled_pass = tf.function(self._pass, autograph=False)
         self._compiled_packed = tf.function(self._packed, **options)
         self._compiled_finish = tf.function(self._finish_packed, **options)
         self._compiled_alone = tf.function(self._alone, **options)
@@ -110,12 +111,10 @@ class TrainStep:
             replicas, hosts = self._replicas, self._link.hosts
             seeds = generator.integers(2**31 - replicas * hosts.count, size=(len(columns), 2), dtype=np.int32)
             seeds += replicas * hosts.index  # each replica adds its number
-            steps = [
-                self._optimizer_step(unroll, weights, rates, tf.constant(part), tf.constant(own))
-                for part, own in zip(columns, seeds, strict=True)
-            ]
-            means, maxima, priorities, missing = self._read(steps)
-            taken, left_out = taken + len(steps) - missing, left_out + missing
+            run = self._compiled_pass if hosts.count == 1 else self._pass_with_others
+            steps = run(unroll, weights, rates, tf.constant(np.stack(columns)), tf.constant(seeds))
+            means, maxima, priorities, missing = self._read(steps.numpy())
+            taken, left_out = taken + len(columns) - missing, left_out + missing
             passed += [(means, maxima)] if means else []
             if means and self._agent.learned_enough(means):
                 break
@@ -138,16 +137,42 @@ class TrainStep:
         weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
         return self._compiled, (unroll, weights, rates, columns, tf.zeros(2, tf.int32))
 
-    def _optimizer_step(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, *which: tf.Tensor) -> tf.Tensor:
-        if self._link.hosts.count == 1:
-            return self._compiled(unroll, weights, rates, *which)
-        packed, priorities = self._compiled_packed(unroll, weights, *which)
-        values = self._compiled_finish(tf.constant(self._link.sum(packed.numpy())), rates)
-        return tf.concat([values, priorities], axis=0)
+    def _pass(
+        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
+    ) -> tf.Tensor:
+        """The optimizer steps of a pass, one after the other: rows of `_step`, float32 [steps, any].
 
-    def _read(self, steps: Sequence[tf.Tensor]) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
-        """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out."""
-        values = np.stack([step.numpy() for step in steps])
+        Args:
+          unroll, weights, rates: as of a step.
+          columns: int32 [steps, B / minibatches].
+          seeds: int32 [steps, 2].
+        """
+        if columns.shape[0] == 1:
+            return self._compiled(unroll, weights, rates, columns[0], seeds[0])[None]
+        return tf.map_fn(
+            lambda which: self._compiled(unroll, weights, rates, *which),
+            (columns, seeds),
+            parallel_iterations=1,
+            fn_output_signature=tf.float32,
+        )
+
+    def _pass_with_others(
+        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
+    ) -> tf.Tensor:
+        """As `_pass`, with a sum over hosts in the middle of each step."""
+        rows = []
+        for which in zip(columns, seeds, strict=True):
+            packed, priorities = self._compiled_packed(unroll, weights, *which)
+            values = self._compiled_finish(tf.constant(self._link.sum(packed.numpy())), rates)
+            rows.append(tf.concat([values, priorities], axis=0))
+        return tf.stack(rows)
+
+    def _read(self, values: np.ndarray) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
+        """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out.
+
+        Args:
+          values: float32 [steps, any], as of `_pass`.
+        """
         ends = np.cumsum([len(self._mean_names), len(self._max_names)])
         means, maxima, priorities = np.split(values, ends, axis=1)
         norms = means[:, [name.endswith("gradient_norm") for name in self._mean_names]]
