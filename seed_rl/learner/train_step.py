@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from seed_rl import devices
 from seed_rl.agents.base import Agent
 from seed_rl.learner.group_optimizers import GroupOptimizers
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
+from seed_rl.learner.minibatches import draw, in_order
 from seed_rl.learner.packing import Packing
 from seed_rl.optimizers import Optimizer
 from seed_rl.types import Unroll
@@ -102,17 +104,16 @@ class TrainStep:
           importance_weights: float32 [B] of this process's sequences.
           seed: of minibatches and losses; different at each update.
         """
-        weights = tf.constant(importance_weights, tf.float32)
-        rates = self._optimizers.rates(progress)
+        weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
         generator = np.random.default_rng(seed)
         passed, taken, left_out = [], 0, 0
         for _ in range(self._passes):
-            columns = self._columns(len(importance_weights) // self._replicas, generator)
+            columns = draw(self._minibatches, len(importance_weights) // self._replicas, generator)
             replicas, hosts = self._replicas, self._link.hosts
             seeds = generator.integers(2**31 - replicas * hosts.count, size=(len(columns), 2), dtype=np.int32)
             seeds += replicas * hosts.index  # each replica adds its number
             run = self._compiled_pass if hosts.count == 1 else self._pass_with_others
-            steps = run(unroll, weights, rates, tf.constant(np.stack(columns)), tf.constant(seeds))
+            steps = run(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
             means, maxima, priorities, missing = self._read(steps.numpy())
             taken, left_out = taken + len(columns) - missing, left_out + missing
             passed += [(means, maxima)] if means else []
@@ -120,16 +121,16 @@ class TrainStep:
                 break
         if not left_out:
             self._sound = self._sound or unroll
-        in_order = self._in_order(columns, priorities)
+        priorities = in_order(columns, priorities, self._replicas)
         if not passed:
-            return Update({}, in_order, taken, left_out)
+            return Update({}, priorities, taken, left_out)
         metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
         metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
         for index, (name, settings) in enumerate(self._optimizers.settings.items()):
             if settings.clip_norm:
                 prefix = f"{name}/" if index else ""
                 metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
-        return Update(metrics, in_order, taken, left_out)
+        return Update(metrics, priorities, taken, left_out)
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """The `tf.function` of an optimizer step, and arguments for a minibatch."""
@@ -140,39 +141,26 @@ class TrainStep:
     def _pass(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
     ) -> tf.Tensor:
-        """The optimizer steps of a pass, one after the other: rows of `_step`, float32 [steps, any].
-
-        Args:
-          unroll, weights, rates: as of a step.
-          columns: int32 [steps, B / minibatches].
-          seeds: int32 [steps, 2].
-        """
+        """The optimizer steps of a pass, one after the other: rows of `_step`; columns and seeds have one for each."""
+        step = functools.partial(self._compiled, unroll, weights, rates)
         if columns.shape[0] == 1:
-            return self._compiled(unroll, weights, rates, columns[0], seeds[0])[None]
-        return tf.map_fn(
-            lambda which: self._compiled(unroll, weights, rates, *which),
-            (columns, seeds),
-            parallel_iterations=1,
-            fn_output_signature=tf.float32,
-        )
+            return step(columns[0], seeds[0])[None]
+        return tf.map_fn(lambda at: step(*at), (columns, seeds), parallel_iterations=1, fn_output_signature=tf.float32)
 
     def _pass_with_others(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
     ) -> tf.Tensor:
         """As `_pass`, with a sum over hosts in the middle of each step."""
         rows = []
-        for which in zip(columns, seeds, strict=True):
-            packed, priorities = self._compiled_packed(unroll, weights, *which)
+        for row in zip(columns, seeds, strict=True):
+            packed, priorities = self._compiled_packed(unroll, weights, *row)
             values = self._compiled_finish(tf.constant(self._link.sum(packed.numpy())), rates)
             rows.append(tf.concat([values, priorities], axis=0))
         return tf.stack(rows)
 
     def _read(self, values: np.ndarray) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
-        """Means and maxima by name of the metrics of a pass, its priorities [steps, any], and the steps left out.
-
-        Args:
-          values: float32 [steps, any], as of `_pass`.
-        """
+        """From rows of `_step`: means and maxima by name of the metrics of a pass, its priorities [steps, any], and the
+        number of steps left out."""
         ends = np.cumsum([len(self._mean_names), len(self._max_names)])
         means, maxima, priorities = np.split(values, ends, axis=1)
         norms = means[:, [name.endswith("gradient_norm") for name in self._mean_names]]
@@ -202,19 +190,6 @@ class TrainStep:
             return None
         finite = np.stack([self._compiled_alone(unroll, weights, number).numpy() for number in numbers], axis=1)
         return None if self._sound is None and not finite.any() else ~finite.ravel()
-
-    def _columns(self, batch_size: int, generator: np.random.Generator) -> list[np.ndarray]:
-        """The sequences of each optimizer step of a pass, int32 [B / minibatches], among those of a replica."""
-        if self._minibatches == 1:
-            return [np.arange(batch_size, dtype=np.int32)]
-        return np.split(generator.permutation(batch_size).astype(np.int32), self._minibatches)
-
-    def _in_order(self, columns: Sequence[np.ndarray], priorities: np.ndarray) -> np.ndarray:
-        """The priorities that a pass gave, [steps, any], in the order of the batch."""
-        if not priorities.size:
-            return priorities.ravel()
-        parts = [step.reshape(self._replicas, -1) for step in priorities]
-        return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(columns))].ravel()
 
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
