@@ -5,7 +5,8 @@ The life of an agent, as the learner drives it:
     agent = config.build(env_spec, num_training_envs, seed)
     state = agent.initial_state(batch)                        # per environment, kept on the device
     output = agent.act(prev_action, env_output, state, ...)   # in a compiled step, at every inference batch
-    output = agent.loss(unroll, importance_weights, seed)     # differentiated, at every learner update
+    agent.update_statistics(agent.moments(unroll), steps)     # once, when the learner has a batch
+    output = agent.loss(unroll, importance_weights, seed)     # differentiated, at every optimizer step
     agent.after_update(learner_updates)                       # once the weights have changed
 
 An agent owns networks and losses. It owns no loop, server, flag, optimizer or checkpoint.
@@ -47,8 +48,6 @@ class LossOutput(NamedTuple):
     """float32 scalars for the logs, of which the maximum over training devices and minibatches is taken."""
     priorities: tf.Tensor | tuple[()] = ()
     """float32 [B]: by how much each sequence is still to be learned from; () if the agent has no use for a replay."""
-    statistics: Any = ()
-    """Nest of float32 tensors, means over the batch: averaged over training devices for `Agent.update_statistics`."""
 
 
 def _same(optimizer: Optimizer) -> Optimizer:
@@ -131,15 +130,31 @@ class Agent(abc.ABC):
         """
         return tf.ones_like(unroll.env_output.reward[0])
 
-    def update_statistics(self, statistics: Any) -> None:  # noqa: B027 (most agents have none)
-        """Moves running statistics, such as those of `networks.normalisation`, after an optimizer step.
+    def moments(self, unroll: Unroll) -> Any:
+        """What running statistics, such as those of `networks.normalisation`, learn from a batch.
 
         Args:
-          statistics: `LossOutput.statistics`, averaged over the training devices.
+          unroll: time-major [L, B, ...].
+
+        Returns:
+          A nest of float32 tensors, means over the batch.
+        """
+        return ()
+
+    def update_statistics(self, moments: Any, steps: float) -> None:  # noqa: B027 (most agents have none)
+        """Moves the running statistics, before the first optimizer step from a batch.
+
+        Args:
+          moments: those of the batch, averaged over the training devices. The first batch is given twice.
+          steps: agent steps in the batch, on all devices.
         """
 
-    def learned_enough(self, metrics: Mapping[str, float]) -> bool:
-        """Whether further passes over a batch would do harm, given the mean metrics of the last one."""
+    def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
+        """Whether to end an update before an optimizer step, which is then not made. Called in a compiled function.
+
+        Args:
+          metrics: `LossOutput.metrics` of that step, averaged over the training devices.
+        """
         return False
 
     def after_update(self, learner_updates: int) -> None:  # noqa: B027 (most agents have nothing to do)
@@ -187,8 +202,8 @@ class ModelAgent(Agent):
     """Base of agents that act by one Keras model.
 
     The model has `initial_state(batch_size)`. It maps the previous actions [T, B, ...], an `EnvOutput` [T, B, ...] and
-    a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. If losses report statistics, it
-    has `update_statistics`, too. A subclass decides on actions and learns.
+    a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. If the agent has `moments`, the
+    model has `update_statistics`, too. A subclass decides on actions and learns.
     """
 
     def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):
@@ -233,9 +248,8 @@ class ModelAgent(Agent):
         action, behaviour = self.decide(tf.nest.map_structure(lambda t: t[0], outputs), env_ids, seed, greedy)
         return ActOutput(action, behaviour, state)
 
-    def update_statistics(self, statistics: Any) -> None:
-        if tf.nest.flatten(statistics):
-            self._model.update_statistics(statistics)
+    def update_statistics(self, moments: Any, steps: float) -> None:
+        self._model.update_statistics(moments, steps)
 
     @abc.abstractmethod
     def decide(self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:

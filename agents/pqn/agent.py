@@ -27,7 +27,7 @@ class PQNAgent(ModelAgent):
         self._config = config
         self._num_training_envs = num_training_envs
         keras.utils.set_random_seed(seed)
-        network = QNetwork(Trunk(config, env_spec), env_spec.action.n, config.kernel_initializer)
+        network = QNetwork(Trunk(config, env_spec), env_spec.action.n)
         super().__init__(network, env_spec, config.unroll_length)
         self._epsilon = keras.Variable(config.epsilon, trainable=False, dtype="float32", name="epsilon")
 
@@ -53,8 +53,10 @@ class PQNAgent(ModelAgent):
                 "q/epsilon": self._epsilon.value,
             },
             maxima={"q/max_value": tf.reduce_max(result.values)},
-            statistics=self.model.trunk.moments(unroll.env_output),
         )
+
+    def moments(self, unroll: Unroll) -> Any:
+        return self.model.trunk.moments(unroll.env_output)
 
     def after_update(self, learner_updates: int) -> None:
         config = self._config

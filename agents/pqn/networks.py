@@ -9,11 +9,12 @@ from seed_rl.networks.trunk import Trunk, TrunkModel
 
 
 class QNetwork(TrunkModel):
-    """A trunk with one dense layer to the values of A actions."""
+    """A trunk with one dense layer to the values of A actions, which are nearly zero before any update."""
 
-    def __init__(self, trunk: Trunk, num_actions: int, kernel_initializer: str):
+    def __init__(self, trunk: Trunk, num_actions: int):
         super().__init__(trunk, name="q_network")
-        self._q = keras.layers.Dense(num_actions, kernel_initializer=kernel_initializer, dtype="float32", name="q")
+        small = keras.initializers.VarianceScaling(1e-4)
+        self._q = keras.layers.Dense(num_actions, kernel_initializer=small, dtype="float32", name="q")
 
     def heads(self, features: tf.Tensor) -> tf.Tensor:
         """Q-values float32 [T, B, A]."""

@@ -95,8 +95,10 @@ class R2D2Agent(ModelAgent):
             },
             maxima={"q/max_value": tf.reduce_max(result.values)},
             priorities=priorities_of(result.td_errors, learned.env_output, self._config),
-            statistics=self.model.trunk.moments(learned.env_output),
         )
+
+    def moments(self, unroll: Unroll) -> Any:
+        return self.model.trunk.moments(tf.nest.map_structure(self._after_burn_in, unroll.env_output))
 
     def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
         learned = tf.nest.map_structure(self._after_burn_in, unroll)

@@ -11,12 +11,14 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup, create_weights
+from seed_rl.agents.transitions import transitions_of
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
-from seed_rl.agents.vtrace.networks import ActorCritic, NetworkOutput
+from seed_rl.agents.vtrace.networks import ActorCritic, Moments, NetworkOutput
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.distributions import distribution_of
+from seed_rl.rl.vtrace import vtrace
 from seed_rl.specs import ContinuousSpec, EnvSpec
 from seed_rl.types import Unroll
 
@@ -30,7 +32,9 @@ class VTraceAgent(ModelAgent):
         clipped = config.continuous_policy == "clipped"
         self._actions = distribution_of(env_spec.action, config.initial_deviation, clipped)
         self._config = config
-        self.behaviour_spec = tf.TensorSpec([self._actions.num_parameters], tf.float32)
+        self.behaviour_spec = NetworkOutput(
+            tf.TensorSpec([self._actions.num_parameters], tf.float32), tf.TensorSpec([], tf.float32)
+        )
         keras.utils.set_random_seed(seed)
 
         def network() -> ActorCritic:
@@ -38,7 +42,6 @@ class VTraceAgent(ModelAgent):
             return ActorCritic(
                 trunk,
                 self._actions.num_parameters,
-                config.kernel_initializer,
                 config.value_norm,
                 clipped and isinstance(env_spec.action, ContinuousSpec),
             )
@@ -74,9 +77,9 @@ class VTraceAgent(ModelAgent):
 
     def decide(
         self, outputs: NetworkOutput, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, NetworkOutput]:
         policy = outputs.policy
-        return self._actions.mode(policy) if greedy else self._actions.sample(policy, seed), policy
+        return self._actions.mode(policy) if greedy else self._actions.sample(policy, seed), outputs
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         config = self._config
@@ -87,11 +90,11 @@ class VTraceAgent(ModelAgent):
         entropy_cost: Any = config.entropy_cost
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
-        total, metrics, value_targets = vtrace_loss(
+        total, metrics = vtrace_loss(
             actions=self._actions,
             target_policy=output.policy,
             baseline=output.baseline,
-            behaviour_policy=unroll.behaviour,
+            behaviour_policy=unroll.behaviour.policy,
             action=unroll.action,
             env_output=unroll.env_output,
             entropy_cost=tf.stop_gradient(entropy_cost),
@@ -104,11 +107,28 @@ class VTraceAgent(ModelAgent):
             # Descending this raises the cost while the entropy is below its target, and lowers it above.
             losses["entropy_cost"] = entropy_cost * tf.stop_gradient(metrics["policy/entropy"] - config.target_entropy)
             metrics["policy/entropy_cost"] = entropy_cost
-        return LossOutput(losses, metrics, statistics=self.model.moments(unroll.env_output, value_targets))
+        return LossOutput(losses, metrics)
+
+    def moments(self, unroll: Unroll) -> Moments:
+        """Those of the observations, and of the lambda-returns of the values with which the unrolls were acted."""
+        r_t, discount_t, truncated_t = transitions_of(unroll.env_output, self._config)
+        values = unroll.behaviour.baseline
+        returns = vtrace(
+            tf.zeros_like(r_t),
+            discount_t,
+            r_t,
+            values[:-1],
+            values[-1],
+            truncated_t=truncated_t,
+            lambda_=self._config.lambda_,
+        )
+        return self.model.moments(unroll.env_output, returns.vs)
 
     def after_update(self, learner_updates: int) -> None:
         if self._target is not None:
+            self._target.model.baseline.take_unit_of(self.model.baseline)
             self._target.after_update(learner_updates)
 
-    def learned_enough(self, metrics: Mapping[str, float]) -> bool:
-        return 0 < self._config.kl_stop < metrics["policy/kl_behaviour_target"]
+    def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
+        limit = self._config.kl_stop
+        return metrics["policy/kl_behaviour_target"] > limit if limit else False

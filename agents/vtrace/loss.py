@@ -26,8 +26,6 @@ class VTraceLoss(NamedTuple):
     """float32 scalar."""
     metrics: dict[str, tf.Tensor]
     """float32 scalars."""
-    value_targets: tf.Tensor
-    """float32 [T, B]"""
 
 
 def vtrace_loss(
@@ -109,7 +107,7 @@ def vtrace_loss(
         "loss/entropy": entropy_cost * negative_entropy,
         "loss/kl": config.kl_cost * kl,
         "policy/entropy": -negative_entropy,
-        "policy/kl_behaviour_target": kl,
+        "policy/kl_behaviour_target": diagnostics.divergence(log_rhos),
         "policy/mean_abs_advantage": magnitude,
         "policy/mean_value": tf.reduce_mean(baseline[:-1]),
         "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs),
@@ -119,4 +117,4 @@ def vtrace_loss(
     if not config.gae:
         metrics["learning/clipped_share"] = diagnostics.clipped_share(log_rhos, config.clip_rho)
         metrics["learning/clipped_mass"] = diagnostics.clipped_mass(log_rhos, config.clip_rho)
-    return VTraceLoss(total, metrics, returns.vs)
+    return VTraceLoss(total, metrics)

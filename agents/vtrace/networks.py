@@ -21,31 +21,23 @@ class NetworkOutput(NamedTuple):
     """float32 [T, B]"""
 
 
-class Statistics(NamedTuple):
-    """Moments of a batch."""
+class Moments(NamedTuple):
+    """What the running statistics learn from a batch."""
 
     observations: Any
-    """Of `Trunk.moments`."""
+    """`Trunk.moments`"""
     value_targets: Any
-    """Of `ValueHead.moments`."""
+    """`ValueHead.moments`"""
 
 
 class ActorCritic(TrunkModel):
     """A trunk with a policy and a baseline head."""
 
-    def __init__(
-        self,
-        trunk: Trunk,
-        num_parameters: int,
-        kernel_initializer: str = "glorot_uniform",
-        value_norm: bool = False,
-        free_half: bool = False,
-    ):
+    def __init__(self, trunk: Trunk, num_parameters: int, value_norm: bool = False, free_half: bool = False):
         """
         Args:
           trunk: the network below the heads.
           num_parameters: P, of the distribution over actions.
-          kernel_initializer: of the baseline head.
           value_norm: see `ValueHead`.
           free_half: the second half of the parameters, those of the deviations, does not depend on the state.
         """
@@ -57,7 +49,7 @@ class ActorCritic(TrunkModel):
         if free_half:
             self._free = self.add_weight(shape=[dependent], initializer="zeros", name="free", dtype="float32")
         self._policy = keras.layers.Dense(dependent, kernel_initializer=uniform, dtype="float32", name="policy")
-        self.baseline = ValueHead(kernel_initializer, value_norm, name="baseline")
+        self.baseline = ValueHead(value_norm, name="baseline")
 
     def heads(self, features: tf.Tensor) -> NetworkOutput:
         """Policy and value of each step."""
@@ -66,11 +58,11 @@ class ActorCritic(TrunkModel):
             policy = tf.concat([policy, tf.broadcast_to(self._free.value, tf.shape(policy))], axis=-1)
         return NetworkOutput(policy, self.baseline(features))
 
-    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor) -> Statistics:
-        """For `update_statistics`, of the steps [T + 1, B, ...] and the value targets [T, B] of a batch."""
-        return Statistics(self.trunk.moments(env_output), self.baseline.moments(value_targets))
+    def moments(self, env_output: EnvOutput, value_targets: tf.Tensor) -> Moments:
+        """Moments of the steps [T + 1, B, ...] and the value targets [T, B] of a batch, for `update_statistics`."""
+        return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets))
 
-    def update_statistics(self, statistics: Statistics) -> None:
+    def update_statistics(self, moments: Moments, steps: float) -> None:
         """Moves the running statistics of observations and values."""
-        super().update_statistics(statistics.observations)
-        self.baseline.update(statistics.value_targets)
+        super().update_statistics(moments.observations, steps)
+        self.baseline.update(moments.value_targets, steps)

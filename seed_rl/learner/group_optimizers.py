@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
@@ -40,17 +39,19 @@ class GroupOptimizers:
             for index, variable in enumerate(optimizer.variables)
         }
 
+    @property
+    def are_new(self) -> bool:
+        """Whether no step has been made yet."""
+        return all(int(optimizer.iterations) == 0 for optimizer in self._optimizers.values())
+
     def rates(self, progress: float) -> tf.Tensor:
         """The learning rate of each group after a share of the run's frames: float32 [groups]."""
         return tf.constant([settings.learning_rate_at(progress) for settings in self.settings.values()], tf.float32)
 
     @tf.function(jit_compile=True, autograph=False)
-    def norms(self, gradients: Mapping[str, list[tf.Tensor]], statistics: Any) -> tf.Tensor:
-        """The norm of each group's gradients, float32 [groups]; not finite if the statistics aren't."""
-        norms = tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
-        for moments in tf.nest.flatten(statistics):
-            norms = tf.where(tf.reduce_all(tf.math.is_finite(moments)), norms, np.nan)
-        return norms
+    def norms(self, gradients: Mapping[str, list[tf.Tensor]]) -> tf.Tensor:
+        """The norm of each group's gradients, float32 [groups]."""
+        return tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
 
     def apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
         """Clips the gradients, as the settings of their groups say, and applies them.

@@ -29,7 +29,7 @@ class Update(NamedTuple):
     priorities: np.ndarray
     """float32 [B] of the batch's sequences; empty if the agent gives none."""
     optimizer_steps: int
-    """At most passes x minibatches: the agent may stop after any pass, and some may be left out."""
+    """At most passes x minibatches: the agent may end an update before any step, and some may be left out."""
     left_out: int
     """Further optimizer steps, which were left out because a gradient was not finite; `metrics` are of the others."""
 
@@ -39,7 +39,6 @@ class _Outcome(NamedTuple):
 
     gradients: dict[str, list[tf.Tensor]]
     """Of each group."""
-    statistics: Any
     means: tf.Tensor
     """Metrics, float32 [N]."""
     maxima: tf.Tensor
@@ -51,7 +50,8 @@ class TrainStep:
 
     Each replica of a strategy, on each of several hosts, has its part of the batch; gradients and metrics are averaged
     over them before the gradients are clipped, so that an update is the same for any number of replicas. An optimizer
-    step whose gradients are not finite is left out: weights and optimizers stay as they were.
+    step whose gradients are not finite is left out: weights and optimizers stay as they were. The agent's running
+    statistics move once, before the first step.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TrainStep:
           agent: the agent to update; made in the strategy's scope.
           optimizer: settings, which each of the agent's groups of variables may change.
           strategy: of the replicas of this process; None: a single device.
-          passes: over each batch, at most; see `Agent.learned_enough`.
+          passes: over each batch, at most; `Agent.learned_enough` may end them.
           minibatches: optimizer steps per pass, each from an equal part of the batch.
           link: to other hosts, which make the same updates from parts of the batch of their own.
         """
@@ -86,6 +86,9 @@ class TrainStep:
         options = {"jit_compile": self._replicas == 1 and devices.has_accelerator(), "autograph": False}
         self._compiled = tf.function(self._step, **options)
         self._compiled_pass = tf.function(self._pass, autograph=False)
+        self._compiled_moments = tf.function(self._moments, autograph=False)
+        self._compiled_move = tf.function(self._move_statistics, autograph=False)
+        self._moments_spec: Any = None  # TensorSpecs; () of an agent without running statistics
         self._compiled_packed = tf.function(self._packed, **options)
         self._compiled_finish = tf.function(self._finish_packed, **options)
         self._compiled_alone = tf.function(self._alone, **options)
@@ -106,7 +109,8 @@ class TrainStep:
         """
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
         generator = np.random.default_rng(seed)
-        passed, taken, left_out = [], 0, 0
+        self._observe(unroll, len(importance_weights))
+        passed, taken, left_out, ended = [], 0, 0, False
         for _ in range(self._passes):
             columns = draw(self._minibatches, len(importance_weights) // self._replicas, generator)
             replicas, hosts = self._replicas, self._link.hosts
@@ -114,14 +118,14 @@ class TrainStep:
             seeds += replicas * hosts.index  # each replica adds its number
             run = self._compiled_pass if hosts.count == 1 else self._pass_with_others
             steps = run(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
-            means, maxima, priorities, missing = self._read(steps.numpy())
-            taken, left_out = taken + len(columns) - missing, left_out + missing
+            means, maxima, priorities, missing, ended = self._read(steps.numpy())
+            taken, left_out = taken + len(steps) - missing - ended, left_out + missing
             passed += [(means, maxima)] if means else []
-            if means and self._agent.learned_enough(means):
+            if ended:
                 break
         if not left_out:
             self._sound = self._sound or unroll
-        priorities = in_order(columns, priorities, self._replicas)
+        priorities = in_order(columns, priorities, self._replicas) if len(steps) == len(columns) else np.zeros(0)
         if not passed:
             return Update({}, priorities, taken, left_out)
         metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
@@ -138,14 +142,71 @@ class TrainStep:
         weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
         return self._compiled, (unroll, weights, rates, columns, tf.zeros(2, tf.int32))
 
+    def _observe(self, unroll: Unroll, sequences: int) -> None:
+        """Moves the agent's running statistics by a batch with so many sequences of this process.
+
+        They are shown the first batch of a run twice, see `RunningMoments.update`.
+        """
+        hosts = self._link.hosts.count
+        steps = tf.constant(self._agent.unroll_length * sequences * hosts, tf.float32)
+        first = self._moments_spec is None and self._optimizers.are_new
+        for _ in range(0 if self._moments_spec == () else 2 if first else 1):
+            moments = self._compiled_moments(unroll)
+            if hosts > 1 and moments.shape[0]:
+                moments = tf.constant(self._link.sum(moments.numpy()) / hosts)
+            self._compiled_move(moments, steps)
+
+    def _moments(self, unroll: Unroll) -> tf.Tensor:
+        """The moments of this process's part of a batch as one float32 tensor."""
+
+        def flat(unroll: Unroll) -> tf.Tensor:
+            moments = self._agent.moments(unroll)
+            self._moments_spec = tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape), moments)
+            return tf.concat([tf.zeros([0]), *(tf.reshape(each, [-1]) for each in tf.nest.flatten(moments))], axis=0)
+
+        # Also on CPUs: one pass over the observations instead of several. TPUStrategy compiles everything it runs.
+        compiled = not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        flat = tf.function(flat, jit_compile=compiled, autograph=False)
+        if self._replicas == 1:
+            return flat(unroll)
+        run = lambda unroll: tf.distribute.get_replica_context().all_reduce("mean", flat(unroll))  # noqa: E731
+        return self._local(self._strategy.run(run, (unroll,)))[0]
+
+    def _move_statistics(self, moments: tf.Tensor, steps: tf.Tensor) -> None:
+        """Moves the agent's statistics, if the moments are finite."""
+        specs = tf.nest.flatten(self._moments_spec)
+        parts = tf.split(moments, [spec.shape.num_elements() for spec in specs]) if specs else []
+        nest = tf.nest.pack_sequence_as(
+            self._moments_spec, [tf.reshape(part, spec.shape) for part, spec in zip(parts, specs, strict=True)]
+        )
+
+        def move() -> tf.Tensor:
+            self._agent.update_statistics(nest, steps)
+            return tf.constant(True)
+
+        tf.cond(tf.reduce_all(tf.math.is_finite(moments)), move, lambda: tf.constant(False))
+
     def _pass(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
     ) -> tf.Tensor:
-        """The optimizer steps of a pass, one after the other: rows of `_step`; columns and seeds have one for each."""
+        """The optimizer steps of a pass, one after the other, until one ends it: rows of `_step`.
+
+        Columns and seeds have one row for each.
+        """
         step = functools.partial(self._compiled, unroll, weights, rates)
-        if columns.shape[0] == 1:
+        count = columns.shape[0]
+        if count == 1:
             return step(columns[0], seeds[0])[None]
-        return tf.map_fn(lambda at: step(*at), (columns, seeds), parallel_iterations=1, fn_output_signature=tf.float32)
+
+        def one(at: tf.Tensor, _: tf.Tensor, rows: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+            row = step(columns[at], seeds[at])
+            return at + 1, row[0] > 0.0, rows.write(at, row)
+
+        rows = tf.TensorArray(tf.float32, count, infer_shape=False)
+        at, _, rows = tf.while_loop(
+            lambda at, ended, _: (at < count) & ~ended, one, (0, tf.constant(False), rows), parallel_iterations=1
+        )
+        return rows.gather(tf.range(at))
 
     def _pass_with_others(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
@@ -156,22 +217,25 @@ class TrainStep:
             packed, priorities = self._compiled_packed(unroll, weights, *row)
             values = self._compiled_finish(tf.constant(self._link.sum(packed.numpy())), rates)
             rows.append(tf.concat([values, priorities], axis=0))
+            if values[0] > 0.0:
+                break
         return tf.stack(rows)
 
-    def _read(self, values: np.ndarray) -> tuple[dict[str, float], dict[str, float], np.ndarray, int]:
-        """From rows of `_step`: means and maxima by name of the metrics of a pass, its priorities [steps, any], and the
-        number of steps left out."""
-        ends = np.cumsum([len(self._mean_names), len(self._max_names)])
-        means, maxima, priorities = np.split(values, ends, axis=1)
+    def _read(self, values: np.ndarray) -> tuple[dict[str, float], dict[str, float], np.ndarray, int, bool]:
+        """From rows of `_step`: means and maxima by name of the metrics of a pass, its priorities [steps, any], the
+        number of steps left out, and whether the last one ended the update."""
+        ends = np.cumsum([1, len(self._mean_names), len(self._max_names)])
+        ended, means, maxima, priorities = np.split(values, ends, axis=1)
         norms = means[:, [name.endswith("gradient_norm") for name in self._mean_names]]
         made = np.isfinite(norms).all(axis=1)
         if not made.any():
-            return {}, {}, priorities, len(made)
+            return {}, {}, priorities, len(made), False
         return (
             dict(zip(self._mean_names, means[made].mean(axis=0).tolist(), strict=True)),
             dict(zip(self._max_names, maxima[made].max(axis=0).tolist(), strict=True)),
             priorities,
             int(np.count_nonzero(~made)),
+            bool(ended[-1] > 0),
         )
 
     def faults(self, unroll: Unroll, importance_weights: np.ndarray) -> np.ndarray | None:
@@ -194,7 +258,7 @@ class TrainStep:
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
-        """Means, maxima and priorities as one float32 tensor, so that the host reads once."""
+        """Whether the update ends, means, maxima and priorities as one float32 tensor, so that the host reads once."""
         outcome, norms, priorities = self._outcome(unroll, weights, columns, seed)
         return tf.concat([self._finish(outcome, norms, rates), *self._local(priorities)], axis=0)
 
@@ -207,11 +271,11 @@ class TrainStep:
         return self._local(packed)[0], tf.concat(self._local(priorities), axis=0)
 
     def _finish_packed(self, total: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
-        """Applies the sum over hosts; returns means, norms, rates and maxima."""
+        """Applies the sum over hosts; returns as `_finish` does."""
 
         def on_replica(total: tf.Tensor) -> tuple[_Outcome, tf.Tensor]:
-            (gradients, statistics, means), maxima = self._packing.unpack(total)
-            return _Outcome(gradients, statistics, means, maxima), self._optimizers.norms(gradients, statistics)
+            (gradients, means), maxima = self._packing.unpack(total)
+            return _Outcome(gradients, means, maxima), self._optimizers.norms(gradients)
 
         outcome, norms = self._strategy.run(on_replica, (total,))
         return self._finish(outcome, norms, rates)
@@ -229,28 +293,30 @@ class TrainStep:
             replica = context.replica_id_in_sync_group
             own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
             own, priorities = differentiate(unroll, own_weights, columns, seed + replica)
-            gradients, statistics, means = context.all_reduce("mean", own[:-1])
+            gradients, means = context.all_reduce("mean", own[:-1])
             maxima = context.all_gather(own.maxima[None], axis=0) if self._max_names else own.maxima[None]
-            outcome = _Outcome(gradients, statistics, means, tf.reduce_max(maxima, axis=0))
-            return outcome, self._optimizers.norms(gradients, statistics), priorities
+            outcome = _Outcome(gradients, means, tf.reduce_max(maxima, axis=0))
+            return outcome, self._optimizers.norms(gradients), priorities
 
         if self._replicas > 1:
             return self._strategy.run(on_replica, (unroll,))
         outcome, priorities = self._differentiate(unroll, weights, columns, seed)
-        return outcome, self._optimizers.norms(outcome.gradients, outcome.statistics), priorities
+        return outcome, self._optimizers.norms(outcome.gradients), priorities
 
     def _finish(self, outcome: _Outcome, norms: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
-        """Applies an outcome, if it is finite; returns means, norms, rates and maxima."""
+        """Applies an outcome, if it is finite and the agent has not learned enough; returns that, means, norms, rates and
+        maxima."""
         first, norms = tf.nest.map_structure(lambda each: self._local(each)[0], (outcome, norms))
+        means = dict(zip(self._mean_names, tf.unstack(first.means), strict=False))
+        ends = tf.convert_to_tensor(self._agent.learned_enough(means))
 
         def apply() -> tf.Tensor:
             self._optimizers.apply(outcome.gradients, norms, rates)
-            self._agent.update_statistics(first.statistics)
             return tf.constant(True)
 
         # Outside of the compiled part, where it would copy the weights. Norms are equal on all replicas of all hosts.
-        tf.cond(tf.reduce_all(tf.math.is_finite(norms)), apply, lambda: tf.constant(False))
-        return tf.concat([first.means, norms, rates, first.maxima], axis=0)
+        tf.cond(tf.reduce_all(tf.math.is_finite(norms)) & ~ends, apply, lambda: tf.constant(False))
+        return tf.concat([tf.cast(ends, tf.float32)[None], first.means, norms, rates, first.maxima], axis=0)
 
     def _alone(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
         """Whether a sequence has finite gradients by itself, the same column on each replica: bool [replicas]."""
@@ -259,9 +325,7 @@ class TrainStep:
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
             own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
             own, _ = self._differentiate(unroll, own_weights, column, tf.zeros(2, tf.int32))
-            return tf.reduce_all(
-                tf.math.is_finite(self._optimizers.norms(own.gradients, own.statistics)), keepdims=True
-            )
+            return tf.reduce_all(tf.math.is_finite(self._optimizers.norms(own.gradients)), keepdims=True)
 
         return tf.concat(self._local(self._strategy.run(on_replica, (unroll,))), axis=0)
 
@@ -292,7 +356,7 @@ class TrainStep:
         extra = [f"{prefix}{name}" for name in ("gradient_norm", "learning_rate") for prefix in prefixes]
         self._mean_names, self._max_names = [*output.metrics, *extra], list(output.maxima)
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
-        outcome = _Outcome(gradients, output.statistics, _stacked(output.metrics), _stacked(output.maxima))
+        outcome = _Outcome(gradients, _stacked(output.metrics), _stacked(output.maxima))
         return outcome, priorities
 
 

@@ -1,77 +1,94 @@
 """Normalisation by running statistics, and the layers between a product and its ReLU.
 
-Statistics are weights that no gradient reaches: they are saved, exported and copied with the others. A loss reports
-centred moments of its batch (`LossOutput.statistics`), of which any number of devices can take the mean, and the agent
-moves the statistics by them after the optimizer step.
+Statistics are weights that no gradient reaches: they are saved, exported and copied with the others. A batch moves them
+once, before its first optimizer step, by centred moments (`Agent.moments`) of which any number of devices can take the
+mean.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-_RATE = 1e-3
-"""Weight of the newest batch, once there were as many as its inverse; until then all batches weigh the same."""
-_MIN_DEVIATION = 1e-2
-"""Quantities that never change aren't blown up."""
+_WINDOW = 131_072.0
+"""Agent steps over which the statistics forget; before that, all steps weigh the same."""
+_CLIP = 10.0
+"""Deviations from the mean beyond which a standardised quantity is clipped."""
+_ROUNDING = 3e-7
+"""A deviation of this share of the mean is the rounding of float32: the quantity has never changed."""
 
 
 class RunningMoments(keras.layers.Layer):
-    """The mean and the standard deviation of a quantity, of `shape`, over the latest thousands of batches."""
+    """The mean and the standard deviation of a quantity, of `shape`, over the latest hundred thousand steps."""
 
-    def __init__(self, shape: Sequence[int], name: str):
+    def __init__(self, shape: Sequence[int], name: str, bounded: bool = False):
+        """
+        Args:
+          shape: of the quantity.
+          name: of the layer.
+          bounded: count values at most 10 deviations from the mean: a single outlier can't blind a run, a quantity that
+            grows is followed within a few batches.
+        """
         super().__init__(name=name, dtype="float32", autocast=False)
         kept: dict[str, Any] = {"trainable": False, "autocast": False}  # exact in layers that compute in bfloat16, too
+        self._bounded = bounded
         self.mean = self.add_weight(name="mean", shape=shape, initializer="zeros", **kept)
         self.variance = self.add_weight(name="variance", shape=shape, initializer="ones", **kept)
-        self.batches = self.add_weight(name="batches", shape=(), initializer="zeros", **kept)
+        self.steps = self.add_weight(name="steps", shape=(), initializer=keras.initializers.Constant(-1.0), **kept)
+        """Agent steps behind the statistics, up to the window; -1 before the first batch, which is shown twice."""
 
     @property
     def deviation(self) -> tf.Tensor:
-        """float32 of `shape`, at least 0.01."""
-        return tf.maximum(tf.sqrt(self.variance.value), _MIN_DEVIATION)
+        """float32 of `shape`; of a quantity that never changed its magnitude, or 1 if it is zero."""
+        deviation, size = tf.sqrt(self.variance.value), tf.abs(self.mean.value)
+        constant = tf.where(size > 0.0, size, tf.ones_like(size))
+        return tf.where(deviation > _ROUNDING * size, deviation, constant)
 
     def normalise(self, x: Any) -> tf.Tensor:
-        """(x - mean) / deviation, clipped to [-10, 10]: float32 of the shape of x.
-
-        Args:
-          x: [..., *shape], or with a last axis that holds several such quantities one after the other.
-        """
-        mean, deviation = self.mean.value, self.deviation
-        if mean.shape.rank and (copies := x.shape[-1] // mean.shape[-1]) > 1:
-            mean, deviation = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, deviation))
-        return tf.clip_by_value((tf.cast(x, tf.float32) - mean) / deviation, -10.0, 10.0)
+        """(x - mean) / deviation of x [..., *shape], clipped to [-10, 10]: float32."""
+        return tf.clip_by_value((tf.cast(x, tf.float32) - self.mean.value) / self.deviation, -_CLIP, _CLIP)
 
     def moments(self, x: Any) -> tf.Tensor:
         """float32 [2, *shape]: the first two moments of a batch [..., *shape] about the running mean."""
         x = tf.stop_gradient(tf.cast(x, tf.float32)) - self.mean.value
+        if self._bounded:
+            known = (self.steps.value > 0.0) & (tf.sqrt(self.variance.value) > _ROUNDING * tf.abs(self.mean.value))
+            bound = tf.where(known, _CLIP * self.deviation, tf.float32.max)
+            x = tf.clip_by_value(x, -bound, bound)
         axes = list(range(x.shape.rank - len(self.mean.shape)))
         return tf.stack([tf.reduce_mean(x, axes), tf.reduce_mean(tf.square(x), axes)])
 
-    def update(self, moments: tf.Tensor) -> None:
-        """Moves mean and variance by `moments` of a batch. The first batch replaces the initial values."""
-        self.batches.assign(tf.minimum(self.batches.value + 1.0, 1.0 / _RATE))
-        rate = 1.0 / self.batches.value
+    def update(self, moments: tf.Tensor, steps: float) -> None:
+        """Moves mean and variance by the `moments` of a batch of so many agent steps.
+
+        The first call gives the mean alone, about which the same batch is then to be measured again: far from the mean,
+        float32 can't tell a variance.
+        """
+        first = self.steps.value < 0.0
+        total = tf.minimum(tf.maximum(self.steps.value, 0.0) + steps, _WINDOW)
+        rate = tf.minimum(steps / total, 1.0)
         step = rate * moments[0]
         self.mean.assign(self.mean.value + step)
         # Exact: the variance of the old and the new together, each about the old mean.
         variance = (1.0 - rate) * self.variance.value + rate * moments[1] - tf.square(step)
-        self.variance.assign(tf.maximum(variance, 0.0))
+        self.variance.assign(tf.where(first, self.variance.value, tf.maximum(variance, 0.0)))
+        self.steps.assign(tf.where(first, 0.0, total))
 
 
 class ValueHead(keras.layers.Dense):
-    """A dense layer to one value in units of reward, float [..., F] to float32 [...].
+    """A dense layer to one value in units of reward, float [..., F] to float32 [...]; zero before any update.
 
     With `normalised` it is PopArt (arXiv:1602.07714, as in arXiv:1809.04474): the layer learns (value - mean) /
     deviation of the value targets, and when these statistics move, its weights change so that no output does.
     """
 
-    def __init__(self, kernel_initializer: str, normalised: bool, name: str):
-        super().__init__(1, kernel_initializer=kernel_initializer, dtype="float32", name=name)
+    def __init__(self, normalised: bool, name: str):
+        super().__init__(1, kernel_initializer="zeros", dtype="float32", name=name)
         self._targets = RunningMoments((), name="targets") if normalised else None
 
     @property
@@ -88,12 +105,24 @@ class ValueHead(keras.layers.Dense):
         """The statistics of a batch of value targets [...]; () if there are none to keep."""
         return () if self._targets is None else self._targets.moments(targets)
 
-    def update(self, moments: Any) -> None:
-        """Moves the statistics by `moments`, and the weights so that every output stays as it is."""
-        if self._targets is None:
-            return
-        mean, deviation = tf.identity(self._targets.mean.value), tf.identity(self._targets.deviation)
-        self._targets.update(moments)
+    def update(self, moments: Any, steps: float) -> None:
+        """Moves the statistics by the `moments` of a batch of so many agent steps; no output changes."""
+        if self._targets is not None:
+            with self._same_outputs():
+                self._targets.update(moments, steps)
+
+    def take_unit_of(self, other: ValueHead) -> None:
+        """Takes the statistics of `other`, so that a mean of the weights of both is one of their outputs."""
+        if self._targets is not None:
+            with self._same_outputs():
+                for own, theirs in zip(self._targets.variables, other._targets.variables, strict=True):
+                    own.assign(theirs.value)
+
+    @contextlib.contextmanager
+    def _same_outputs(self) -> Iterator[None]:
+        """Changes the weights so that every output stays as it is while the statistics move."""
+        mean, deviation = tf.identity(self._targets.mean.value), self._targets.deviation
+        yield
         new_mean, new_deviation = self._targets.mean.value, self._targets.deviation
         self.kernel.assign(self.kernel.value * deviation / new_deviation)
         self.bias.assign((self.bias.value * deviation + mean - new_mean) / new_deviation)

@@ -28,6 +28,16 @@ def explained_variance(values: Any, targets: Any) -> tf.Tensor:
     return tf.maximum(tf.math.divide_no_nan(explained, variance), -1.0)
 
 
+def divergence(log_rhos: Any) -> tf.Tensor:
+    """KL(mu || pi) by mean(rho_t - 1 - log rho_t), float32 scalar: never negative, and of little variance where rho_t is
+    near 1, unlike the mean of -log rho_t, which has the same expectation.
+
+    Args:
+      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.
+    """
+    return tf.reduce_mean(_rhos(log_rhos) - 1.0 - tf.stop_gradient(tf.cast(log_rhos, tf.float32)))
+
+
 def clipped_share(log_rhos: Any, clip: float) -> tf.Tensor:
     """The share of importance weights above their bound, float32 scalar.
 

@@ -27,7 +27,7 @@ class NaiveStack:
 
 def random_steps(length, batch, channels, seed=0, done=0.25):
     rng = np.random.default_rng(seed)
-    frames = rng.integers(1, 256, (length, batch, H, W, channels), np.uint8)  # without the zero of a missing frame
+    frames = rng.integers(1, 256, (length, batch, H, W, channels), np.uint8)  # without the zero of an absent frame
     return frames, rng.random((length, batch)) < done
 
 
@@ -58,7 +58,9 @@ def test_equals_a_queue_of_frames_across_calls(depth, channels, lengths):
     expected = naive(frames, done, depth)
     assert stacks.dtype == np.uint8
     np.testing.assert_array_equal(stacks, expected)
-    np.testing.assert_array_equal(state, expected[-1, ..., channels:])
+    np.testing.assert_array_equal(state.frames, expected[-1, ..., channels:])
+    present = np.split(expected[-1, ..., channels:], depth - 1, axis=-1) if depth > 1 else []
+    np.testing.assert_array_equal(state.seen, sum((one.max(axis=(1, 2, 3)) > 0).astype(int) for one in present))
 
 
 @pytest.mark.parametrize(("lengths", "depth"), [([3], 1), ([2, 1], 4)])
@@ -68,7 +70,21 @@ def test_compiled_by_xla_it_is_the_same(lengths, depth):
     stacks, state = in_calls(frames, done, depth, lengths, compiled)
     expected_stacks, expected_state = in_calls(frames, done, depth, lengths)
     np.testing.assert_array_equal(stacks, expected_stacks)
-    np.testing.assert_array_equal(state, expected_state)
+    tf.nest.map_structure(np.testing.assert_array_equal, state, expected_state)
+
+
+@pytest.mark.parametrize("lengths", [[6], [1, 2, 3]])
+def test_absent_frames_are_zero_behind_a_transform_and_black_ones_are_not(lengths):
+    frames, done = np.zeros((6, 1, H, W, 1), np.uint8), np.zeros((6, 1), bool)
+    done[0] = done[3] = True
+
+    def standardised(frames, done, state):
+        return stack_frames(frames, done, state, lambda x: (tf.cast(x, tf.float32) - 87.0) / 10.0)
+
+    stacks, _ = in_calls(frames, done, 3, lengths, standardised)
+    black, absent = -8.7, 0.0
+    expected = np.array([[absent, absent, black], [absent, black, black], [black] * 3] * 2, np.float32)
+    np.testing.assert_allclose(stacks, np.broadcast_to(expected[:, None, None, None], stacks.shape))
 
 
 def test_wrong_arguments_are_named():
@@ -79,9 +95,9 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="done must have shape"):
         stack_frames(frames, done[:1], state)
     with pytest.raises(ValueError, match="state must have shape"):
-        stack_frames(frames, done, state[:1])
+        stack_frames(frames, done, initial_frames(1, (H, W, 3), 4))
     with pytest.raises(ValueError, match="state must hold whole frames of 3 channels"):
-        stack_frames(frames, done, state[..., :-1])
+        stack_frames(frames, done, state._replace(frames=state.frames[..., :-1]))
     with pytest.raises(ValueError, match="frame_shape must be"):
         initial_frames(2, (H, W), 4)
     with pytest.raises(ValueError, match="depth must be at least 1"):

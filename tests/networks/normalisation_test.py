@@ -7,50 +7,113 @@ import tensorflow as tf
 from seed_rl.networks.normalisation import RunningMoments, ValueHead
 
 
-def test_moments_are_those_of_all_batches_however_many_devices_saw_them():
+def show(moments, batch, devices=1):
+    """Moves the statistics by a batch as the learner does: the first one twice."""
+    steps = np.size(batch) // max(int(np.prod(moments.mean.shape)), 1)
+    for _ in range(2 if float(moments.steps.value) < 0 else 1):
+        parts = [moments.moments(tf.constant(part, tf.float32)) for part in np.split(batch, devices)]
+        moments.update(tf.add_n(parts) / devices, steps)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("offset", [0.0, 30.0, 1e6])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_moments_are_those_of_all_batches_in_any_unit_however_many_devices_saw_them(scale, offset, bounded):
     rng = np.random.default_rng(0)
-    data = 30 + np.array([0.5, 3.0]) * rng.standard_normal((6, 50, 4, 2))
-    moments = RunningMoments((2,), name="moments")
-    for batch in data.astype(np.float32):
-        halves = [moments.moments(tf.constant(half)) for half in np.split(batch, 2)]
-        moments.update(tf.add_n(halves) / 2)
-    np.testing.assert_allclose(moments.mean, data.mean(axis=(0, 1, 2)), rtol=1e-6)
-    np.testing.assert_allclose(moments.deviation, data.std(axis=(0, 1, 2)), rtol=1e-3)
+    data = scale * (offset + np.array([0.5, 3.0]) * rng.standard_normal((6, 50, 4, 2)))
+    moments = RunningMoments((2,), name="moments", bounded=bounded)
+    for batch in data:
+        show(moments, batch, devices=2)
+    # float32 tells apart numbers of 1e6 that differ by a sixteenth.
+    np.testing.assert_allclose(moments.mean, data.mean(axis=(0, 1, 2)), rtol=1e-5, atol=0.1 * scale)
+    np.testing.assert_allclose(moments.deviation, data.std(axis=(0, 1, 2)), rtol=5e-3)
     normal = moments.normalise(tf.constant(data, tf.float32)).numpy()
-    assert np.abs(normal.mean(axis=(0, 1, 2))).max() < 1e-3
-    assert normal.std() == pytest.approx(1, rel=1e-3)
+    assert np.abs(normal.mean(axis=(0, 1, 2))).max() < 0.1
+    assert normal.std() == pytest.approx(1, rel=5e-3)
 
 
-def test_quantities_that_never_change_are_left_small_and_outliers_are_clipped():
+@pytest.mark.parametrize("value", [0.0, 0.1, -7.0, 1e-6, 1e6])
+def test_quantities_that_never_changed_are_zero_and_their_first_change_is_standardised(value):
+    moments = RunningMoments((), name="moments", bounded=True)
+    batch = np.full([64], value)
+    for _ in range(100):
+        show(moments, batch)
+    np.testing.assert_allclose(moments.normalise(tf.constant(batch, tf.float32)), 0, atol=1e-5)
+    batch[::2] += 1e-3 * abs(value) or 1e-9
+    show(moments, batch)
+    low, high = moments.normalise(tf.constant(batch[[1, 0]], tf.float32)).numpy()
+    assert -0.2 < low < 0 < 5 < high <= 10
+
+
+def test_a_single_outlier_does_not_blind():
+    rng = np.random.default_rng(0)
+    moments, free = RunningMoments((), name="moments", bounded=True), RunningMoments((), name="free")
+    for step in range(20):
+        batch = rng.standard_normal([64])
+        batch[0] = 1e6 if step == 10 else batch[0]
+        show(moments, batch)
+        show(free, batch)
+    assert 0.8 < float(moments.deviation) < 1.5
+    assert float(free.deviation) > 1e4
+    assert float(moments.normalise(1e6)) == 10
+
+
+def test_a_bounded_quantity_that_grows_is_followed_within_a_few_batches():
+    rng = np.random.default_rng(0)
+    moments = RunningMoments((), name="moments", bounded=True)
+    for scale in [1.0] * 10 + [1e3] * 10:
+        show(moments, scale * rng.standard_normal([64]))
+    assert 300 < float(moments.deviation) < 1000
+
+
+def test_what_lies_further_back_than_the_window_is_forgotten():
     moments = RunningMoments((), name="moments")
-    moments.update(moments.moments(tf.fill([8], 7.0)))
-    np.testing.assert_allclose(moments.normalise([7.0, 7.001, 1e6]), [0, 0.1, 10], atol=1e-2)
+    show(moments, np.zeros([8]))
+    for _ in range(100):
+        moments.update(moments.moments(tf.ones([8])), 10_000)
+    assert float(moments.mean.value) == pytest.approx(1, abs=1e-3)
+    moments.update(moments.moments(tf.zeros([8])), 1_000_000)
+    assert float(moments.mean.value) == 0, "a batch as large as the window is all there is"
 
 
-def test_old_batches_are_forgotten_in_the_end():
-    moments = RunningMoments((), name="moments")
-    moments.batches.assign(1e6)
-    moments.update(moments.moments(tf.ones([8])))
-    assert float(moments.mean.value) == pytest.approx(1e-3)
+def head_and_features():
+    rng = np.random.default_rng(0)
+    head = ValueHead(normalised=True, name="value")
+    features = tf.constant(rng.standard_normal((5, 3, 4)), tf.float32)
+    assert not np.any(head(features)), "zero before any update"
+    head.kernel.assign(rng.standard_normal((4, 1)))
+    return head, features, rng
 
 
 def test_values_stay_when_the_statistics_of_their_targets_move():
-    rng = np.random.default_rng(0)
-    features = tf.constant(rng.standard_normal((5, 3, 4)), tf.float32)
-    head = ValueHead("glorot_uniform", normalised=True, name="value")
+    head, features, rng = head_and_features()
     before = head(features).numpy()
     assert before.shape == (5, 3)
-    for scale in (100.0, 0.5):
-        head.update(head.moments(tf.constant(scale * (3 + rng.standard_normal((5, 3))), tf.float32)))
+    for scale in (100.0, 100.0, 0.5):
+        head.update(head.moments(tf.constant(scale * (3 + rng.standard_normal((5, 3))), tf.float32)), 15)
         np.testing.assert_allclose(head(features), before, rtol=1e-3, atol=1e-4)
     assert float(head.deviation) > 20, "the unit has changed"
     assert len(head.trainable_variables) == 2
 
 
+def test_the_mean_of_two_heads_in_one_unit_is_that_of_their_outputs():
+    (head, features, rng), (other, *_) = head_and_features(), head_and_features()
+    other.kernel.assign(2 * other.kernel.value)
+    for _ in range(2):
+        other.update(other.moments(tf.constant(100 * rng.standard_normal((5, 3)), tf.float32)), 15)
+    before, theirs = head(features).numpy(), other(features).numpy()
+    head.take_unit_of(other)
+    np.testing.assert_allclose(head(features), before, rtol=1e-3, atol=1e-4)
+    for own, wanted in zip(head.trainable_variables, other.trainable_variables, strict=True):
+        own.assign(0.95 * own.value + 0.05 * wanted.value)
+    np.testing.assert_allclose(head(features), 0.95 * before + 0.05 * theirs, rtol=1e-3, atol=1e-3)
+
+
 def test_a_head_without_statistics_is_a_dense_layer():
-    head = ValueHead("zeros", normalised=False, name="value")
+    head = ValueHead(normalised=False, name="value")
     assert not np.any(head(tf.ones([2, 4])))
     assert head.moments(tf.ones([2])) == ()
-    head.update(())
+    head.update((), 1)
+    head.take_unit_of(ValueHead(normalised=False, name="other"))
     assert float(head.deviation) == 1.0
     assert len(head.variables) == 2
