@@ -9,7 +9,7 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.agents.pqn.metrics import METRICS
-from seed_rl.networks.config import Initializer, TrunkConfig
+from seed_rl.networks.config import Initializer, LayerNorm, TrunkConfig
 from seed_rl.settings import Count, Share
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
@@ -25,7 +25,7 @@ class PQN(TrunkConfig, AgentConfig):
 
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
-    layer_norm: bool = True
+    layer_norm: LayerNorm = "all"
     kernel_initializer: Initializer = "he_normal"
     unroll_length: Count = 32
     lambda_: Share = 0.65

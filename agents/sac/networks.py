@@ -53,7 +53,7 @@ def _head(config: SAC, outputs: int, name: str) -> list[Any]:
         dense = f"{name}_hidden_{index}"
         initializer = before_relu(config.kernel_initializer)
         layers.append(keras.layers.Dense(config.hidden, kernel_initializer=initializer, dtype=config.dtype, name=dense))
-        layers += relu(config.layer_norm, config.dtype, dense)
+        layers += relu(config.layer_norm == "all", config.dtype, dense)
     return [*layers, keras.layers.Dense(outputs, dtype="float32", name=name)]
 
 

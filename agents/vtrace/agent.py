@@ -90,7 +90,7 @@ class VTraceAgent(ModelAgent):
         entropy_cost: Any = config.entropy_cost
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
-        total, metrics = vtrace_loss(
+        total, metrics, _ = vtrace_loss(
             actions=self._actions,
             target_policy=output.policy,
             baseline=output.baseline,

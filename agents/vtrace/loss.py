@@ -26,6 +26,8 @@ class VTraceLoss(NamedTuple):
     """float32 scalar."""
     metrics: dict[str, tf.Tensor]
     """float32 scalars."""
+    value_targets: tf.Tensor
+    """float32 [T, B]"""
 
 
 def vtrace_loss(
@@ -117,4 +119,4 @@ def vtrace_loss(
     if not config.gae:
         metrics["learning/clipped_share"] = diagnostics.clipped_share(log_rhos, config.clip_rho)
         metrics["learning/clipped_mass"] = diagnostics.clipped_mass(log_rhos, config.clip_rho)
-    return VTraceLoss(total, metrics)
+    return VTraceLoss(total, metrics, returns.vs)

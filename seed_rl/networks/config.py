@@ -11,6 +11,7 @@ from seed_rl.settings import OneOf, Settings, Within
 
 DTYPES = ("float32", "mixed_bfloat16")
 Initializer: TypeAlias = Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")]
+LayerNorm: TypeAlias = Annotated[str, OneOf("none", "features", "all")]
 
 
 NATURE_DQN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
@@ -66,9 +67,10 @@ class TrunkConfig(Settings):
     kernel_initializer: Initializer = "glorot_uniform"
     """Keras initializer of the convolutions and of the layer behind them; `he_normal` preserves the scale of
     activations through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2)) is PPO's."""
-    layer_norm: bool = False
-    """Layer normalisation (arXiv:1607.06450) in front of every ReLU of the torsos and behind the core, as in PQN
-    (arXiv:2407.04811)."""
+    layer_norm: LayerNorm = "none"
+    """Layer normalisation (arXiv:1607.06450) in the torsos. `features`: in front of their last ReLU, which bounds what
+    the heads see, so that no step of the optimizer throws policy and value away; `all`: in front of every ReLU and behind
+    the core, as in PQN (arXiv:2407.04811)."""
     observation_norm: bool = False
     """Standardise observations by running statistics of each number or pixel, clipped to 10 deviations, as in OpenAI's
     PPO (arXiv:1707.06347): a ball on a still background then stands out. Bit planes and words are left alone."""

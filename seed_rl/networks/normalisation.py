@@ -128,15 +128,15 @@ class ValueHead(keras.layers.Dense):
         self.bias.assign((self.bias.value * deviation + mean - new_mean) / new_deviation)
 
 
-def relu(layer_norm: bool, dtype: str, name: str) -> list[Any]:
+def relu(normalised: bool, dtype: str, name: str) -> list[Any]:
     """The layers behind a product: ReLU, after layer normalisation over the last axis (arXiv:1607.06450) if asked for.
 
     Args:
-      layer_norm: whether to normalise, as PQN does (arXiv:2407.04811).
+      normalised: whether to normalise.
       dtype: Keras policy.
       name: of the product, which theirs begin with.
     """
-    norm = [keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=f"{name}_norm")] if layer_norm else []
+    norm = [keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=f"{name}_norm")] if normalised else []
     return [*norm, keras.layers.Activation("relu", dtype=dtype, name=f"{name}_relu")]
 
 

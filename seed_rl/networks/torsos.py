@@ -3,8 +3,8 @@
 Shapes: N observations (all steps of all sequences together); images of H x W pixels and C channels, those of a frame
 stack included. Images are uint8, or floats such as standardised frames times 255: the torso divides either by 255.
 Weights are float32; `dtype` is a Keras policy: computation and features are float32 for `float32` and bfloat16 for
-`mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel; with `layer_norm` there is
-layer normalisation in front of every ReLU.
+`mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel; with `layer_norm` "all" there
+is layer normalisation in front of every ReLU, with "features" in front of the last.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class MLPTorso(Chain):
         num_layers: int = 1,
         scale: float = 1.0,
         kernel_initializer: str = "glorot_uniform",
-        layer_norm: bool = False,
+        layer_norm: str = "none",
         dtype: str = "float32",
         name: str = "mlp_torso",
     ):
@@ -73,7 +73,8 @@ class MLPTorso(Chain):
         layers = [keras.layers.Flatten(name="flatten", dtype=dtype)]
         for index in range(num_layers):
             layer = keras.layers.Dense(hidden, name=f"dense_{index}", **shared)
-            layers += [layer, *relu(layer_norm, dtype, layer.name)]
+            last = index == num_layers - 1
+            layers += [layer, *relu(layer_norm == "all" or (last and layer_norm == "features"), dtype, layer.name)]
         super().__init__(layers, dtype, name)
         self._scale = scale
 
@@ -119,7 +120,7 @@ class ShallowTorso(Chain):
         hidden: int = 512,
         convolutions: Sequence[tuple[int, int, int]] = NATURE_DQN,
         kernel_initializer: str = "glorot_uniform",
-        layer_norm: bool = False,
+        layer_norm: str = "none",
         dtype: str = "float32",
         name: str = "shallow_torso",
     ):
@@ -135,11 +136,11 @@ class ShallowTorso(Chain):
         for index, (filters, size, stride) in enumerate(convolutions):
             conv = keras.layers.Conv2D if index else FrameConv
             layers.append(conv(filters, size, strides=stride, name=f"conv_{index}", **shared))
-            layers += relu(layer_norm, dtype, f"conv_{index}")
+            layers += relu(layer_norm == "all", dtype, f"conv_{index}")
         layers += [
             keras.layers.Flatten(name="flatten", dtype=dtype),
             keras.layers.Dense(hidden, name="dense", **shared),
-            *relu(layer_norm, dtype, "dense"),
+            *relu(layer_norm != "none", dtype, "dense"),
         ]
         super().__init__(layers, dtype, name)
 
@@ -172,7 +173,7 @@ class DeepTorso(Chain):
         hidden: int = 256,
         residual_blocks: int = 2,
         kernel_initializer: str = "glorot_uniform",
-        layer_norm: bool = False,
+        layer_norm: str = "none",
         dtype: str = "float32",
         name: str = "deep_torso",
     ):
@@ -182,10 +183,10 @@ class DeepTorso(Chain):
                 _Stage(n, residual_blocks, on_frames=i == 0, layer_norm=layer_norm, name=f"stage_{i}", **shared)
                 for i, n in enumerate(channels)
             ),
-            *relu(layer_norm, dtype, "stages"),
+            *relu(layer_norm == "all", dtype, "stages"),
             keras.layers.Flatten(name="flatten", dtype=dtype),
             keras.layers.Dense(hidden, kernel_initializer=before_relu(kernel_initializer), name="dense", dtype=dtype),
-            *relu(layer_norm, dtype, "dense"),
+            *relu(layer_norm != "none", dtype, "dense"),
         ]
         super().__init__(layers, dtype, name)
 
@@ -220,7 +221,7 @@ class _Stage(Chain):
         channels: int,
         residual_blocks: int,
         on_frames: bool,
-        layer_norm: bool,
+        layer_norm: str,
         kernel_initializer: str,
         dtype: str,
         name: str,
@@ -241,12 +242,12 @@ class _Stage(Chain):
 class _ResidualBlock(Chain):
     """x + conv(relu(conv(relu(x)))), both convolutions 3x3 and padded."""
 
-    def __init__(self, channels: int, layer_norm: bool, kernel_initializer: str, dtype: str, name: str):
+    def __init__(self, channels: int, layer_norm: str, kernel_initializer: str, dtype: str, name: str):
         shared = {"padding": "same", "kernel_initializer": before_relu(kernel_initializer), "dtype": dtype}
         layers = [
-            *relu(layer_norm, dtype, "input"),
+            *relu(layer_norm == "all", dtype, "input"),
             keras.layers.Conv2D(channels, 3, name="conv_0", **shared),
-            *relu(layer_norm, dtype, "conv_0"),
+            *relu(layer_norm == "all", dtype, "conv_0"),
             keras.layers.Conv2D(channels, 3, name="conv_1", **shared),
         ]
         super().__init__(layers, dtype, name)

@@ -73,7 +73,7 @@ class Trunk(keras.layers.Layer):
         }
         self._core = _build_core(config)
         self._core_norm: Any = None
-        if config.layer_norm and self._core is not None:
+        if config.layer_norm == "all" and self._core is not None:
             self._core_norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=config.dtype, name="core_norm")
 
     def initial_state(self, batch_size: int) -> TrunkState:

@@ -128,7 +128,7 @@ def test_the_actors_gradient_is_the_reparametrised_one():
 
 @pytest.mark.parametrize(
     ("config", "spec"),
-    [(SMALL, FRAMES), (dataclasses.replace(SMALL, layer_norm=True, previous_step_inputs=True, mlp_layers=1), SPEC)],
+    [(SMALL, FRAMES), (dataclasses.replace(SMALL, layer_norm="all", previous_step_inputs=True, mlp_layers=1), SPEC)],
     ids=["frames", "numbers"],
 )
 def test_each_group_learns_from_its_own_loss_and_the_targets_follow(config, spec):

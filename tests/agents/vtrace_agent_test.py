@@ -12,6 +12,7 @@ from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.optimizers import Optimizer
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.types import EnvOutput
 from tests.support.experience import (
     CHOICES,
     FORCES,
@@ -66,7 +67,7 @@ def test_acts_and_learns_from_the_same_policy(config, spec):
     unroll = acted_unroll(agent, batch=3)
     num_parameters = {DiscreteSpec: 5, MultiDiscreteSpec: 2 + 3, ContinuousSpec: 2 * 3}[type(spec.action)]
     assert unroll.action.shape == (config.unroll_length + 1, 3, *spec.action.tensor.shape)
-    assert unroll.behaviour.shape == (config.unroll_length + 1, 3, num_parameters)
+    assert unroll.behaviour.policy.shape == (config.unroll_length + 1, 3, num_parameters)
     assert_matches_step_spec(agent, unroll)
     low, high = bounds_of(spec.action)
     assert np.all((unroll.action >= low) & (unroll.action <= high))
@@ -81,11 +82,12 @@ def test_acts_and_learns_from_the_same_policy(config, spec):
 
     tolerance = 2e-2 if config.dtype == "mixed_bfloat16" else 1e-5
     assert float(output.metrics["policy/kl_behaviour_target"]) == pytest.approx(0, abs=tolerance)
-    policy = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)[0].policy
-    np.testing.assert_allclose(policy, unroll.behaviour, atol=10 * tolerance)
+    outputs, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+    for learned, acted in zip(outputs, unroll.behaviour, strict=True):
+        np.testing.assert_allclose(learned, acted, atol=10 * tolerance)
     if spec != SPEC:
         of_state = slice(3) if config.continuous_policy == "clipped" else slice(None)  # deviations don't depend on it
-        spread = np.ptp(unroll.behaviour.numpy(), axis=(0, 1))[of_state].min()
+        spread = np.ptp(unroll.behaviour.policy.numpy(), axis=(0, 1))[of_state].min()
         assert spread > 20 * tolerance, "observations make a difference"
 
 
@@ -165,12 +167,32 @@ def test_actions_are_drawn_by_the_seed_of_the_step_eagerly_and_compiled_and_gree
     np.testing.assert_array_equal(greedy, [greedy[0]] * 3)
 
 
-@pytest.mark.parametrize(("initializer", "variance"), [("lecun_normal", 1 / 256), ("he_normal", 2 / 256)])
-def test_the_baseline_head_is_initialised_like_the_torso_and_the_policy_nearly_uniform(initializer, variance):
-    agent = dataclasses.replace(SMALL, hidden=256, kernel_initializer=initializer).build(SPEC, 2, seed=1)
+def test_the_value_starts_at_zero_and_the_policy_nearly_uniform():
+    agent = dataclasses.replace(SMALL, hidden=256).build(SPEC, 2, seed=1)
     deviations = {v.path.split("/")[-2]: float(np.std(v.value)) for v in agent.model.variables if v.name == "kernel"}
-    assert deviations["baseline"] == pytest.approx(math.sqrt(variance), rel=0.15)
-    assert deviations["policy"] < 0.01 * math.sqrt(variance) * 2
+    assert deviations["baseline"] == 0
+    assert 0 < deviations["policy"] < 0.01 * math.sqrt(2 / 256)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_normalised_value_is_learned_as_fast_in_any_unit_of_reward(scale):
+    """Episodes of one step with a reward of 1 or 3, by the observation."""
+    config = dataclasses.replace(SMALL, observation_norm=True, value_norm=True, reward_scale=scale, max_abs_reward=0)
+    spec = EnvSpec(NUMBERS, DiscreteSpec(5))
+    agent = config.build(spec, num_training_envs=2, seed=1)
+    train_step, rng = TrainStep(agent, Optimizer(learning_rate=0.01)), np.random.default_rng(0)
+    unroll = acted_unroll(agent, batch=32)
+    done = tf.ones_like(unroll.env_output.done)
+    for _ in range(60):
+        high = rng.random(done.shape) < 0.5
+        observation = scale * np.broadcast_to(np.where(high, 3.0, 1.0)[..., None], (*done.shape, *NUMBERS.shape))
+        reward = np.concatenate([np.ones((1, 32)), np.where(high, 3.0, 1.0)[:-1]])
+        steps = EnvOutput(
+            tf.constant(reward, tf.float32), done, tf.zeros_like(done), tf.constant(observation, tf.float32)
+        )
+        train_step(unroll._replace(env_output=steps), 0.0, np.ones(32))
+    values = agent.model(unroll.prev_action, steps, unroll.initial_state)[0].baseline.numpy() / scale
+    np.testing.assert_allclose(values, np.where(high, 3.0, 1.0), atol=0.4)
 
 
 def test_the_gradients_of_repeated_words_are_added_up():
@@ -190,7 +212,7 @@ def test_the_gradients_of_repeated_words_are_added_up():
 
 def test_the_seed_draws_the_weights():
     def weights(seed):
-        return [weight.numpy() for weight in SMALL.build(SPEC, 2, seed).trainable_variables if len(weight.shape) > 1]
+        return [weight.numpy() for weight in SMALL.build(SPEC, 2, seed).trainable_variables if np.any(weight)]
 
     for first, again, other in zip(weights(1), weights(1), weights(2), strict=True):
         np.testing.assert_array_equal(first, again)

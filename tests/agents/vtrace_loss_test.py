@@ -146,7 +146,7 @@ def reference(unroll, kind="discrete", constants=None, **settings):
         "learning/clipped_mass": 1.0 - np.mean(np.minimum(ratio, settings["clip_rho"])),
         "learning/entropy_share": np.mean(entropies) / np.sum(np.log(KINDS[kind].n)),
         "policy/entropy": np.mean(entropies),
-        "policy/kl_behaviour_target": np.mean(kl_terms),
+        "policy/kl_behaviour_target": np.mean(ratio - 1.0 - np.log(ratio)),
         "policy/mean_abs_advantage": np.mean(np.abs(advantages)),
         "policy/mean_value": np.mean(unroll["baseline"][: len(vs)]),
     }

@@ -181,38 +181,61 @@ def test_every_pass_and_minibatch_is_a_step_from_the_weights_after_the_one_befor
     assert metrics["gradient_norm"] == pytest.approx(np.mean(norms), rel=1e-5)
 
 
-def test_passes_end_when_the_agent_has_learned_enough():
+@pytest.mark.parametrize("minibatches", [1, 2, 6])
+def test_an_update_ends_before_the_step_at_which_the_agent_has_learned_enough(minibatches):
+    """Of a batch of equal sequences every minibatch is the same, and the loss falls from step to step."""
+    rewards = np.repeat(TARGET[:, :1], SIZE, axis=1)
+    losses = []
+
     class Modest(QuadraticAgent):
         def learned_enough(self, metrics):
-            return metrics["loss/pull"] < 6.0
+            return metrics["loss/pull"] < limit
 
-    def passes_of(agent, passes):
-        return updated(TrainStep(agent, Optimizer(**ADAM), passes=passes, minibatches=2), REWARDS + 1.5)
+    def update_of(agent, passes, minibatches=minibatches):
+        update = updated(TrainStep(agent, Optimizer(**ADAM), passes=passes, minibatches=minibatches), rewards)
+        return update, agent.numpy()
 
-    update = passes_of(Modest(), 5)
-    assert 2 < update.optimizer_steps < 10
-    as_many = passes_of(QuadraticAgent(), update.optimizer_steps // 2)
-    assert update.metrics == as_many.metrics
-    assert update.optimizer_steps == as_many.optimizer_steps
+    for count in range(1, 9):
+        update, _ = update_of(QuadraticAgent(), count, 1)
+        losses.append(count * update.metrics["loss/pull"] - sum(losses))
+    assert sorted(losses, reverse=True) == losses
+    limit = (losses[6] + losses[7]) / 2
+    update, weights = update_of(Modest(), 12)
+    assert (update.optimizer_steps, update.left_out) == (7, 0)
+    np.testing.assert_allclose(weights, update_of(QuadraticAgent(), 7, 1)[1], rtol=1e-5)
+    limit = np.inf
+    update, weights = update_of(Modest(), 12)
+    assert (update.optimizer_steps, update.left_out) == (0, 0)
+    assert update.metrics["loss/pull"] == pytest.approx(losses[0])
+    np.testing.assert_array_equal(weights, QuadraticAgent().numpy())
 
 
-def test_statistics_move_after_every_optimizer_step():
+def test_statistics_move_once_a_batch_before_its_gradients_and_see_the_first_one_twice():
     class WithMean(QuadraticAgent):
-        mean = keras.Variable(0.0, trainable=False, dtype="float32")
+        def __init__(self):
+            super().__init__()
+            self.mean, self.steps = (keras.Variable(0.0, trainable=False, dtype="float32") for _ in range(2))
+
+        def moments(self, unroll):
+            return {"mean": tf.reduce_mean(unroll.env_output.reward)}
+
+        def update_statistics(self, moments, steps):
+            self.mean.assign(self.mean.value + moments["mean"])
+            self.steps.assign(self.steps.value + steps)
 
         def loss(self, unroll, importance_weights, seed=(0, 0)):
-            own = tf.reduce_mean(unroll.env_output.reward)
-            return super().loss(unroll, importance_weights)._replace(statistics={"mean": own})
-
-        def update_statistics(self, statistics):
-            self.mean.assign(self.mean.value + statistics["mean"])
+            output = super().loss(unroll, importance_weights)
+            return output._replace(metrics={**output.metrics, "mean": self.mean.value})
 
     agent = WithMean()
     train_step = TrainStep(agent, Optimizer(), passes=2, minibatches=3)
-    updated(train_step, REWARDS)
-    assert float(agent.mean.value) == pytest.approx(6 * REWARDS.mean(), rel=1e-5)
+    size = agent.unroll_length * SIZE
+    for shown in (2, 3):
+        metrics = updated(train_step, REWARDS).metrics
+        assert metrics["mean"] == pytest.approx(shown * REWARDS.mean(), rel=1e-5), "in each step of the batch"
+        assert float(agent.steps.value) == shown * size
     assert updated(train_step, REWARDS + np.inf).optimizer_steps == 0
-    assert float(agent.mean.value) == pytest.approx(6 * REWARDS.mean(), rel=1e-5), "nor is a step left out of these"
+    assert float(agent.mean.value) == pytest.approx(3 * REWARDS.mean(), rel=1e-5), "not by what isn't finite"
 
 
 def test_no_priorities_of_an_agent_that_gives_none():
