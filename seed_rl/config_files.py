@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -106,12 +106,7 @@ def summary(name: str) -> str:
 
 
 def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
-    """The settings that keep an experiment from continuing the run in a log directory.
-
-    The length of a run may change too, unless its learning rate depends on it.
-
-    Returns:
-      A phrase for each; none if there is no run.
+    """The `differences` from the run in a log directory; none if there is no run.
 
     Raises:
       ConfigError: the directory's `config.json` can't be read.
@@ -124,6 +119,18 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
             saved = json.load(file)
     except ValueError as error:
         raise ConfigError(f"{path} can't be read: {error}") from error
+    return differences(experiment, saved)
+
+
+def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
+    """The settings that keep an experiment from continuing a run, a phrase for each.
+
+    The length of a run may change too, unless its learning rate depends on it.
+
+    Args:
+      experiment: that would continue it.
+      saved: the run's `Experiment.to_json`.
+    """
     current = json.loads(json.dumps(experiment.to_json()))  # through JSON, so that both sides have its types
     free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
     why = {"total_frames": " (the linear schedule of the learning rate depends on it)"}

@@ -41,10 +41,12 @@ string = _declare(flags.DEFINE_string)
 
 def count(name: str, text: str) -> Flag:
     """A whole number, also as people write large ones: 1e6, 300k, 10M, 1_000_000; without a default."""
-    return _declare(flags.DEFINE)(_Count(), name, None, text)
+    return _declare(flags.DEFINE)(CountParser(), name, None, text)
 
 
-class _Count(flags.ArgumentParser):
+class CountParser(flags.ArgumentParser):
+    """Reads a `count`."""
+
     syntactic_help = "a whole number such as 300000, 300k, 10M or 1e6"
 
     def parse(self, argument: Any) -> int:

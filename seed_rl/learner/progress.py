@@ -62,10 +62,11 @@ class Progress:
         return counters
 
     def gauges(self) -> dict[str, float]:
-        """Mean return and length of the recent episodes, and the number of training episodes."""
+        """Mean return and length of the recent episodes; number and summed returns of all training episodes."""
         self._add_episodes()
+        training = self._windows[""]
         means = {f"{prefix}{name}": mean for prefix, own in self._windows.items() for name, mean in own.means().items()}
-        return {**means, "episodes": self._windows[""].count}
+        return {**means, "episodes": training.count, "total_return": training.total_return}
 
     def get_state(self) -> dict[str, Any]:
         """The state for `set_state`, as JSON values."""

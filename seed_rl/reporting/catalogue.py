@@ -40,6 +40,7 @@ METRICS = {
     "progress/learner_updates": Metric("learner_updates", "updates", "of the learner"),
     "progress/optimizer_steps": Metric("optimizer_steps", "steps", "several in an update with passes or minibatches"),
     "progress/episodes": Metric("episodes", "episodes", "finished, evaluation excluded"),
+    "progress/total_return": Metric("total_return", "reward", "sum of the returns of these episodes, unscaled"),
     "progress/seconds": Metric("seconds", "s", "of training, summed over all starts of the run"),
 }
 """The metrics of every agent's runs, by tag. An agent's own are listed with the agent: `AgentConfig.metrics`."""

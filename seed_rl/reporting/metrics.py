@@ -23,11 +23,15 @@ class EpisodeWindow:
     def __init__(self, size: int):
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=size)
         self.count = 0
+        """Of all episodes so far."""
+        self.total_return = 0.0
+        """The sum of their returns."""
 
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
         """Appends episodes: returns float [n] and lengths int [n] in agent steps."""
         self._episodes.extend(zip(returns.tolist(), lengths.tolist(), strict=True))
         self.count += len(returns)
+        self.total_return += float(returns.sum())
 
     def means(self) -> dict[str, float]:
         """`episode_return` and `episode_length`, averaged over the window; empty before the first episode."""
@@ -38,12 +42,12 @@ class EpisodeWindow:
 
     def get_state(self) -> dict[str, Any]:
         """The window as JSON values."""
-        return {"episodes": list(self._episodes), "count": self.count}
+        return {"episodes": list(self._episodes), "count": self.count, "total_return": self.total_return}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restores a state of `get_state`."""
         self._episodes.extend(map(tuple, state["episodes"]))
-        self.count = state["count"]
+        self.count, self.total_return = state["count"], state["total_return"]
 
 
 class RecordFile:

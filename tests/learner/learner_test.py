@@ -36,7 +36,7 @@ def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     arrays = {name: rng.integers(0, 100, array.shape).astype(array.dtype) for name, array in arrays.items()}
     assert any(name.startswith("optimizer/") for name in arrays), "momentum and step of the optimizer, too"
     state["counters"].update(learner_updates=7, agent_steps=700, env_frames=700, seconds=3.5, discarded_unrolls=2)
-    state["episodes"] = {"episodes": [[1.0, 9], [-1.0, 9]], "count": 2}
+    state["episodes"] = {"episodes": [[1.0, 9], [-1.0, 9]], "count": 2, "total_return": 0.0}
     checkpoints.save(str(tmp_path / "checkpoints"), 7, arrays, state, keep=3)
     (path,) = checkpoints.paths(str(tmp_path / "checkpoints"))
 

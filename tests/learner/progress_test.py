@@ -29,6 +29,7 @@ def test_episodes_of_training_and_evaluation_environments_are_apart():
         "eval/episode_return": 7.0,
         "eval/episode_length": 4.0,
         "episodes": 2,
+        "total_return": 3.0,
     }
 
 
@@ -48,6 +49,7 @@ def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     assert second.totals() == {**state["counters"], "discarded_unrolls": 6, "unrecorded_steps": 15}
     assert second.gauges()["episode_return"] == 2.0
     assert second.gauges()["episodes"] == 2
+    assert second.gauges()["total_return"] == 4.0
 
 
 @pytest.mark.parametrize("lost", ["counters", "eval/episodes"])
