@@ -15,8 +15,6 @@ their checkpoints. Each run's curve is written beside the JSON file, as CSV.
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import math
 import os
 import statistics
@@ -26,21 +24,20 @@ from typing import Any
 
 from benchmarks import BenchmarkError, flags
 from benchmarks.env import env_rates
-from benchmarks.report import columns, commit, median, number
+from benchmarks.report import columns, median, number
+from benchmarks.runs import Run, in_turn
 from benchmarks.timing import spread
 from scripts.record_result import write_table
-from seed_rl import config_files
 from seed_rl.experiment import Experiment
 from seed_rl.launch.cli import UsageError
-from seed_rl.launch.signals import Stopped, signals
-from seed_rl.launch.sweep import Sweep, Trial, trials
+from seed_rl.launch.sweep import trials
+from seed_rl.launch.trial import Trial
 from seed_rl.reporting import metrics
 
 QUICK = {"configs": "catch/vtrace", "seeds": 1, "minutes": 0.05, "thresholds": "-1,2", "metrics_interval": 0.2}
 
 _ENV_SECONDS = 3.0
 _LATE_SECONDS = 600.0  # for start-up and the last checkpoint
-_STARTS = "starts.jsonl"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,54 +72,41 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     # A mistake is reported before the first run.
     races = [_Race(config, trial, directory, arguments) for config in arguments.configs for trial in wanted]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    with signals() as stopped:
-        for race in races:
-            race.run(stopped)
-            if stopped.is_set():
-                raise BenchmarkError("interrupted; the same command goes on")
-            row = race.row()
-            print(f"{time.strftime('%H:%M:%S')} {_line(race.name, row)}", flush=True)
-            groups.setdefault(race.group, []).append(row)
+    for race in in_turn(races):
+        row = race.row()
+        print(f"{time.strftime('%H:%M:%S')} {_line(race.name, row)}", flush=True)
+        groups.setdefault(race.group, []).append(row)
     return {"experiments": [_summary(group, rows, arguments.thresholds) for group, rows in groups.items()]}
 
 
-class _Race:
+class _Race(Run):
     """A run on its way to the thresholds."""
 
     def __init__(self, config: str, trial: Trial, directory: str, arguments: argparse.Namespace):
-        """
-        Raises:
-          ConfigError: there is no such file or setting.
-          BenchmarkError: the log directory holds a run of another configuration.
-        """
+        """Raises the errors of a `Run`."""
         place = os.path.join(directory, os.path.splitext(config)[0].strip("./").replace("/", "_"))
+        super().__init__(config, [f"Logs.metrics_interval_s={arguments.metrics_interval}"], trial, place)
         self.name = f"{config} {trial.name}"
         settings = {name: value for name, value in trial.settings.items() if name != "Experiment.seed"}
         self.group = (config, *(f"{name} = {value}" for name, value in settings.items()))
-        self._experiment: Experiment = config_files.load([config], trial.bindings)
-        self._logdir = os.path.join(place, trial.name)
-        found = config_files.differences_from_saved(self._experiment, self._logdir)
-        if found:
-            raise BenchmarkError(f"{self._logdir} holds a run of another configuration: {'; '.join(found)}")
-        interval = f"--gin_param=Logs.metrics_interval_s={arguments.metrics_interval}"
-        self._sweep = Sweep([trial], [f"--gin_file={config}", interval], place, parallel=1)
-        self._trial = trial
         self._thresholds = arguments.thresholds
         self._seconds = 60 * arguments.minutes
         self._curve = os.path.join(arguments.output, f"{os.path.basename(place)}_{trial.name}.csv")
-        self._metric = "eval/episode_return" if self._experiment.actors.num_eval_envs else "episode_return"
-
-    def _rows(self) -> list[dict[str, float]]:
-        return metrics.read(self._logdir) if os.path.exists(os.path.join(self._logdir, metrics.FILE)) else []
+        self._metric = "eval/episode_return" if self.experiment.actors.num_eval_envs else "episode_return"
 
     def _is_over(self) -> bool:
-        rows = self._rows()
+        rows = self.rows()
         spent = rows[-1]["seconds"] if rows else 0.0
         return spent >= self._seconds or first(rows, self._metric, self._thresholds[-1]) is not None
 
-    def _watch(self, stopped: Stopped) -> Callable[[], bool]:
+    def train(self, stopped: Callable[[], bool]) -> None:
+        """Trains until the run is over; does nothing if it is."""
+        if not self._is_over():
+            super().train(self._watch(stopped))
+
+    def _watch(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
         """A function to poll: whether to end the run. It reads the metrics when their file has changed."""
-        path = os.path.join(self._logdir, metrics.FILE)
+        path = os.path.join(self.logdir, metrics.FILE)
         deadline = time.monotonic() + self._seconds + _LATE_SECONDS
         size, over = -1, False
 
@@ -131,49 +115,31 @@ class _Race:
             now = os.path.getsize(path) if os.path.exists(path) else 0
             if now != size:
                 size, over = now, self._is_over()
-            return over or stopped.is_set() or time.monotonic() > deadline
+            return over or stopped() or time.monotonic() > deadline
 
         return ends
 
-    def run(self, stopped: Stopped) -> None:
-        """Trains until the run is over; does nothing if it is."""
-        if self._is_over() or self._state() == "finished":
-            return
-        start = {
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "commit": commit(),
-            "load": os.getloadavg()[0],
-            "env_steps": _env_steps(self._experiment),
-        }
-        os.makedirs(self._logdir, exist_ok=True)
-        with open(os.path.join(self._logdir, _STARTS), "a", encoding="utf-8") as file:
-            file.write(json.dumps(start) + "\n")
-        self._sweep.run(self._watch(stopped), lambda text: None)
-
-    def _state(self) -> str:
-        return str(self._sweep.results()[0]["state"])
+    def _start(self) -> dict[str, Any]:
+        return {**super()._start(), "env_steps": _env_steps(self.experiment)}
 
     def row(self) -> dict[str, Any]:
         """Seed, frames, minutes, returns, when each threshold was reached, the starts, and why it failed if it did."""
-        rows, result = self._rows(), self._sweep.results()[0]
+        rows, failure = self.rows(), self.failure()
         if rows:
             os.makedirs(os.path.dirname(self._curve), exist_ok=True)
             write_table(rows, self._curve)
         returns = [row[self._metric] for row in rows if self._metric in row]
-        with open(os.path.join(self._logdir, _STARTS), encoding="utf-8") as file:
-            starts = [json.loads(line) for line in file]
-        failure = result.get("failure")
-        if not failure and not self._is_over() and self._state() != "finished":
+        if not failure and not self._is_over() and not self.is_finished():
             failure = f"stopped {_LATE_SECONDS / 60:.0f} minutes after its budget, most of which it did not train"
         return {
-            "seed": int(self._trial.settings["Experiment.seed"]),
+            "seed": self.experiment.seed,
             "metric": self._metric,
             "frames": rows[-1]["env_frames"] if rows else 0,
             "minutes": rows[-1]["seconds"] / 60 if rows else 0.0,
             "last_return": returns[-1] if returns else None,
             "best_return": max(returns, default=None),
             "reached": [first(rows, self._metric, threshold) for threshold in self._thresholds],
-            "starts": starts,
+            "starts": self.starts(),
             **({"failure": failure} if failure else {}),
         }
 

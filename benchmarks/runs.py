@@ -1,0 +1,96 @@
+"""Trains runs one after the other. After any kill the same command goes on: each run has a log directory of its own."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from benchmarks import BenchmarkError
+from benchmarks.report import commit
+from seed_rl import config_files
+from seed_rl.launch.signals import signals
+from seed_rl.launch.sweep import Sweep
+from seed_rl.launch.trial import Trial
+from seed_rl.reporting import metrics
+
+_STARTS = "starts.jsonl"
+
+
+class Run:
+    """An experiment in a log directory."""
+
+    def __init__(self, config: str, bindings: Sequence[str], trial: Trial, directory: str):
+        """
+        Args:
+          config: gin file, a shipped one or a path.
+          bindings: of gin, NAME=VALUE.
+          trial: further bindings, and the name of the log directory.
+          directory: holds it.
+
+        Raises:
+          ConfigError: there is no such file or setting.
+          BenchmarkError: the log directory holds a run of another configuration.
+        """
+        self.experiment = config_files.load([config], [*bindings, *trial.bindings])
+        self.logdir = os.path.join(directory, trial.name)
+        found = config_files.differences_from_saved(self.experiment, self.logdir)
+        if found:
+            raise BenchmarkError(f"{self.logdir} holds a run of another configuration: {'; '.join(found)}")
+        self.arguments = [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)]
+        self._sweep = Sweep([trial], self.arguments, directory, parallel=1)
+
+    def rows(self) -> list[dict[str, float]]:
+        """Its metrics so far."""
+        return metrics.read(self.logdir) if os.path.exists(os.path.join(self.logdir, metrics.FILE)) else []
+
+    def is_finished(self) -> bool:
+        """Whether all of its frames are done."""
+        return bool(self._result()["state"] == "finished")
+
+    def failure(self) -> str | None:
+        """Why it has failed, if it has."""
+        return self._result().get("failure")
+
+    def _result(self) -> dict[str, Any]:
+        return self._sweep.results()[0]
+
+    def train(self, stopped: Callable[[], bool]) -> None:
+        """Trains, from the last checkpoint if there is one, until it is finished, has failed, or is `stopped`."""
+        if self.is_finished():
+            return
+        os.makedirs(self.logdir, exist_ok=True)
+        with open(os.path.join(self.logdir, _STARTS), "a", encoding="utf-8") as file:
+            file.write(json.dumps(self._start()) + "\n")
+        self._sweep.run(stopped, lambda text: None)
+
+    def _start(self) -> dict[str, Any]:
+        return {
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "commit": commit(),
+            "load": os.getloadavg()[0],
+        }
+
+    def starts(self) -> list[dict[str, Any]]:
+        """Date, commit and load average of the machine at each start."""
+        with open(os.path.join(self.logdir, _STARTS), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+
+R = TypeVar("R", bound=Run)
+
+
+def in_turn(runs: Sequence[R]) -> Iterator[R]:
+    """Trains one after the other and yields each when it has ended.
+
+    Raises:
+      BenchmarkError: a signal has interrupted a run, which has saved a checkpoint.
+    """
+    with signals() as stopped:
+        for run in runs:
+            run.train(stopped.is_set)
+            if stopped.is_set():
+                raise BenchmarkError("interrupted; the same command goes on")
+            yield run
