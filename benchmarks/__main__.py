@@ -35,11 +35,12 @@ BENCHMARKS = {
     "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
     "compile_for": "Act and optimizer steps, compiled for TPUs and GPUs without either: minutes.",
     "time_to_score": "Frames and minutes until experiments reach returns, over several seeds: hours.",
+    "atari": "Scores in all Atari games, by the protocol of the published tables: a night.",
 }
 """Module and summary of each benchmark."""
 
 ALL = "all"
-APART = ("compile_for", "time_to_score")
+APART = ("compile_for", "time_to_score", "atari")
 """Not among `ALL`: they take hours, or need a compiler for GPUs."""
 DEFAULT_OUTPUT = os.path.join("runs", "bench")
 

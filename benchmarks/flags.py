@@ -9,6 +9,8 @@ import argparse
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
+from seed_rl.launch.flags import CountParser
+
 T = TypeVar("T", int, float)
 
 
@@ -36,6 +38,14 @@ seconds = at_least(0.001)
 def counts(text: str) -> list[int]:
     """Positive whole numbers, separated by commas."""
     return [count(part) for part in text.split(",")]
+
+
+def frames(text: str) -> int:
+    """A positive whole number, also as 5M or 300k."""
+    try:
+        return count(str(CountParser().parse(text)))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from error
 
 
 def some_of(choices: Collection[str]) -> Callable[[str], list[str]]:

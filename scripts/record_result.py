@@ -81,9 +81,9 @@ def main() -> None:
         file.write("\n")
 
 
-def write_table(rows: Sequence[Mapping[str, float]], path: str) -> list[str]:
-    """Writes the metrics of a run as CSV; returns the columns, those of `COLUMNS` that it has."""
-    columns = [name for name in COLUMNS if any(name in row for row in rows)]
+def write_table(rows: Sequence[Mapping[str, float]], path: str, known: Sequence[str] = COLUMNS) -> list[str]:
+    """Writes the metrics of a run as CSV; returns the columns, those `known` that it has."""
+    columns = [name for name in known if any(name in row for row in rows)]
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()

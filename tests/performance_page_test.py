@@ -12,7 +12,7 @@ from benchmarks.__main__ import BENCHMARKS
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "performance"
 SCORES = ROOT / "docs" / "results" / "time_to_score"
-ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score"}  # which has a page of its own
+ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have pages of their own
 REPORT = {
     "benchmark": "env",
     "command": "scripts/bench.sh env",

@@ -80,7 +80,9 @@ def run(*words):
         return ended.code
 
 
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ("env", "replay", "time_to_score")])
+@pytest.mark.parametrize(
+    "name", [name for name in BENCHMARKS if name not in ("env", "replay", "time_to_score", "atari")]
+)
 def test_a_smoke_run_prints_a_table_and_writes_json(name, capfd, tmp_path):
     assert run(name, "--quick", f"--output={tmp_path}") == 0
     check_report(name, capfd.readouterr().out, tmp_path)

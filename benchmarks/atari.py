@@ -1,0 +1,249 @@
+"""Scores in many Atari games, one run after another: the table of Machado et al. 2018 (arXiv:1709.06009).
+
+The protocol is that of Dopamine's published runs: a frame repeats the previous action with probability 0.25, actions
+are the minimal set of each game and last for four frames, episodes begin without no-ops and are whole games (a lost
+life ends none) of at most 108,000 frames. A score is the mean return of the training episodes that ended within the
+last million frames, read after 5 and 10 million frames where a run is that long, and at its end; in a shorter run it is
+that of all episodes. There is no score where no episode ended in that time: a game that lasts 108,000 frames ends in
+none of 64 environments before they have played 6.9 million frames together.
+
+Beside it stand the largest mean return over 100 episodes; the largest magnitude of a mean value, which rewards of at
+most 1 and a discount of 0.99 bound by 100; and the smallest entropy of the policy, as a share of the largest possible.
+
+The same command goes on after any kill. It skips the runs that are recorded in the directory of the JSON file, where
+the result (GAME_seed=N.json) and curve (.csv) of each appear as soon as it has ended, and continues the others from
+their checkpoints. A recorded run does not need its log directory any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks import BenchmarkError, flags, report
+from benchmarks.runs import Run, in_turn
+from scripts.record_result import write_table
+from seed_rl import config_files
+from seed_rl.envs.atari import ATARI_57, REFERENCES, games
+from seed_rl.launch.display import duration
+from seed_rl.launch.trial import Trial
+from seed_rl.reporting import metrics
+
+SETS = {"atari57": ATARI_57, "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert")}
+"""Named games: those that papers report, and the five from which their median can be predicted (arXiv:2210.02019)."""
+PROTOCOL = (
+    "Atari.sticky_actions=0.25",
+    "Atari.full_action_set=False",
+    "Atari.frame_skip=4",
+    "Atari.max_noops=0",
+    "Atari.max_episode_frames=108_000",
+)
+READINGS = (5_000_000, 10_000_000)  # environment frames
+WINDOW = 1_000_000  # environment frames
+_LOGS = ("Logs.metrics_interval_s=2", "Logs.checkpoint_interval_s=60")
+_VALUES = ("policy/mean_value", "q/value")
+
+QUICK = {
+    "games": "pong",
+    "frames": "2k",
+    "seeds": 1,
+    "gin_param": ["VTrace.hidden=16", "VTrace.convolutions=((4, 8, 8),)", "Experiment.batch_size=8"],
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.add_argument("--games", type=_games, default="atari57", help="names separated by commas, atari57 or atari5")
+    parser.add_argument("--config", default="atari/vtrace_fast", help="gin file, a shipped one or a path")
+    parser.add_argument("--gin_param", action="append", default=[], help="NAME=VALUE for all; may be repeated")
+    parser.add_argument("--seeds", type=flags.count, default=1, help="runs of each game, seeded 1, 2, ...")
+    parser.add_argument("--frames", type=flags.frames, default="5M", help="of a run, as 5M or 300k")
+    parser.add_argument("--logdir", help="holds the runs; default: runs in the directory of the JSON file")
+
+
+def _games(text: str) -> list[str]:
+    return list(SETS[text]) if text in SETS else flags.some_of(games())(text)
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Trains what is not recorded yet; the results of all runs."""
+    directory = arguments.logdir or os.path.join(arguments.output, "runs")
+    # All games have their first seed before any has a second one. A mistake is reported before the first run.
+    wanted = itertools.product(range(1, arguments.seeds + 1), arguments.games)
+    runs = [_Game(game, seed, directory, arguments) for seed, game in wanted]
+    todo = [run.frames_left() for run in runs]
+    print(f"{todo.count(0)} of {len(runs)} runs are done; {sum(todo):,} frames to do", flush=True)
+    began, trained, results = time.monotonic(), 0.0, []
+    for n, run in enumerate(in_turn(runs), 1):
+        results.append(run.result())
+        if not todo[n - 1]:
+            continue
+        trained += todo[n - 1] - run.frames_left()
+        left = sum(todo[n:]) * (time.monotonic() - began) / trained if trained else math.inf
+        left_text = f"{duration(left)} left" if math.isfinite(left) else "the time left is unknown"
+        print(f"{time.strftime('%H:%M:%S')} {n} of {len(runs)}, {_line(results[-1])}; {left_text}", flush=True)
+    return {"runs": results}
+
+
+class _Game(Run):
+    """A run of one game, with its record in the directory of results."""
+
+    def __init__(self, game: str, seed: int, directory: str, arguments: argparse.Namespace):
+        """
+        Raises:
+          ConfigError: there is no such file or setting.
+          BenchmarkError: the log directory or the record holds a run of another configuration.
+        """
+        bindings = [*PROTOCOL, *_LOGS, f"Experiment.total_frames={arguments.frames}", *arguments.gin_param]
+        trial = Trial(f"{game}_seed={seed}", {"Atari.game": game, "Experiment.seed": str(seed)})
+        super().__init__(arguments.config, bindings, trial, directory)
+        self._game = game
+        self._command = shlex.join(
+            ["seed_rl", "train", *self.arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
+        )
+        self._stem = os.path.join(arguments.output, trial.name)
+        self._record: dict[str, Any] = {}
+        if os.path.exists(f"{self._stem}.json"):
+            with open(f"{self._stem}.json", encoding="utf-8") as file:
+                self._record = json.load(file)
+            found = config_files.differences(self.experiment, self._record["settings"])
+            if found:
+                raise BenchmarkError(f"{self._stem}.json records another configuration: {'; '.join(found)}")
+
+    def frames_left(self) -> int:
+        """Environment frames until its end."""
+        rows = [] if self.is_recorded() else self.rows()
+        frames = self._record["result"]["frames"] if self.is_recorded() else rows[-1]["env_frames"] if rows else 0
+        return max(0, self.experiment.total_frames - int(frames))
+
+    def is_recorded(self) -> bool:
+        """Whether the directory of results has all of it."""
+        result = self._record.get("result", {"failure": "it has not been run"})
+        return "failure" not in result and result["frames"] >= self.experiment.total_frames
+
+    def result(self) -> dict[str, Any]:
+        """What has been recorded of it."""
+        return dict(self._record["result"])
+
+    def train(self, stopped: Callable[[], bool]) -> None:
+        """Trains what is left and records it."""
+        if self.is_recorded():
+            return
+        super().train(stopped)
+        if not stopped():
+            self._write()
+
+    def _write(self) -> None:
+        rows, failure = self.rows(), self.failure()
+        result = {
+            "game": self._game,
+            "seed": self.experiment.seed,
+            **summary(rows, self.experiment.total_frames),
+            "starts": self.starts(),
+            **({"failure": failure} if failure else {}),
+        }
+        content = report.report("atari", [], {}, result)
+        del content["arguments"]
+        # After rounding: of the settings all digits count.
+        self._record = {**content, "command": self._command, "settings": self.experiment.to_json()}
+        write_table(list(thinned(rows)), f"{self._stem}.csv", COLUMNS)
+        report.write(f"{self._stem}.json", self._record)
+
+
+def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str, Any]:
+    """What a run's metrics say of it, None where they say nothing.
+
+    Args:
+      rows: in order.
+      total_frames: of the run, if it gets to its end.
+
+    Returns:
+      `frames` and `minutes` of training; `scores`, a list of `reading`; `best_return`, the largest mean over 100
+      episodes; `max_abs_value` and `min_entropy_share` over all rows.
+    """
+    full = [row["episode_return"] for row in rows if row["episodes"] >= metrics.RECENT_EPISODES]
+    ends = sorted({total_frames, *(frames for frames in READINGS if frames < total_frames)})
+    return {
+        "frames": rows[-1]["env_frames"] if rows else 0,
+        "minutes": rows[-1]["seconds"] / 60 if rows else 0.0,
+        "scores": [reading(rows, frames) for frames in ends if rows and rows[-1]["env_frames"] >= frames],
+        "best_return": max(full, default=None),
+        **{name: _extremes(rows).get(name) for name in ("max_abs_value", "min_entropy_share")},
+    }
+
+
+def reading(rows: Sequence[Mapping[str, float]], frames: int) -> dict[str, Any]:
+    """The score at the first row with so many frames, which there must be.
+
+    Returns:
+      `frames` as given; `episodes` that ended in the `WINDOW` before; `score`, the mean of their returns, None without
+      episodes. The window begins with a row, at most an interval of metrics early.
+    """
+    end = next(row for row in rows if row["env_frames"] >= frames)
+    before = [row for row in rows if row["env_frames"] <= end["env_frames"] - WINDOW]
+    start = before[-1] if before else {"episodes": 0, "total_return": 0.0}
+    episodes = end["episodes"] - start["episodes"]
+    score = (end["total_return"] - start["total_return"]) / episodes if episodes else None
+    return {"frames": frames, "score": score, "episodes": episodes}
+
+
+COLUMNS = ("env_frames", "seconds", "episodes", "total_return", "episode_return", "max_abs_value", "min_entropy_share")
+"""Of the CSV files. All but the last two are metrics (docs/metrics.md); these are a mean value, in units of the learned
+returns, and a share."""
+
+
+def thinned(rows: Sequence[Mapping[str, float]], most: int = 100) -> Iterator[dict[str, float]]:
+    """At most so many rows of a curve: the last of each of as many stretches of frames, with the stretch's extremes."""
+
+    def stretch(row: Mapping[str, float]) -> int:
+        return max(1, math.ceil(most * row["env_frames"] / rows[-1]["env_frames"]))
+
+    for _, group in itertools.groupby(rows, stretch):
+        own = list(group)
+        yield {**own[-1], **_extremes(own)}
+
+
+def _extremes(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    values = [abs(row[name]) for row in rows for name in _VALUES if name in row]
+    shares = [row["learning/entropy_share"] for row in rows if "learning/entropy_share" in row]
+    largest = {"max_abs_value": max(values)} if values else {}
+    return {**largest, "min_entropy_share": min(shares)} if shares else largest
+
+
+def _line(result: Mapping[str, Any]) -> str:
+    name = f"{result['game']} seed {result['seed']}"
+    if "failure" in result:
+        return f"{name} failed: {result['failure']}"
+    scores = "".join(f", {_text(each['score'])} at {each['frames'] / 1e6:g}M" for each in result["scores"])
+    return f"{name} in {result['minutes']:.1f} minutes{scores}"
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}" if abs(value) < 1e6 else f"{value:.1e}"
+
+
+def table(result: dict[str, Any]) -> str:
+    """A line for each run: scores, the last one in percent of human play, extremes and minutes; then the failures."""
+    runs = result["runs"]
+    ends = sorted({each["frames"] for run in runs for each in run["scores"]})
+    rows = []
+    for run in runs:
+        scores = {each["frames"]: each["score"] for each in run["scores"]}
+        last = scores.get(max(scores, default=0))
+        reference = REFERENCES.get(run["game"])
+        cells = [
+            *(scores.get(frames) for frames in ends),
+            None if last is None or reference is None else reference.normalise(last),
+            *(run[name] for name in ("best_return", "max_abs_value", "min_entropy_share", "minutes")),
+        ]
+        rows.append([run["game"], str(run["seed"]), *map(_text, cells)])
+    heads = [*(f"score\n{frames / 1e6:g} M" for frames in ends), "% of\nhuman", "best\nof 100", "largest\n|value|"]
+    failures = [_line(run) for run in runs if "failure" in run]
+    return "\n".join([report.columns(["game", "seed", *heads, "least\nentropy", "minutes"], rows), *failures])
