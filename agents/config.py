@@ -35,6 +35,11 @@ class AgentConfig(Settings, abc.ABC):
     """Treat the end of an episode at a time limit as terminal, with no value after it, as the original does. By default
     targets bootstrap from the last state seen before it."""
 
+    @property
+    def largest_value(self) -> float | None:
+        """The largest magnitude of a discounted return; None where rewards or time have no bound."""
+        return self.max_abs_reward / (1.0 - self.discount) if self.max_abs_reward and self.discount < 1 else None
+
     @abc.abstractmethod
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
         """The agent for environments of `env_spec`; its weights are drawn from `seed`.

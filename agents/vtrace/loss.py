@@ -112,10 +112,13 @@ def vtrace_loss(
         "policy/kl_behaviour_target": diagnostics.divergence(log_rhos),
         "policy/mean_abs_advantage": magnitude,
         "policy/mean_value": tf.reduce_mean(baseline[:-1]),
+        "policy/value_unit": value_unit,
         "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs),
     }
     if actions.max_entropy:
         metrics["learning/entropy_share"] = -negative_entropy / actions.max_entropy
+    if bound := config.largest_value:
+        metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(baseline[:-1])) / bound
     if not config.gae:
         metrics["learning/clipped_share"] = diagnostics.clipped_share(log_rhos, config.clip_rho)
         metrics["learning/clipped_mass"] = diagnostics.clipped_mass(log_rhos, config.clip_rho)

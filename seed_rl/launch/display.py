@@ -20,7 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seed_rl.reporting.learning import learning_trouble
+from seed_rl.reporting.learning import Trouble
 from seed_rl.reporting.run_log import bottleneck
 
 _CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
@@ -77,7 +77,8 @@ class _Figures:
         row: Mapping[str, float],
         total_frames: int,
         num_envs: int | None,
-        milestones: Sequence[tuple[float, int]] = (),
+        milestones: Sequence[tuple[float, int]],
+        learning: str,
     ):
         frames, rate, seconds = row["env_frames"], row["frames_per_second"], row.get("seconds", 0.0)
         self.is_done = frames >= total_frames
@@ -96,7 +97,7 @@ class _Figures:
         if "actors" in row:
             self.connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
         self.bottleneck = "" if self.is_done else bottleneck(row)
-        self.learning = "" if self.is_done else learning_trouble(row)
+        self.learning = "" if self.is_done else learning
         self.milestone = "" if self.is_done or "loss/total" not in row else _milestone(row, milestones)
 
 
@@ -149,6 +150,7 @@ class Progress:
 
     def __post_init__(self) -> None:
         self._row: Mapping[str, float] = {}
+        self._trouble, self._learning = Trouble(), ""
         self._echo = False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         self._printed: dict[str, str] = {}
@@ -179,7 +181,7 @@ class Progress:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Shows a row of `metrics.jsonl`."""
-        self._row = row
+        self._row, self._learning = row, self._trouble.of(row)
         for key, curve in self._curves.items():
             if key in row:
                 curve.append(row[key])
@@ -191,7 +193,7 @@ class Progress:
                 print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
 
     def _figures(self) -> _Figures:
-        return _Figures(self._row, self.total_frames, self.num_envs, self.milestones)
+        return _Figures(self._row, self.total_frames, self.num_envs, self.milestones, self._learning)
 
     def _lines(self) -> list[str]:
         """The row in under 70 columns, and news of the actors and the bottleneck."""

@@ -1,29 +1,87 @@
-"""A row of metrics read for what keeps a run from learning; docs/learning.md has a paragraph for each sentence.
+"""Rows of metrics read for what keeps a run from learning; docs/learning.md has a paragraph for each sentence.
 
 The bounds lie between the values of runs that learned and of runs that went wrong on purpose, which that page tells.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 _CLIPPED_MASS = 0.1
 _OLD = 20.0  # updates
 _UNMOVED_MASS = 1e-5
 _GRADIENT_TO_CLIP = 5.0
+_LARGE_ADVANTAGE = 1.0  # units of the value
 _UNIFORM = 0.98
 _BONUS_TO_ADVANTAGE = 0.75
 _MOVED = 0.97
+_CERTAIN = 0.02
+_LOST = 0.25  # of the distance from the first return to the best
 _EXPLAINED_VARIANCE = 0.13
 _ADVANTAGE_TO_VALUE = 0.34
+_ADVANTAGE_TO_LARGEST = 0.4
 
 
-def learning_trouble(row: Mapping[str, float]) -> str:
-    """A symptom, its figures and a remedy, such as "importance weights: ..."; empty if nothing stands out.
+class Trouble:
+    """Reads the rows of a run one after the other."""
 
-    Args:
-      row: of metrics; a symptom whose metrics an agent does not report is not looked for.
-    """
+    def __init__(self) -> None:
+        self._first_return = math.nan
+        self._best_return = -math.inf
+        self._largest_advantage = 0.0
+
+    def of(self, row: Mapping[str, float]) -> str:
+        """A symptom, its figures and a remedy, such as "importance weights: ..."; empty if nothing stands out.
+
+        Args:
+          row: of metrics; a symptom whose metrics an agent does not report is not looked for.
+        """
+        value = row.get("episode_return", math.nan)
+        if math.isnan(self._first_return):
+            self._first_return = value
+        self._best_return = max(self._best_return, value)  # which keeps it where the value is nan
+        self._largest_advantage = max(self._largest_advantage, row.get("policy/mean_abs_advantage", 0.0))
+        return (
+            _of_values_out_of_bounds(row)
+            or self._of_certainty(row)
+            or _of_updates(row)
+            or _of_uniformity(row)
+            or self._of_values(row)
+        )
+
+    def _of_certainty(self, row: Mapping[str, float]) -> str:
+        entropy, value = row.get("learning/entropy_share", 1.0), row.get("episode_return")
+        if entropy >= _CERTAIN:
+            return ""
+        remedy = "layer_norm = 'features', a lower learning rate, or a higher entropy cost"
+        if value is None:
+            return f"policy: certain ({entropy:.1%} of the entropy) before any episode has ended: {remedy}"
+        if value < self._best_return - _LOST * (self._best_return - self._first_return):
+            return f"policy: certain, at a return of {value:.4g} after one of {self._best_return:.4g}: {remedy}"
+        return ""
+
+    def _of_values(self, row: Mapping[str, float]) -> str:
+        entropy, explained = row.get("learning/entropy_share", 1.0), row.get("learning/explained_variance", 1.0)
+        if entropy >= _MOVED or explained >= _EXPLAINED_VARIANCE:
+            return ""
+        advantage, value = row["policy/mean_abs_advantage"], abs(row["policy/mean_value"])
+        # In an environment that is solved there is little left to explain.
+        if advantage <= max(_ADVANTAGE_TO_VALUE * value, _ADVANTAGE_TO_LARGEST * self._largest_advantage):
+            return ""
+        share = f"{max(explained, 0.0):.0%} of their targets' variance"
+        return f"values: they explain {share}: a lower learning rate, or a higher baseline cost"
+
+
+def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
+    ratio = row.get("learning/value_to_bound", 0.0)
+    if ratio <= 1.0:
+        return ""
+    return f"values: {ratio:.3g} times what rewards and discount allow: layer_norm = 'features', or a lower learning rate"
+
+
+def _of_updates(row: Mapping[str, float]) -> str:
+    """Symptoms of the ratio of the policies, and of gradients."""
     lag, gradient = row.get("policy_lag", 0.0), row.get("gradient_to_clip", 0.0)
     mass = row.get("learning/clipped_mass")
     if mass is not None and mass > _CLIPPED_MASS:
@@ -32,21 +90,18 @@ def learning_trouble(row: Mapping[str, float]) -> str:
     if mass is not None and mass < _UNMOVED_MASS and lag >= 1:
         remedy = "a higher clip_norm" if gradient > _GRADIENT_TO_CLIP else "a higher learning rate"
         return f"updates: they hardly change the policy: {remedy}"
-    if gradient > _GRADIENT_TO_CLIP:
+    advantage = row.get("policy/mean_abs_advantage", math.inf) / row.get("policy/value_unit", 1.0)
+    if gradient > _GRADIENT_TO_CLIP and advantage > _LARGE_ADVANTAGE:
         return f"gradients: {gradient:.0f} times their limit: smaller rewards, or a higher clip_norm"
-    entropy, explained = row.get("learning/entropy_share"), row.get("learning/explained_variance")
-    if entropy is None or explained is None:
-        return ""
-    if entropy > _UNIFORM and _bonus_to_advantage(row) > _BONUS_TO_ADVANTAGE:
-        return f"entropy: {entropy:.0%} of its maximum, its bonus outweighs advantages: a lower entropy cost"
-    advantage, value = row["policy/mean_abs_advantage"], abs(row["policy/mean_value"])
-    if entropy < _MOVED and explained < _EXPLAINED_VARIANCE and advantage > _ADVANTAGE_TO_VALUE * value:
-        share = f"{max(explained, 0.0):.0%} of their targets' variance"
-        return f"values: they explain {share}: a lower learning rate, or a higher baseline cost"
     return ""
 
 
-def _bonus_to_advantage(row: Mapping[str, float]) -> float:
-    """The weight of the entropy bonus over the mean magnitude of the advantages."""
+def _of_uniformity(row: Mapping[str, float]) -> str:
+    """The symptom of an entropy bonus that outweighs the advantages."""
+    entropy = row.get("learning/entropy_share", 0.0)
+    if entropy <= _UNIFORM:
+        return ""
     product = row["policy/entropy"] * row["policy/mean_abs_advantage"]
-    return -row["loss/entropy"] / product if product > 0 else 0.0
+    if product > 0 and -row["loss/entropy"] / product > _BONUS_TO_ADVANTAGE:
+        return f"entropy: {entropy:.0%} of its maximum, its bonus outweighs advantages: a lower entropy cost"
+    return ""

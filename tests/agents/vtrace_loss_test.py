@@ -149,6 +149,8 @@ def reference(unroll, kind="discrete", constants=None, **settings):
         "policy/kl_behaviour_target": np.mean(ratio - 1.0 - np.log(ratio)),
         "policy/mean_abs_advantage": np.mean(np.abs(advantages)),
         "policy/mean_value": np.mean(unroll["baseline"][: len(vs)]),
+        "policy/value_unit": 1.0,
+        "learning/value_to_bound": np.mean(np.abs(values)) * (1 - settings["discount"]) / settings["max_abs_reward"],
     }
 
 
