@@ -41,23 +41,30 @@ string = _declare(flags.DEFINE_string)
 
 def count(name: str, text: str) -> Flag:
     """A whole number, also as people write large ones: 1e6, 300k, 10M, 1_000_000; without a default."""
-    return _declare(flags.DEFINE)(CountParser(), name, None, text)
+    return _declare(flags.DEFINE)(_Count(), name, None, text)
 
 
-class CountParser(flags.ArgumentParser):
-    """Reads a `count`."""
-
+class _Count(flags.ArgumentParser):
     syntactic_help = "a whole number such as 300000, 300k, 10M or 1e6"
 
     def parse(self, argument: Any) -> int:
-        match = re.fullmatch(r"([\d_]*\.?\d+(?:e\d{1,2})?)([kMG]?)", str(argument).strip())
-        number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
-        if number is None or number != int(number):
-            raise ValueError(f"expected {self.syntactic_help}")
-        return int(number)
+        return whole_number(str(argument))
 
     def flag_type(self) -> str:
         return "int"
+
+
+def whole_number(text: str) -> int:
+    """The value of a `count`.
+
+    Raises:
+      ValueError: it is written in no such way.
+    """
+    match = re.fullmatch(r"([\d_]*\.?\d+(?:e\d{1,2})?)([kMG]?)", text.strip())
+    number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
+    if number is None or number != int(number):
+        raise ValueError(f"expected {_Count.syntactic_help}")
+    return int(number)
 
 
 def directory(name: str, text: str) -> Flag:

@@ -25,9 +25,9 @@ from seed_rl.reporting.statistics import interquartile_mean, performance_profile
 _CURVES = {"episode_return": "-", "eval/episode_return": "--"}
 """The metrics that are drawn, and their line styles."""
 # The colours of Okabe and Ito, which the colour-blind can tell apart; without their yellow, too faint for a line.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-_LINES: Any = cycler(marker=["", "o", "s", "^"]) * cycler(color=_COLOURS)
-_STYLE: Any = {
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_LINES: Any = cycler(marker=["", "o", "s", "^"]) * cycler(color=COLOURS)
+STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -137,7 +137,7 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
     """Axes to draw on, and lists to fill with the handles of the legend and the notes above it; then writes all."""
     handles: list[Any] = []
     notes: list[str] = []
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure, axes = pyplot.subplots(figsize=(7, 4.2 + 0.1 * num_curves), layout="constrained")
         axes.set(**labels)
         axes.margins(x=0.01)
