@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from seed_rl.launch.flags import CountParser
+from seed_rl.launch.flags import whole_number
 
 T = TypeVar("T", int, float)
 
@@ -43,7 +43,7 @@ def counts(text: str) -> list[int]:
 def frames(text: str) -> int:
     """A positive whole number, also as 5M or 300k."""
     try:
-        return count(str(CountParser().parse(text)))
+        return count(str(whole_number(text)))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from error
 

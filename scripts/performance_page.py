@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the tables of benchmarks into pages from JSON files: scripts/performance_page.py [--check]
+"""Writes the tables of benchmarks into pages from JSON files: scripts/performance_page.py [--check] [--pictures]
 
-The pages are docs/performance.md, from docs/results/performance, and docs/results/time_to_score.md, from
-docs/results/time_to_score. A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made from
-NAME.json, which `scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS` with
-these files. The text around them is written by hand. With --check nothing is written: the exit code is 1 if a page is
-out of date.
+The pages are docs/performance.md, docs/results/time_to_score.md and docs/results/atari.md; their data are in folders of
+the same names in docs/results. A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made
+from NAME.json, which `scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS`
+with these files, and `<!-- atari: PART FOLDER FRAMES -->` by a part of `benchmarks.atari_page`. The text around them is
+written by hand. With --check nothing is written: the exit code is 1 if a page is out of date. With --pictures those of
+docs/results/atari.md are drawn anew first.
 """
 
 import argparse
@@ -27,10 +28,11 @@ DOCS = ROOT / "docs"
 PAGES = {
     DOCS / "performance.md": DOCS / "results" / "performance",
     DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
+    DOCS / "results" / "atari.md": DOCS / "results" / "atari",
 }
 """The directory of the JSON files of each page."""
 END = "<!-- end -->"
-BEGIN = re.compile("<!-- (table|plan): ")
+BEGIN = re.compile("<!-- (table|plan|atari): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
 
 
@@ -46,8 +48,13 @@ def filled(page: str, results: pathlib.Path) -> str:
     """
     if not len(BEGIN.findall(page)) == page.count(END) == len(BLOCK.findall(page)):
         raise PageError(f"each <!-- table: NAME --> needs one {END} behind it")
-    content = {"table": table_of, "plan": plan_of}
+    content = {"table": table_of, "plan": plan_of, "atari": atari_of}
     return BLOCK.sub(lambda found: f"{found[1]}{content[found[2]](found[3], results)}{found[4]}", page)
+
+
+def atari_of(part: str, results: pathlib.Path) -> str:
+    """A part of the page of Atari, as Markdown."""
+    return str(importlib.import_module("benchmarks.atari_page").section(part, results))
 
 
 def plan_of(flags: str, results: pathlib.Path) -> str:
@@ -86,9 +93,13 @@ def origin(content: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a page is out of date")
+    parser.add_argument("--pictures", action="store_true", help="draw those of docs/results/atari.md anew")
     parser.add_argument("--page", type=pathlib.Path, help="only this one; needs --results")
     parser.add_argument("--results", type=pathlib.Path, help="directory of its JSON files")
     arguments = parser.parse_args()
+    if arguments.pictures:
+        for folder in sorted(path for path in (DOCS / "results" / "atari").iterdir() if path.is_dir()):
+            importlib.import_module("benchmarks.atari_page").draw(folder)
     pages = {arguments.page: arguments.results} if arguments.page else PAGES
     return max([_update(page, results, arguments.check) for page, results in pages.items()])
 

@@ -12,6 +12,7 @@ from benchmarks.__main__ import BENCHMARKS
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "performance"
 SCORES = ROOT / "docs" / "results" / "time_to_score"
+ATARI = ROOT / "docs" / "results" / "atari"
 ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have pages of their own
 REPORT = {
     "benchmark": "env",
@@ -41,7 +42,10 @@ def run(monkeypatch, tmp_path):
     return run_script
 
 
-@pytest.mark.parametrize(("page", "results"), [("performance.md", RESULTS), ("results/time_to_score.md", SCORES)])
+@pytest.mark.parametrize(
+    ("page", "results"),
+    [("performance.md", RESULTS), ("results/time_to_score.md", SCORES), ("results/atari.md", ATARI)],
+)
 def test_the_page_is_up_to_date(run, capsys, page, results):
     code, _ = run((ROOT / "docs" / page).read_text(encoding="utf-8"), "--check", f"--results={results}")
     assert code == 0, capsys.readouterr().err
