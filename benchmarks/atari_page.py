@@ -10,6 +10,7 @@ import csv
 import json
 import math
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -191,7 +192,8 @@ def _origin(records: Sequence[Mapping[str, Any]]) -> str:
     command = records[0]["command"].partition(" '--gin_param=Atari.game")[0]
     dates = sorted(record["date"][:10] for record in records)
     machines = sorted({f"{each['hardware']['cores']} cores of {each['hardware']['processor']}" for each in records})
-    commits = dict.fromkeys(str(start["commit"])[:9] for record in records for start in record["result"]["starts"])
+    starts = [str(start["commit"]) for record in records for start in record["result"]["starts"]]
+    commits = dict.fromkeys(re.sub(r"(?<=[0-9a-f]{9})[0-9a-f]+", "", commit) for commit in starts)
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     return f"`{command}` with each game and seed; {when}, {', '.join(machines)}; at {', '.join(commits)}."
 

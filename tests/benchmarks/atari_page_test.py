@@ -24,7 +24,7 @@ def record(folder, game, score, seed=1, **changed):
         "best_return": score,
         "max_abs_value": 7.0,
         "min_entropy_share": 0.5,
-        "starts": [{"commit": "0123456789abcdef"}],
+        "starts": [{"commit": "0123456789abcdef+"}],
         **changed,
     }
     content = {
@@ -92,7 +92,7 @@ def test_a_game_stands_beside_its_published_scores_and_what_stands_out_is_named(
         "- Failed: phoenix: it diverged.",
         "- Not run yet: double_dunk, name_this_game.",
         "`seed_rl train --gin_file=atari/vtrace_fast` with each game and seed; 2026-01-01 to 2026-01-02, "
-        "2 cores of Abacus; at 012345678.",
+        "2 cores of Abacus; at 012345678+.",
     ):
         assert line in text.splitlines()
 
