@@ -35,7 +35,7 @@ EXPERIMENTS = {
     "gym/pendulum": Recipe("gym/pendulum"),
     "atari/vtrace": Recipe("atari/vtrace"),
     "atari/vtrace_fast": Recipe("atari/vtrace_fast"),
-    "atari/pqn_pong": Recipe("atari/pqn_pong"),
+    "gym/acrobot": Recipe("gym/acrobot"),
     "atari/r2d2": Recipe("atari/r2d2"),
     "atari/r2d2 bf16": Recipe("atari/r2d2", ("R2D2.dtype = 'mixed_bfloat16'",)),
     "atari/vtrace_deep": Recipe("atari/vtrace_deep"),

@@ -14,7 +14,7 @@ SMALLEST = {
     "catch/vtrace": PROGRAMS,
     "memory/r2d2": PROGRAMS,
     "gym/pendulum": PROGRAMS,
-    "atari/pqn_pong": ("act",),
+    "gym/acrobot": ("act",),
     "atari/r2d2": ("act",),
 }
 """Of each agent and kind of observation and action."""

@@ -3,7 +3,6 @@
 from seed_rl import config_files
 
 _ALIKE = (
-    "atari/ppo_breakout",
     "atari/r2d2_pong",
     "dmlab/lasertag",
     "dmlab/rooms",
