@@ -4,7 +4,7 @@ Shapes: T steps, B sequences, frames of H x W pixels and C channels, stacks of D
 the channels, the oldest first. The state that is handed from call to call is a stack of the last D - 1 frames.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -32,10 +32,17 @@ def initial_frames(batch: int, frame_shape: Sequence[int], depth: int) -> FrameS
     return FrameState(frames, tf.zeros([batch], tf.int32))
 
 
-def stack_frames(
-    frames: Any, done: Any, state: FrameState, transform: Callable[[tf.Tensor], tf.Tensor] = tf.identity
-) -> tuple[tf.Tensor, FrameState]:
-    """Every frame together with the D - 1 before it; absent frames, those of earlier episodes, are zero.
+class Stacks(NamedTuple):
+    """Every frame together with the D - 1 before it."""
+
+    frames: tf.Tensor
+    """uint8 [T, B, H, W, D C]: absent frames are zero."""
+    present: tf.Tensor
+    """bool [T, B, D]: whether a frame belongs to the episode of the newest one of its stack."""
+
+
+def stack_frames(frames: Any, done: Any, state: FrameState) -> tuple[Stacks, FrameState]:
+    """The stacks of T frames, and the new state.
 
     To stack T frames at once, or in several calls that hand on the state, is the same.
 
@@ -43,11 +50,6 @@ def stack_frames(
       frames: uint8 [T, B, H, W, C].
       done: bool [T, B]: whether a frame is the first of its episode: older frames are absent from its stack.
       state: from which the depth D is taken.
-      transform: applied to the frames [..., H, W, C] of a stack, of which it keeps the shape. Absent ones are zero
-        behind it.
-
-    Returns:
-      The stacks [T, B, H, W, D C], of the dtype of the transformed frames, and the new state.
     """
     checks.check_rank("frames", frames, 5)
     shape = checks.static_shape(frames)
@@ -57,7 +59,7 @@ def stack_frames(
     if rest:
         raise ValueError(f"state must hold whole frames of {shape[-1]} channels, got {state.frames.shape}")
     if history == 0:
-        return transform(tf.convert_to_tensor(frames)), state
+        return Stacks(tf.convert_to_tensor(frames), tf.ones([*shape[:2], 1], tf.bool)), state
 
     # Offset k of the sequence [D - 1 + T, ...] of all frames is, at step t, the frame D - 1 - k steps before it.
     offsets = [slice(k, k - history or None) for k in range(history + 1)]
@@ -65,19 +67,14 @@ def stack_frames(
     known = tf.concat([tf.range(history)[:, tf.newaxis] >= history - state.seen, tf.ones(shape[:2], tf.bool)], axis=0)
     episode = tf.pad(tf.cumsum(tf.cast(done, tf.int32)), [[history, 0], [0, 0]])
     present = tf.stack([known[offset] & tf.equal(episode[offset], episode[history:]) for offset in offsets])
-    transformed = transform(sequence)
-    stacks = _stack(tf.stack([transformed[offset] for offset in offsets], axis=1), tf.transpose(present, [1, 0, 2]))
-    last = present[1:, -1]
-    frames_after = _stack(sequence[tf.newaxis, shape[0] :], last[tf.newaxis])[0]
-    return stacks, FrameState(frames_after, tf.reduce_sum(tf.cast(last, tf.int32), axis=0))
-
-
-def _stack(planes: tf.Tensor, present: tf.Tensor) -> tf.Tensor:
-    """Frames [T, D, B, H, W, C], those that are not `present` [T, D, B] zeroed, as stacks [T, B, H, W, D C]."""
+    planes = tf.stack([sequence[offset] for offset in offsets])
     planes *= tf.cast(present, planes.dtype)[..., tf.newaxis, tf.newaxis, tf.newaxis]
+
     # One transposition is several times faster than concatenation along such a short axis.
-    stacks = tf.transpose(planes, [0, 2, 3, 4, 1, 5])
-    return tf.reshape(stacks, tf.concat([tf.shape(stacks)[:-2], [stacks.shape[-2] * stacks.shape[-1]]], axis=0))
+    stacks = tf.transpose(planes, [1, 2, 3, 4, 0, 5])
+    stacks = tf.reshape(stacks, tf.concat([tf.shape(frames)[:-1], [(history + 1) * shape[-1]]], axis=0))
+    seen = tf.reduce_sum(tf.cast(present[1:, -1], tf.int32), axis=0)
+    return Stacks(stacks, tf.transpose(present, [1, 2, 0])), FrameState(stacks[-1, ..., shape[-1] :], seen)
 
 
 def _unstack(state: Any, count: int) -> tf.Tensor:

@@ -50,8 +50,15 @@ class RunningMoments(keras.layers.Layer):
         return tf.where(deviation > _ROUNDING * size, deviation, constant)
 
     def normalise(self, x: Any) -> tf.Tensor:
-        """(x - mean) / deviation of x [..., *shape], clipped to [-10, 10]: float32."""
-        return tf.clip_by_value((tf.cast(x, tf.float32) - self.mean.value) / self.deviation, -_CLIP, _CLIP)
+        """(x - mean) / deviation, clipped to [-10, 10]: float32 of the shape of x.
+
+        Args:
+          x: [..., *shape], or with a last axis that holds several such quantities one after the other.
+        """
+        mean, scale = self.mean.value, 1.0 / self.deviation
+        if mean.shape.rank and (copies := x.shape[-1] // mean.shape[-1]) > 1:
+            mean, scale = (tf.concat([statistic] * copies, axis=-1) for statistic in (mean, scale))
+        return tf.clip_by_value((tf.cast(x, tf.float32) - mean) * scale, -_CLIP, _CLIP)
 
     def moments(self, x: Any) -> tf.Tensor:
         """float32 [2, *shape]: the first two moments of a batch [..., *shape] about the running mean."""

@@ -22,7 +22,7 @@ class Torso(Protocol):
 
     def __call__(self, frames: Any) -> Any:
         """Features [N, F], in the layer's compute dtype, of images [N, H, W, C]: uint8, or with
-        `TrunkConfig.observation_norm` float32 with a standard deviation of 255."""
+        `TrunkConfig.observation_norm` in the compute dtype with a standard deviation of 255."""
 
 
 class Core(Protocol):

@@ -6,8 +6,7 @@ Shapes: T steps, B environments, images of H x W pixels and C channels, F featur
 from __future__ import annotations
 
 import abc
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -23,7 +22,10 @@ from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
 
-_FUSED = {"jit_compile": True, "autograph": False}
+# Of one pass over the bytes each, even where the layers around them are not compiled: several times faster on a CPU, and
+# two programs faster than one.
+_FUSED: dict[str, Any] = {"jit_compile": True, "autograph": False}
+_stack_frames = tf.function(stack_frames, **_FUSED)
 
 
 class TrunkState(NamedTuple):
@@ -65,12 +67,7 @@ class Trunk(keras.layers.Layer):
             for n, (name, spec) in enumerate(self._tensors)
             if config.observation_norm and not (is_planes(spec) or is_words(spec))
         }
-        # One pass over the bytes, which XLA fuses even where the layers around it are not compiled.
-        self._stacks = {
-            name: tf.function(functools.partial(stack_frames, transform=self._input(name, spec)), **_FUSED)
-            for name, spec in self._tensors
-            if self._is_stacked(spec)
-        }
+        self._standardised = tf.function(self._standardise, **_FUSED)
         self._core = _build_core(config)
         self._core_norm: Any = None
         if config.layer_norm == "all" and self._core is not None:
@@ -99,11 +96,14 @@ class Trunk(keras.layers.Layer):
         before, after, parts = list(state.frames), [], []
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
             tensor = _tensor(env_output, name)
-            if name in self._stacks:
-                tensor, frames = self._stacks[name](tensor, env_output.done, before.pop(0))
+            present = None
+            if self._is_stacked(spec):
+                (tensor, present), frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
-            else:
-                tensor = self._input(name, spec)(tensor)
+            elif is_planes(spec):
+                tensor = unpack_planes(tensor)
+            if name in self._moments:
+                tensor = self._standardised(name, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
                 features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
@@ -121,15 +121,14 @@ class Trunk(keras.layers.Layer):
             features = features if self._core_norm is None else self._core_norm(features)
         return features, TrunkState(tuple(after), core_state)
 
-    def _input(self, name: str, spec: ArraySpec) -> Callable[[tf.Tensor], tf.Tensor]:
-        """What a torso sees of an observation tensor [..., *shape], before it is stacked."""
-        if is_planes(spec):
-            return unpack_planes
-        moments = self._moments.get(name)
-        if moments is None:
-            return tf.identity
-        scale = 255.0 if is_frame(spec) else 1.0
-        return lambda tensor: tf.cast(scale * moments.normalise(tensor), self.compute_dtype)
+    def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
+        """An observation tensor in the compute dtype; frames have a deviation of 255, absent ones of a stack are zero."""
+        spec = dict(self._tensors)[name]
+        standard = self._moments[name].normalise(tensor) * (255.0 if is_frame(spec) else 1.0)
+        if present is not None:
+            channels = tf.repeat(tf.cast(present, tf.float32), spec.shape[-1], axis=-1)
+            standard *= channels[:, :, tf.newaxis, tf.newaxis]
+        return tf.cast(standard, self.compute_dtype)
 
     def moments(self, env_output: EnvOutput) -> Mapping[str, tf.Tensor]:
         """Moments of the observations [T, B, ...] that the trunk standardises, for `update`."""
