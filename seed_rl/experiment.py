@@ -41,6 +41,8 @@ class Inference(Settings):
     """Spread the beginnings of the environments' unrolls, so that finished ones arrive evenly."""
     max_reward: NonNegative = 1e6
     """A larger absolute reward ends the stream of the actor that sends it: squared, it could overflow."""
+    max_observation: NonNegative = 1e8
+    """The same for each floating-point number of an observation."""
     lease_timeout_s: NonNegative = 60.0
     """The environment ids of an actor that joined but never opened its streams are freed after this, seconds."""
 

@@ -12,8 +12,14 @@ METRICS = (
     Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
     Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before they are standardised"),
     Metric("policy/mean_value", "return", "mean value estimate"),
-    Metric("policy/value_unit", "return", "in which values are learned: the deviation of their targets with `value_norm`"),
-    Metric("learning/value_to_bound", "", "mean magnitude of the values over the largest value, `max_abs_reward` / (1 - `discount`)"),
+    Metric(
+        "policy/value_unit", "return", "in which values are learned: the deviation of their targets with `value_norm`"
+    ),
+    Metric(
+        "learning/value_to_bound",
+        "",
+        "mean magnitude of the values over the largest value, `max_abs_reward` / (1 - `discount`)",
+    ),
     Metric("learning/explained_variance", "share", "of the variance of the value targets, by the values; at least -1"),
     Metric("learning/clipped_share", "share", "of importance weights above `clip_rho`; not with `gae`"),
     Metric("learning/clipped_mass", "share", "of the learned policy that `clip_rho` cuts off; not with `gae`"),

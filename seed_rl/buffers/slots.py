@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 
 import numpy as np
-
-from seed_rl.specs import GroupLease
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Origin:
-    """The environment that an unroll is of."""
-
-    env_id: int
-    lease: GroupLease | None
-    """Of its group, another one for each stream; None if that isn't known."""
 
 
 class SlotPool:
@@ -27,8 +15,6 @@ class SlotPool:
         self.num_slots = num_slots
         self.versions = np.zeros(num_slots, np.int64)
         """int64 [num_slots]: learner updates at the time the unroll in each slot was begun."""
-        self.origins = np.full(num_slots, Origin(-1, None), object)
-        """`Origin` [num_slots] of the unroll in each slot; unknown after a restart of the learner."""
         self._free = list(range(num_slots - 1, -1, -1))
         self._lock = threading.Lock()
 

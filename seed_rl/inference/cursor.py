@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from seed_rl.buffers.slots import Origin, SlotPool
+from seed_rl.buffers.slots import SlotPool
 from seed_rl.buffers.unroll_store import StepWrites
-from seed_rl.specs import GroupLease
 
 
 class UnrollCursor:
@@ -41,7 +40,6 @@ class UnrollCursor:
         self.recorded = recorded
         self._delay = (np.arange(num_envs) * stride // num_envs if stagger else np.zeros(num_envs)).astype(np.int64)
         self._step = np.zeros(num_envs, np.int64)
-        self._origins = np.array([Origin(env_id, None) for env_id in range(num_envs)], object)
         self._open = np.full((num_envs, self.depth), self.spare, np.int32)
 
     @property
@@ -49,9 +47,8 @@ class UnrollCursor:
         """Learner updates that the acting weights lack."""
         return self.newest_version - self.version
 
-    def restart(self, env_ids: np.ndarray, lease: GroupLease | None = None) -> None:
-        """Begins a new run of these environments, on a lease; their unrolls in progress are discarded and counted."""
-        self._origins[env_ids] = [Origin(env_id, lease) for env_id in env_ids.tolist()]
+    def restart(self, env_ids: np.ndarray) -> None:
+        """Begins a new run of these environments; their unrolls in progress are discarded and counted."""
         open_slots = self._open[env_ids].ravel()
         held = open_slots[open_slots != self.spare]
         self._pool.release(held)
@@ -79,7 +76,6 @@ class UnrollCursor:
         opening = live & (step % self.stride == 0)
         opened = np.full(len(env_ids), self.spare, np.int32)
         opened[opening] = self._pool.acquire(int(np.count_nonzero(opening)), self.version)
-        self._pool.origins[opened[opening]] = self._origins[env_ids[opening]]
         self._open[env_ids[opening], newest[opening] % self.depth] = opened[opening]
 
         unrolls = newest - np.arange(self.depth)[:, None]

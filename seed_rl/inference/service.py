@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 
-from seed_rl.buffers.slots import Origin
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
@@ -17,18 +15,6 @@ from seed_rl.transport.streams import ActorStream
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
-
-_STRIKES = 3
-"""Updates that an actor's group may spoil: an accident of a simulator may be in two unrolls, which overlap."""
-
-
-@dataclasses.dataclass(eq=False)
-class _Group:
-    """A group of environments whose stream is open."""
-
-    actor: str
-    stream: ActorStream | None = None
-    strikes: int = 0
 
 
 class CentralInference:
@@ -52,7 +38,6 @@ class CentralInference:
         self._env_spec = env_spec
         self._membership = membership
         self._threads = threads
-        self._groups: dict[GroupLease, _Group] = {}  # each lease has a seed of its own
 
     def start(self) -> None:
         """Begins to act."""
@@ -118,14 +103,12 @@ class CentralInference:
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
         """A group's stream begins."""
         lease = self._membership.open(session, group)
-        self._groups[lease] = _Group(self._membership.actor_of(session))
         self._batcher(lease).group_opened(lease)
         return lease, self._env_spec
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
         """A group's stream has ended; its environment ids may be leased again."""
         self._batcher(lease).group_closed(lease)
-        del self._groups[lease]
         self._membership.close(session, group)
         _log.info("environments %d..%d left: %s", lease.env_ids[0], lease.env_ids[-1], reason)
 
@@ -134,37 +117,7 @@ class CentralInference:
         thread = self._threads[self._membership.device_of(lease)]
         if thread.failure is not None:
             raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")
-        if first:
-            self._groups[lease].stream = stream
         thread.batcher.put(Request(lease, first, output, stream))
-
-    def names(self, origins: Sequence[Origin]) -> str:
-        """The environments of some unrolls and their actors, for the log. On any thread."""
-        by_actor: dict[str, set[int]] = {}
-        for origin in origins:
-            group = self._groups.get(origin.lease) if origin.lease else None
-            by_actor.setdefault(f"actor {group.actor}" if group else "actors that have left", set()).add(origin.env_id)
-        return "; ".join(
-            f"environment{'s' * (len(ids) > 1)} {', '.join(map(str, sorted(ids)))} ({actor})"
-            for actor, ids in by_actor.items()
-        )
-
-    def blame(self, origins: Sequence[Origin]) -> str:
-        """Ends the streams of groups that have spoiled several updates; returns `names`. On one thread at a time.
-
-        Args:
-          origins: of the unrolls that spoiled one update.
-        """
-        named = self.names(origins)
-        for lease in {origin.lease for origin in origins if origin.lease}:
-            group = self._groups.get(lease)
-            if group is None or group.stream is None:
-                continue
-            group.strikes += 1
-            if group.strikes == _STRIKES:
-                sentence = f"unrolls of this actor's environments made {_STRIKES} updates not finite"
-                group.stream.end_soon(Refused(Refusal.INVALID_ARGUMENT, sentence))
-        return named
 
     def _batcher(self, lease: GroupLease) -> Batcher:
         return self._threads[self._membership.device_of(lease)].batcher

@@ -109,7 +109,7 @@ class ActingThread:
         restarted = np.repeat([request.first for request in requests], [len(request.env_ids) for request in requests])
         for request in requests:
             if request.first:
-                self._cursor.restart(request.env_ids, request.lease)
+                self._cursor.restart(request.env_ids)
         if self._cursor.finishing(env_ids):
             started = time.monotonic()
             if not self._queue.wait_for_room():

@@ -139,7 +139,7 @@ class Run:
           ConfigError: the experiment can't be run here: agent, environments, checkpoint or memory.
           AddressError, SecurityError: the address can't be listened on.
           ActorFailed: actors end as soon as they start.
-          Diverged: updates are not finite, whichever unrolls they are made from.
+          Diverged: updates are not finite any more.
           HostLost: another learner host is gone, or never joined.
           CheckpointError: the last checkpoint can't be written.
           RuntimeError: the run is not open: use it in a `with` statement.

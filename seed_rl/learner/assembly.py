@@ -17,7 +17,7 @@ from seed_rl.learner.sources import JoinedSource, Source, new_source
 from seed_rl.sizes import Sizes
 from seed_rl.specs import ActorSettings, EnvSpec
 from seed_rl.transport import messages
-from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 
@@ -96,5 +96,5 @@ def server_of(
         service,
         security=security,
         max_message_bytes=max(largest_step, messages.MAX_BYTES),
-        max_reward=inference.max_reward,
+        bounds=Bounds(inference.max_reward, inference.max_observation),
     )

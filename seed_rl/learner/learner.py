@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
@@ -13,18 +14,22 @@ from seed_rl.experiment import Experiment
 from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.assembly import assemble, server_of
 from seed_rl.learner.checkpoints import name_variables
-from seed_rl.learner.ending import Stop
-from seed_rl.learner.faults import Faults
+from seed_rl.learner.ending import Diverged, Stop
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch
-from seed_rl.learner.train_step import TrainStep
+from seed_rl.learner.train_step import TrainStep, Update
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
+
+_log = logging.getLogger(__name__)
+
+PATIENCE = 20
+"""Updates in a row with a step that is not finite: observations and rewards have bounds, so it is the weights."""
 
 
 class Learner:
@@ -85,7 +90,7 @@ class Learner:
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
         self._service, self._acting, self._source, self._refresh = assemble(experiment, agent, self._seed(), replicas)
-        self._faults = Faults(self._service, self._train_step, link.hosts.count > 1)
+        self._left_out_in_a_row = 0
         self._refresh(self.counters.learner_updates)
         self._progress.attach(self._service, [acting.cursor for acting in self._acting])
         self._saver.attach(self._source.snapshot, self.restored_from is not None)
@@ -138,7 +143,7 @@ class Learner:
           Each row of metrics.
 
         Raises:
-          Diverged: updates are not finite, whichever unrolls they are made from.
+          Diverged: updates are not finite any more.
           HostLost: another host is gone.
           CheckpointError: the last checkpoint could not be written.
           RuntimeError: inference failed.
@@ -181,10 +186,9 @@ class Learner:
         with self._replicas.scope():
             unroll = self._replicas.joined(batch.parts)
             update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
-            counters.left_out_steps += update.left_out
-            self._faults.look_for(update, unroll, batch)
+        self._count_left_out(update)
         self._source.write_back(update.priorities)
-        if not update.optimizer_steps:
+        if not update.metrics:
             return {}
         metrics = update.metrics
         metrics["queue_fill"] = float(np.mean([acting.unrolls.queue.fill for acting in self._acting]))
@@ -194,6 +198,14 @@ class Learner:
         self._agent.after_update(counters.learner_updates)
         self._refresh(counters.learner_updates)
         return metrics
+
+    def _count_left_out(self, update: Update) -> None:
+        self.counters.left_out_steps += update.left_out
+        self._left_out_in_a_row = self._left_out_in_a_row + 1 if update.left_out else 0
+        if self._left_out_in_a_row == 1:
+            _log.warning("%d steps of an update were left out: their gradients are not finite", update.left_out)
+        if self._left_out_in_a_row >= PATIENCE:
+            raise Diverged(f"gradients of {PATIENCE} updates in a row were not finite: the weights can't be helped")
 
     def _run_state(self) -> RunState:
         return RunState(

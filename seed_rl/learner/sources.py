@@ -31,8 +31,6 @@ class Batch(NamedTuple):
     """int64 [B]: learner updates at the time each unroll was begun."""
     importance_weights: np.ndarray
     """float32 [B]; ones without a prioritized replay."""
-    origins: np.ndarray
-    """`Origin` [B]: the environment of each unroll."""
 
 
 class Source(abc.ABC):
@@ -82,7 +80,7 @@ class FifoSource(Source):
         self.taken += len(slots)
         ones = np.ones(len(slots), np.float32)
         pool = self._unrolls.pool
-        batch = Batch(self._read(tf.constant(slots)), pool.versions[slots], ones, pool.origins[slots])
+        batch = Batch(self._read(tf.constant(slots)), pool.versions[slots], ones)
         pool.release(slots)
         return batch
 
@@ -162,7 +160,7 @@ class ReplaySource(Source):
         self._last_slots = sample.slots
         parts = self._read(tf.constant(sample.slots))
         pool = self._unrolls.pool
-        return Batch(parts, pool.versions[sample.slots], sample.weights, pool.origins[sample.slots])
+        return Batch(parts, pool.versions[sample.slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
         """Gives the sequences of the last batch, all of which are still inside, their new priorities."""
@@ -255,7 +253,6 @@ class JoinedSource(Source):
             [part for batch in batches for part in batch.parts],
             np.concatenate([batch.versions for batch in batches]),
             np.concatenate([batch.importance_weights for batch in batches]),
-            np.concatenate([batch.origins for batch in batches]),
         )
 
     def write_back(self, priorities: np.ndarray) -> None:

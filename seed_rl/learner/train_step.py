@@ -82,7 +82,6 @@ class TrainStep:
         self._packing = Packing(link.hosts)
         self._mean_names: list[str] = []
         self._max_names: list[str] = []
-        self._sound: Unroll | None = None  # a batch that had finite gradients
         options = {"jit_compile": self._replicas == 1 and devices.has_accelerator(), "autograph": False}
         self._compiled = tf.function(self._step, **options)
         self._compiled_pass = tf.function(self._pass, autograph=False)
@@ -91,7 +90,6 @@ class TrainStep:
         self._moments_spec: Any = None  # TensorSpecs; () of an agent without running statistics
         self._compiled_packed = tf.function(self._packed, **options)
         self._compiled_finish = tf.function(self._finish_packed, **options)
-        self._compiled_alone = tf.function(self._alone, **options)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -123,8 +121,6 @@ class TrainStep:
             passed += [(means, maxima)] if means else []
             if ended:
                 break
-        if not left_out:
-            self._sound = self._sound or unroll
         priorities = in_order(columns, priorities, self._replicas) if len(steps) == len(columns) else np.zeros(0)
         if not passed:
             return Update({}, priorities, taken, left_out)
@@ -238,23 +234,6 @@ class TrainStep:
             bool(ended[-1] > 0),
         )
 
-    def faults(self, unroll: Unroll, importance_weights: np.ndarray) -> np.ndarray | None:
-        """The sequences of a batch whose gradients are not finite, each for itself: the reason of a step left out.
-
-        Args:
-          unroll, importance_weights: as of the update.
-
-        Returns:
-          bool [B] of this process's sequences; None if the weights are the reason: an earlier batch, which had finite
-          gradients, has them no longer, or there was none and no sequence of this one has.
-        """
-        weights = tf.constant(importance_weights, tf.float32)
-        numbers = [tf.constant([n], tf.int32) for n in range(len(importance_weights) // self._replicas)]
-        if self._sound is not None and not self._compiled_alone(self._sound, weights, numbers[0]).numpy().all():
-            return None
-        finite = np.stack([self._compiled_alone(unroll, weights, number).numpy() for number in numbers], axis=1)
-        return None if self._sound is None and not finite.any() else ~finite.ravel()
-
     def _step(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
@@ -304,8 +283,11 @@ class TrainStep:
         return outcome, self._optimizers.norms(outcome.gradients), priorities
 
     def _finish(self, outcome: _Outcome, norms: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
-        """Applies an outcome, if it is finite and the agent has not learned enough; returns that, means, norms, rates and
-        maxima."""
+        """Applies an outcome, if it is finite and the agent has not learned enough.
+
+        Returns:
+          Whether it has, means, norms, rates and maxima.
+        """
         first, norms = tf.nest.map_structure(lambda each: self._local(each)[0], (outcome, norms))
         means = dict(zip(self._mean_names, tf.unstack(first.means), strict=False))
         ends = tf.convert_to_tensor(self._agent.learned_enough(means))
@@ -317,17 +299,6 @@ class TrainStep:
         # Outside of the compiled part, where it would copy the weights. Norms are equal on all replicas of all hosts.
         tf.cond(tf.reduce_all(tf.math.is_finite(norms)) & ~ends, apply, lambda: tf.constant(False))
         return tf.concat([tf.cast(ends, tf.float32)[None], first.means, norms, rates, first.maxima], axis=0)
-
-    def _alone(self, unroll: Unroll, weights: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
-        """Whether a sequence has finite gradients by itself, the same column on each replica: bool [replicas]."""
-
-        def on_replica(unroll: Unroll) -> tf.Tensor:
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
-            own, _ = self._differentiate(unroll, own_weights, column, tf.zeros(2, tf.int32))
-            return tf.reduce_all(tf.math.is_finite(self._optimizers.norms(own.gradients)), keepdims=True)
-
-        return tf.concat(self._local(self._strategy.run(on_replica, (unroll,))), axis=0)
 
     def _local(self, value: Any) -> tuple[tf.Tensor, ...]:
         """The tensors of this process's replicas."""

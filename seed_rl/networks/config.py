@@ -69,8 +69,8 @@ class TrunkConfig(Settings):
     activations through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2)) is PPO's."""
     layer_norm: LayerNorm = "none"
     """Layer normalisation (arXiv:1607.06450) in the torsos. `features`: in front of their last ReLU, which bounds what
-    the heads see, so that no step of the optimizer throws policy and value away; `all`: in front of every ReLU and behind
-    the core, as in PQN (arXiv:2407.04811)."""
+    the heads see, so that no step of the optimizer throws policy and value away; `all`: in front of every ReLU and
+    behind the core, as in PQN (arXiv:2407.04811)."""
     observation_norm: bool = False
     """Standardise observations by running statistics of each number or pixel, clipped to 10 deviations, as in OpenAI's
     PPO (arXiv:1707.06347): a ball on a still background then stands out. Bit planes and words are left alone."""

@@ -115,22 +115,22 @@ class ValueHead(keras.layers.Dense):
     def update(self, moments: Any, steps: float) -> None:
         """Moves the statistics by the `moments` of a batch of so many agent steps; no output changes."""
         if self._targets is not None:
-            with self._same_outputs():
+            with self._same_outputs(self._targets):
                 self._targets.update(moments, steps)
 
     def take_unit_of(self, other: ValueHead) -> None:
         """Takes the statistics of `other`, so that a mean of the weights of both is one of their outputs."""
-        if self._targets is not None:
-            with self._same_outputs():
+        if self._targets is not None and other._targets is not None:
+            with self._same_outputs(self._targets):
                 for own, theirs in zip(self._targets.variables, other._targets.variables, strict=True):
                     own.assign(theirs.value)
 
     @contextlib.contextmanager
-    def _same_outputs(self) -> Iterator[None]:
+    def _same_outputs(self, targets: RunningMoments) -> Iterator[None]:
         """Changes the weights so that every output stays as it is while the statistics move."""
-        mean, deviation = tf.identity(self._targets.mean.value), self._targets.deviation
+        mean, deviation = tf.identity(targets.mean.value), targets.deviation
         yield
-        new_mean, new_deviation = self._targets.mean.value, self._targets.deviation
+        new_mean, new_deviation = targets.mean.value, targets.deviation
         self.kernel.assign(self.kernel.value * deviation / new_deviation)
         self.bias.assign((self.bias.value * deviation + mean - new_mean) / new_deviation)
 

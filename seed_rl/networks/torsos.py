@@ -3,8 +3,8 @@
 Shapes: N observations (all steps of all sequences together); images of H x W pixels and C channels, those of a frame
 stack included. Images are uint8, or floats such as standardised frames times 255: the torso divides either by 255.
 Weights are float32; `dtype` is a Keras policy: computation and features are float32 for `float32` and bfloat16 for
-`mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel; with `layer_norm` "all" there
-is layer normalisation in front of every ReLU, with "features" in front of the last.
+`mixed_bfloat16`. `kernel_initializer` is the name of the Keras initializer of every kernel. There is layer
+normalisation in front of every ReLU with `layer_norm` "all", in front of the last with "features".
 """
 
 from collections.abc import Sequence

@@ -22,8 +22,8 @@ from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
 
-# Of one pass over the bytes each, even where the layers around them are not compiled: several times faster on a CPU, and
-# two programs faster than one.
+# One pass over the bytes each, even where the layers around them are not compiled: several times faster on a CPU, where
+# two programs are faster than one.
 _FUSED: dict[str, Any] = {"jit_compile": True, "autograph": False}
 _stack_frames = tf.function(stack_frames, **_FUSED)
 
@@ -122,7 +122,7 @@ class Trunk(keras.layers.Layer):
         return features, TrunkState(tuple(after), core_state)
 
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
-        """An observation tensor in the compute dtype; frames have a deviation of 255, absent ones of a stack are zero."""
+        """An observation tensor in the compute dtype: frames with a deviation of 255, absent ones of a stack zero."""
         spec = dict(self._tensors)[name]
         standard = self._moments[name].normalise(tensor) * (255.0 if is_frame(spec) else 1.0)
         if present is not None:

@@ -54,7 +54,7 @@ class Trouble:
         entropy, value = row.get("learning/entropy_share", 1.0), row.get("episode_return")
         if entropy >= _CERTAIN:
             return ""
-        remedy = "layer_norm = 'features', a lower learning rate, or a higher entropy cost"
+        remedy = "layer_norm = 'features', or a lower learning rate"
         if value is None:
             return f"policy: certain ({entropy:.1%} of the entropy) before any episode has ended: {remedy}"
         if value < self._best_return - _LOST * (self._best_return - self._first_return):
@@ -77,7 +77,9 @@ def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
     ratio = row.get("learning/value_to_bound", 0.0)
     if ratio <= 1.0:
         return ""
-    return f"values: {ratio:.3g} times what rewards and discount allow: layer_norm = 'features', or a lower learning rate"
+    return (
+        f"values: {ratio:.3g} times what rewards and discount allow: layer_norm = 'features', or a lower learning rate"
+    )
 
 
 def _of_updates(row: Mapping[str, float]) -> str:

@@ -29,8 +29,10 @@ def explained_variance(values: Any, targets: Any) -> tf.Tensor:
 
 
 def divergence(log_rhos: Any) -> tf.Tensor:
-    """KL(mu || pi) by mean(rho_t - 1 - log rho_t), float32 scalar: never negative, and of little variance where rho_t is
-    near 1, unlike the mean of -log rho_t, which has the same expectation.
+    """KL(mu || pi) by mean(rho_t - 1 - log rho_t), float32 scalar.
+
+    It is never negative, and of little variance where rho_t is near 1, unlike the mean of -log rho_t, which has the
+    same expectation.
 
     Args:
       log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.

@@ -22,7 +22,14 @@ if sys.byteorder != "little":
     raise ImportError("seed_rl.transport needs a little-endian machine: tensors are sent as they are in memory")
 
 
-_LARGEST = float(np.finfo(np.float32).max)
+class Bounds(NamedTuple):
+    """The largest magnitudes that are decoded: squared, larger ones could overflow. Settings of `Inference`."""
+
+    max_reward: float = 1e6
+    max_observation: float = 1e8
+
+
+DEFAULT_BOUNDS = Bounds()
 
 
 class _Field(NamedTuple):
@@ -47,8 +54,8 @@ class StepCodec:
     says: one array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
 
     Encoding raises a WireError if a tensor is missing, unexpected, or of the wrong dtype or shape. Decoding raises one
-    if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number that isn't
-    finite, a reward beyond its bound, or an action outside the action space.
+    if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number beyond its
+    bound, or an action outside the action space.
     """
 
     payload_bytes: int
@@ -58,12 +65,12 @@ class StepCodec:
     actions_bytes: int
     """Size of an encoded reply, header included."""
 
-    def __init__(self, env_spec: EnvSpec, num_envs: int, max_reward: float = _LARGEST):
+    def __init__(self, env_spec: EnvSpec, num_envs: int, bounds: Bounds = DEFAULT_BOUNDS):
         """
         Args:
           env_spec: of one environment.
           num_envs: E.
-          max_reward: the largest absolute reward that is decoded.
+          bounds: of rewards and of floating-point observations.
         """
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
@@ -80,7 +87,7 @@ class StepCodec:
             self.payload_bytes += num_envs * spec.nbytes
         # Observation tensors with values to check.
         self._checked = [index for index in range(3, len(self._fields)) if self._fields[index].dtype.kind in "fb"]
-        self._max_reward = max_reward
+        self._bounds = bounds
         self._header = _header(self.payload_bytes)
         self.step_bytes = len(self._header) + self.payload_bytes
 
@@ -121,8 +128,8 @@ class StepCodec:
         """The step whose tensors are these, in the order of the payload.
 
         Raises:
-          WireError: a bool isn't 0 or 1, a floating-point number isn't finite, a reward is beyond its bound, or an
-            episode is truncated without end.
+          WireError: a bool isn't 0 or 1, a floating-point number isn't within its bound, or an episode is truncated
+            without end.
         """
         reward, done, truncated, *observation = tensors
         # Strips every 0 and 1 from both ends: faster than numpy for these few bytes.
@@ -130,14 +137,13 @@ class StepCodec:
             raise WireError("done and truncated must hold only 0 and 1, got another value")
         if truncated.any() and (truncated > done).any():
             raise WireError("truncated must be 0 where done is, got 1")
-        if not np.abs(reward).max() <= self._max_reward:  # nor is a NaN
-            _check_values("reward", reward)
-            env, bounds = int(np.argmax(np.abs(reward))), f"[-{self._max_reward:g}, {self._max_reward:g}]"
-            raise WireError(
-                f"reward must be in {bounds} (Inference.max_reward), got {reward[env]:g} in environment {env}"
-            )
+        _check_magnitude("reward", reward, "max_reward", self._bounds.max_reward)
         for index in self._checked:
-            _check_values(self._fields[index].name, tensors[index])
+            name, tensor = self._fields[index].name, tensors[index]
+            if tensor.dtype.kind == "f":
+                _check_magnitude(name, tensor, "max_observation", self._bounds.max_observation)
+            elif tensor.view(np.uint8).max() > 1:
+                raise WireError(f"{name} must hold only 0 and 1, got another value")
         if self._names is None:
             return EnvOutput(reward, done, truncated, observation[0])
         return EnvOutput(reward, done, truncated, dict(zip(self._names, observation, strict=True)))
@@ -193,10 +199,9 @@ def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def _check_values(name: str, tensor: np.ndarray) -> None:
-    if tensor.dtype.kind == "b":
-        if tensor.view(np.uint8).max() > 1:
-            raise WireError(f"{name} must hold only 0 and 1, got another value")
-    elif not np.isfinite(tensor).all():
-        env = int(np.argwhere(~np.isfinite(tensor))[0, 0])
-        raise WireError(f"{name} must be finite, got {tensor[env][~np.isfinite(tensor[env])][0]} in environment {env}")
+def _check_magnitude(name: str, tensor: np.ndarray, setting: str, bound: float) -> None:
+    if np.abs(tensor).max() <= bound:  # which a NaN isn't
+        return
+    beyond = ~(np.abs(tensor) <= bound)
+    value, env, within = tensor[beyond][0], np.argwhere(beyond)[0, 0], f"[-{bound:g}, {bound:g}] (Inference.{setting})"
+    raise WireError(f"{name} must be in {within}, got {value:g} in environment {env}")

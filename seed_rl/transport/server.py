@@ -12,7 +12,7 @@ from collections.abc import Callable
 from seed_rl.transport import address as addresses
 from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
-from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.codec import DEFAULT_BOUNDS, Bounds, StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.door import Door, max_connections
 from seed_rl.transport.protocol import Refusal, Refused, WireError, reading
@@ -34,7 +34,7 @@ class ActorServer:
         *,
         security: ServerSecurity,
         max_message_bytes: int = 64 << 20,
-        max_reward: float = 1e6,
+        bounds: Bounds = DEFAULT_BOUNDS,
         keepalive_seconds: float = 10.0,
         silence_seconds: float = 1800.0,
     ):
@@ -44,7 +44,7 @@ class ActorServer:
           service: answers the calls.
           security: credentials.
           max_message_bytes: largest message that is read; groups whose steps are larger may not join.
-          max_reward: a step with a larger absolute reward ends its stream.
+          bounds: a step with a larger reward or observation ends its stream.
           keepalive_seconds: a peer that has been silent for this long is pinged, and counts as lost after the same
             time without an answer.
           silence_seconds: a stream without a step for so long is ended; some environments take minutes to reset.
@@ -60,7 +60,7 @@ class ActorServer:
         self._credentials = security.credentials()
         self._service = service
         self._max_message_bytes = max_message_bytes
-        self._max_reward = max_reward
+        self._bounds = bounds
         self._silence_seconds = silence_seconds
         self._door = Door()
         options = protocol.server_options(keepalive_seconds, max_message_bytes, max_connections())
@@ -174,4 +174,4 @@ class ActorServer:
             opening = protocol.Opening.read(call.metadata)
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
-        ActorStream(call, self._service, opening, self._streams, self.stats, self._max_reward)
+        ActorStream(call, self._service, opening, self._streams, self.stats, self._bounds)

@@ -15,7 +15,7 @@ import numpy as np
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport import protocol
 from seed_rl.transport.calls import IncomingCall
-from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.protocol import WireError, reading
 from seed_rl.transport.shared_memory import open_offered
 from seed_rl.types import EnvOutput
@@ -72,7 +72,7 @@ class ActorStream:
         opening: protocol.Opening,
         streams: set[ActorStream],  # of the server: it is one of them while it is open
         stats: ServerStats,
-        max_reward: float,
+        bounds: Bounds,
     ):
         self._call = call
         self._service = service
@@ -83,7 +83,7 @@ class ActorStream:
         self.silent_since = time.monotonic()
         """When the actor was last answered; infinite while the learner has its step."""
         self._lease, env_spec = service.open(opening.session, opening.group)
-        self._codec = StepCodec(env_spec, len(self._lease.env_ids), max_reward)
+        self._codec = StepCodec(env_spec, len(self._lease.env_ids), bounds)
         self._shared = self._open_memory(opening.memory)
         streams.add(self)
         stats.streams = len(streams)

@@ -129,7 +129,6 @@ def run_spoiled(replicas):
         with replicas.scope():
             unroll = replicas.joined(parts)
             results[f"left out {number}"] = step(unroll, 0.0, weights).left_out
-            results[f"faults {number}"] = step.faults(unroll, weights)
         results[f"state {number}"] = np.concatenate(
             [agent.numpy(), *(variable.numpy().ravel() for variable in step.variables.values())]
         )

@@ -167,7 +167,6 @@ def test_minibatches_give_priorities_in_batch_order_and_maxima_of_all(count, res
 def test_an_update_that_is_not_finite_is_left_out_on_all_devices(results):
     found = results["spoiled-2"]
     assert [int(found[f"left out {number}"]) for number in range(3)] == [0, 1, 0]
-    assert [np.flatnonzero(found[f"faults {number}"]).tolist() for number in range(3)] == [[], [2], []]
     np.testing.assert_array_equal(found["state 1"], found["state 0"])
     assert np.isfinite(found["state 2"]).all()
     assert np.any(found["state 2"] != found["state 1"])

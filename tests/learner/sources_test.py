@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.buffers.samplers import PRIORITY_FLOOR, SAMPLERS
-from seed_rl.buffers.slots import Origin, SlotPool, UnrollQueue
+from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
@@ -266,8 +266,7 @@ class Recorded(Source):
 
 def batch(number):
     versions = np.array([10 * number, 10 * number + 1])
-    origins = np.array([Origin(number, None), Origin(number + 100, None)], object)
-    return Batch([f"{number}a", f"{number}b"], versions, np.array([number, 0.5], np.float32), origins)
+    return Batch([f"{number}a", f"{number}b"], versions, np.array([number, 0.5], np.float32))
 
 
 def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
@@ -282,7 +281,6 @@ def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
         together = joined.next(0)
         assert list(together.parts) == [f"{number}{letter}" for number in expected for letter in "ab"]
         assert together.versions.tolist() == [10 * number + n for number in expected for n in (0, 1)]
-        assert [origin.env_id for origin in together.origins] == [number + n for number in expected for n in (0, 100)]
         assert together.importance_weights.tolist() == [weight for number in expected for weight in (number, 0.5)]
     joined.write_back(np.array([1, 2, 3, 4], np.float32))
     assert [source.written for source in (first, second)] == [[[1, 2]], [[3, 4]]], "to the replay that each is from"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
-from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.protocol import WireError
 from seed_rl.types import EnvOutput
 from tests.transport.strategies import actions_of_groups, steps
@@ -160,16 +160,23 @@ def test_bools_must_be_0_or_1(spec, byte, name, value):
         codec.decode_step(bytes(message))
 
 
-def test_rewards_have_a_bound():
-    codec = StepCodec(SMALL, 2, max_reward=1e6)
-    for reward in (1e6, -1e6):
-        codec.decode_step(codec.encode_step(ZEROS._replace(reward=np.array([0, reward], np.float32))))
-    for reward in (2e6, -3e38):
-        message = codec.encode_step(ZEROS._replace(reward=np.array([0, reward], np.float32)))
-        with pytest.raises(
-            WireError, match=r"reward must be in \[-1e\+06, 1e\+06\] \(.*max_reward\), got .* environment 1"
-        ):
-            codec.decode_step(message)
+@pytest.mark.parametrize(("name", "setting"), [("reward", "max_reward"), ("observation", "max_observation")])
+def test_rewards_and_observations_have_bounds(name, setting):
+    spec = EnvSpec(ArraySpec((2,), "float32"), SMALL.action)
+    codec = StepCodec(spec, 2, Bounds(max_reward=1e6, max_observation=1e6))
+    zeros = ZEROS._replace(observation=np.zeros((2, 2), np.float32))
+
+    def message(value):
+        tensor = getattr(zeros, name).copy()
+        tensor[1] = value
+        return codec.encode_step(zeros._replace(**{name: tensor}))
+
+    for value in (1e6, -1e6):
+        codec.decode_step(message(value))
+    for value, got in ((2e6, r"2e\+06"), (-3e38, r"-3e\+38"), (np.nan, "nan"), (np.inf, "inf")):
+        expected = rf"{name} must be in \[-1e\+06, 1e\+06\] \(Inference.{setting}\), got {got} in environment 1"
+        with pytest.raises(WireError, match=expected):
+            codec.decode_step(message(value))
 
 
 def test_what_an_actor_changes_in_shared_memory_after_the_check_is_not_used():
