@@ -42,7 +42,7 @@ class GroupOptimizers:
     @property
     def are_new(self) -> bool:
         """Whether no step has been made yet."""
-        return all(int(optimizer.iterations) == 0 for optimizer in self._optimizers.values())
+        return all(int(optimizer.iterations.numpy()) == 0 for optimizer in self._optimizers.values())
 
     def rates(self, progress: float) -> tf.Tensor:
         """The learning rate of each group after a share of the run's frames: float32 [groups]."""

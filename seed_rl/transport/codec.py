@@ -23,10 +23,10 @@ if sys.byteorder != "little":
 
 
 class Bounds(NamedTuple):
-    """The largest magnitudes that are decoded: squared, larger ones could overflow. Settings of `Inference`."""
+    """The largest magnitudes that are decoded, settings of `Inference`; by default whatever is finite."""
 
-    max_reward: float = 1e6
-    max_observation: float = 1e8
+    max_reward: float = np.inf
+    max_observation: float = np.inf
 
 
 DEFAULT_BOUNDS = Bounds()
@@ -200,8 +200,9 @@ def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
 
 
 def _check_magnitude(name: str, tensor: np.ndarray, setting: str, bound: float) -> None:
-    if np.abs(tensor).max() <= bound:  # which a NaN isn't
+    if (largest := np.abs(tensor).max()) <= bound and largest < np.inf:  # which a NaN isn't
         return
-    beyond = ~(np.abs(tensor) <= bound)
-    value, env, within = tensor[beyond][0], np.argwhere(beyond)[0, 0], f"[-{bound:g}, {bound:g}] (Inference.{setting})"
-    raise WireError(f"{name} must be in {within}, got {value:g} in environment {env}")
+    beyond = ~((np.abs(tensor) <= bound) & np.isfinite(tensor))
+    value, env = tensor[beyond][0], np.argwhere(beyond)[0, 0]
+    allowed = f"in [-{bound:g}, {bound:g}] (Inference.{setting})" if np.isfinite(value) else "finite"
+    raise WireError(f"{name} must be {allowed}, got {value:g} in environment {env}")

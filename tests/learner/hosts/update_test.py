@@ -19,12 +19,11 @@ class Statistician(QuadraticAgent):
         super().__init__(two_groups=True)
         self.mean = keras.Variable(0.0, dtype="float32")
 
-    def loss(self, unroll, importance_weights, seed=(0, 0)):
-        output = super().loss(unroll, importance_weights, seed)
-        return output._replace(statistics=(tf.reduce_mean(unroll.env_output.reward),))
+    def moments(self, unroll):
+        return (tf.reduce_mean(unroll.env_output.reward),)
 
-    def update_statistics(self, statistics):
-        self.mean.assign(statistics[0])
+    def update_statistics(self, moments, steps):
+        self.mean.assign(moments[0] * steps)
 
 
 def new_step(passes, minibatches, *link):
