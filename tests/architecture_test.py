@@ -16,7 +16,8 @@ SOURCES = {"seed_rl": "seed_rl", **{name: f"seed_rl.{name}" for name in ("agents
 """Folders at the root, and the packages that they install as."""
 
 LAYERS = (
-    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.files", "seed_rl.devices", "seed_rl.host_memory"),
+    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.files", "seed_rl.foreign"),
+    ("seed_rl.devices", "seed_rl.host_memory"),
     ("seed_rl.specs", "seed_rl.object_store", "seed_rl.optimizers"),
     ("seed_rl.rl",),
     ("seed_rl.networks",),

@@ -13,7 +13,6 @@ from seed_rl import config_files
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner import checkpoints
-from seed_rl.object_store import local_file
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput
 
@@ -120,14 +119,12 @@ def experiment_of(logdir: str) -> Experiment:
       NoPolicy: this isn't a log directory, or its configuration is no longer valid.
       CannotReach: it is in an object store that can't be read.
     """
-    path = os.path.join(logdir, "config.gin")
     try:
-        with local_file(path) as file:
-            return config_files.load([file])
-    except FileNotFoundError:
-        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {path}") from None
+        return config_files.load_saved(logdir)
+    except FileNotFoundError as error:
+        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {error.filename}") from None
     except ConfigError as error:
-        raise NoPolicy(f"{path} can't be used: {error}") from error
+        raise NoPolicy(str(error)) from error
 
 
 def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0) -> Policy:

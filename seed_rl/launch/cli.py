@@ -18,6 +18,7 @@ from typing import NamedTuple
 from absl import flags
 
 from seed_rl import __version__
+from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.launch.flags import OF_ALL_COMMANDS, Flag
@@ -146,6 +147,11 @@ def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
     if paths and not command.takes_paths:
         raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
     _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
+    for module in values.import_module if "import_module" in values else ():
+        try:
+            registry.permit(module)
+        except ImportError as error:
+            raise UsageError(f"--import_module={module}: {error}") from error
     return command.run(values, *paths)
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seed_rl import config_files
-from seed_rl.experiment import ConfigError
 from seed_rl.launch.cli import UsageError
 from seed_rl.object_store import files_in, local_file
 from seed_rl.reporting import metrics
@@ -57,15 +56,11 @@ class Recorded(NamedTuple):
         """The last return, of evaluation where there is one, in percent: 0 is a random policy, 100 a human.
 
         Raises:
-          UsageError: the environment has no reference scores, or the run's configuration can't be read.
+          UsageError: the environment has no reference scores.
+          OSError, ConfigError: the run's configuration can't be read.
         """
         last = [row[name] for row in self.rows for name in ("eval/episode_return", "episode_return") if name in row]
-        path = os.path.join(self.place, "config.gin")
-        try:
-            with _readable(path), local_file(path) as local:
-                score = config_files.load([local]).env.human_normalised(last[-1])
-        except ConfigError as error:
-            raise UsageError(f"{path} can't be used: {error}") from error
+        score = config_files.load_saved(self.place).env.human_normalised(last[-1])
         if score is None:
             raise UsageError(f"{self.place} can't be normalised: there are no scores of humans in its environment")
         return score
@@ -145,7 +140,7 @@ def _runs(place: str) -> list[Recorded]:
     if not found:
         raise UsageError(f"{place} is not the log directory of a run, and there is none in it")
     outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # further learner hosts are inside
-    return [_run(os.path.join(place, *run.parts), str(run / "config.json") in files) for run in outermost]
+    return [_run(os.path.join(place, *run.parts), str(run / config_files.SAVED) in files) for run in outermost]
 
 
 def _run(directory: str, has_settings: bool) -> Recorded:
@@ -153,9 +148,7 @@ def _run(directory: str, has_settings: bool) -> Recorded:
         rows = metrics.read(directory)
     if not has_settings:
         return Recorded(directory, rows, None)
-    path = os.path.join(directory, "config.json")
-    with _readable(path), local_file(path) as local, open(local, encoding="utf-8") as file:
-        settings: dict[str, Any] = json.load(file)
+    settings = config_files.saved_settings(directory)
     return Recorded(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
 
 

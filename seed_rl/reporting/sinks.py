@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from seed_rl.config_files import save_config
+from seed_rl.config_files import modules_needed, save_config
 from seed_rl.experiment import Experiment
 from seed_rl.files import Outage, reason
 from seed_rl.reporting.event_file import PREFIX, EventFile
@@ -126,5 +126,6 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_
     if experiment.logs.wandb_project and is_first:
         sinks.append(Retrying("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
     if experiment.logs.film_interval_min and is_first:
-        sinks.insert(0, Films(logdir, 60 * experiment.logs.film_interval_min, tuple(sinks)))  # is closed first
+        minutes, modules = experiment.logs.film_interval_min, modules_needed(experiment)
+        sinks.insert(0, Films(logdir, 60 * minutes, tuple(sinks), modules))  # is closed first
     return sinks

@@ -189,14 +189,13 @@ def test_a_profile_has_a_curve_for_the_seeds_and_games_of_one_agent(tmp_path):
     for game, cost in itertools.product(("pong", "breakout"), (0.1, 0.2)):
         for seed in (1, 2):
             run = tmp_path / f"runs/{game}_{cost}_{seed}"
-            settings = {"env.game": game, "agent.cost": cost}
-            write_run(run, [0.0, 30 * cost + seed], settings=settings, seed=seed)
-            config_files.save_config(config_files.load(["atari/vtrace"], [f"Atari.game = '{game}'"]), str(run))
-            (run / "config.json").write_text(json.dumps({**settings, "seed": seed}))
+            write_run(run, [0.0, 30 * cost + seed])
+            bindings = [f"Atari.game = '{game}'", f"VTrace.entropy_cost = {cost}", f"Experiment.seed = {seed}"]
+            config_files.save_config(config_files.load(["atari/vtrace"], bindings), str(run))
     plot_profiles([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")])
     assert {
-        "cost = 0.1 (4 seeds)",
-        "cost = 0.2 (4 seeds)",
+        "entropy_cost = 0.1 (4 seeds)",
+        "entropy_cost = 0.2 (4 seeds)",
         "human-normalised score, %",
         "last returns; shaded: 95 % interval",
     } <= set(words(tmp_path / "curve.svg"))
