@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import itertools
 import json
 import logging
 import os
-import pkgutil
 import re
-import typing
-from collections.abc import Callable, Iterator, Sequence
-from importlib import metadata, resources
+from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Any
 
 import gin
 
-from seed_rl import __version__, agents
-from seed_rl.envs import registry
+from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import complete_or_absent
-from seed_rl.foreign import read_json_object, shortened
-from seed_rl.object_store import local_file
-from seed_rl.settings import Settings, did_you_mean
+from seed_rl.saved_config import SAVED, saved_settings
+from seed_rl.settings import Settings, did_you_mean, subclasses
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
-SAVED = "config.json"
-"""In a log directory: every setting by dotted name."""
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
 """Settings that may differ when a run is resumed, and between its learner hosts: they affect speed and logs only."""
 
@@ -137,110 +130,6 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
     ]
 
 
-def saved_settings(logdir: str) -> dict[str, Any]:
-    """Every setting of a run by dotted name, as JSON values.
-
-    Raises:
-      FileNotFoundError: this is not the log directory of a run.
-      ConfigError: its `config.json` can't be read.
-      CannotReach: it is in an object store that can't be.
-    """
-    path = os.path.join(logdir, SAVED)
-    try:
-        with local_file(path) as local:
-            return read_json_object(local)
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} can't be read: {error}") from error
-
-
-def load_saved(logdir: str) -> Experiment:
-    """The experiment of a run, whoever made its log directory: nothing in there is executed.
-
-    Its settings are those of this library, of installed suites, and of modules that are imported already.
-
-    Raises:
-      FileNotFoundError, ConfigError, CannotReach: see `saved_settings`; ConfigError also if the settings can't be used.
-    """
-    saved, path = saved_settings(logdir), os.path.join(logdir, SAVED)
-    try:
-        experiment: Experiment = _rebuilt(Experiment, "", saved)
-        if saved:
-            raise ConfigError(f"there is no setting {', '.join(map(shortened, [*saved][:3]))}")
-        env = experiment.env
-        own = {field.name: field.default for field in dataclasses.fields(env) if field.name in env.places_written}
-        experiment = dataclasses.replace(experiment, env=dataclasses.replace(env, **own))
-    except (ImportError, TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} can't be used: {_sentence(error)}") from error
-    for module in modules_named(experiment):
-        if not registry.may_import(module):
-            raise ConfigError(
-                f"{path} can't be used: it names the module {shortened(module)}, which --import_module={module} permits"
-            )
-    return experiment
-
-
-def modules_named(experiment: Experiment) -> list[str]:
-    """Modules outside of this library that an experiment's settings name, as text or as their classes."""
-    layers = [value for value in vars(experiment.agent).values() if isinstance(value, str) and ":" in value]
-    return [*experiment.env.modules, *(layer.partition(":")[0] for layer in layers)]
-
-
-def modules_needed(experiment: Experiment) -> list[str]:
-    """What `--import_module` names for `load_saved` in another process: also the modules of classes of one's own."""
-    classes = {type(settings).__module__ for settings in _groups(experiment)}
-    return sorted(name for name in {*classes, *modules_named(experiment)} if not name.startswith(("seed_rl.", "__")))
-
-
-def _groups(settings: Any) -> Iterator[Any]:
-    """Settings, and those inside."""
-    yield settings
-    for field in dataclasses.fields(settings):
-        if dataclasses.is_dataclass(child := getattr(settings, field.name)):
-            yield from _groups(child)
-
-
-def _rebuilt(group: type[Settings], prefix: str, saved: dict[str, Any]) -> Any:
-    """A group of settings, taken out of saved ones; those that are missing have their defaults."""
-    hints, given = typing.get_type_hints(group), {}
-    for field in dataclasses.fields(group):
-        name = f"{prefix}{field.name}"
-        if f"{name}.kind" in saved:
-            kind = _class_named(saved.pop(f"{name}.kind"), hints[field.name], name)
-            given[field.name] = _rebuilt(kind, f"{name}.", saved)
-        elif name in saved:
-            given[field.name] = _as_tuples(saved.pop(name))
-    return group(**given)
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
-
-
-def _class_named(kind: Any, hint: Any, setting: str) -> type[Settings]:
-    """The class of this name that a setting may be, of those that are installed or imported.
-
-    Raises:
-      ConfigError: there is none, or there are several.
-    """
-    for suite in metadata.entry_points(group=registry.ENTRY_POINTS):
-        if suite.attr == kind:
-            suite.load()
-    for agent in pkgutil.iter_modules(agents.__path__, "seed_rl.agents."):
-        if agent.ispkg:
-            importlib.import_module(agent.name)
-    bases = [base for base in typing.get_args(hint) or (hint,) if dataclasses.is_dataclass(base)]
-    found = {own for base in bases for own in (base, *_subclasses(base)) if own.__name__ == kind}
-    if len(found) != 1:
-        number = "several classes" if found else "no class"
-        raise ConfigError(
-            f"{setting}.kind is {shortened(kind)}, and {number} of this name can be that here: --import_module takes "
-            "the module of a class of your own"
-        )
-    return found.pop()
-
-
 def common_settings(experiment: Experiment) -> dict[str, Any]:
     """The settings that all learner hosts of a run must share, and the version, as JSON values by dotted name."""
     settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(_MAY_CHANGE)}
@@ -292,14 +181,14 @@ def _sentence(error: BaseException) -> str:
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
     if "No values supplied by Gin or caller" in text:
-        return "Experiment.env and Experiment.agent must be set"
+        return "the gin files must set Experiment.env and Experiment.agent"
     text += _guess(text)
     return f"{text} ({place[1]}, line {place[2]})" if place else text
 
 
 def _guess(text: str) -> str:
     """The group of settings or the setting that a gin error may be about, as a question; empty without an idea."""
-    groups = {group.__name__: group for group in _subclasses(Settings)}
+    groups = {group.__name__: group for group in subclasses(Settings)}
     match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
         case None:
             return ""
@@ -309,9 +198,3 @@ def _guess(text: str) -> str:
             name = found[2]
             candidates = [field.name for field in dataclasses.fields(groups[found[1]])] if found[1] in groups else []
     return did_you_mean(name, candidates)
-
-
-def _subclasses(kind: type[Settings]) -> Iterator[type[Settings]]:
-    for child in kind.__subclasses__():
-        yield child
-        yield from _subclasses(child)

@@ -41,13 +41,13 @@ def read_json_object(path: str) -> dict[str, Any]:
     return json_object(text)
 
 
-def number(values: Mapping[str, Any], name: str) -> float:
+def number(values: Any, name: str) -> float:
     """A number of a JSON object: a float, or an int of at most 64 bits.
 
     Raises:
       ValueError: there is something else, or nothing.
     """
-    value = values.get(name)
+    value = values.get(name) if isinstance(values, Mapping) else None
     if type(value) is float or (type(value) is int and abs(value) < 2**63):
         return value
     raise ValueError(f"a number is expected as {shortened(name)}, got {shortened(value)}")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from seed_rl import config_files, experiment
+from seed_rl import config_files, experiment, saved_config
 from seed_rl.envs import registry
 from tests.support.shipped import DISTINCT
 
@@ -52,7 +52,7 @@ def test_a_saved_config_gives_the_same_experiment(name, tmp_path):
     loaded = config_files.load([name], ["Experiment.seed = 7"])
     changed = dataclasses.replace(loaded, batch_size=2 * loaded.batch_size)  # not known to gin
     config_files.save_config(changed, str(tmp_path))
-    assert config_files.load([str(tmp_path / "config.gin")]) == config_files.load_saved(str(tmp_path)) == changed
+    assert config_files.load([str(tmp_path / "config.gin")]) == saved_config.load_saved(str(tmp_path)) == changed
     assert config_files.differences_from_saved(changed, str(tmp_path)) == []
 
 
@@ -105,7 +105,7 @@ def test_a_saved_configuration_that_is_none_is_named(text, reason, tmp_path):
     (tmp_path / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     for read in (
         lambda: config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path)),
-        lambda: config_files.load_saved(str(tmp_path)),
+        lambda: saved_config.load_saved(str(tmp_path)),
     ):
         with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be read: {re.escape(reason)}"):
             read()
@@ -134,14 +134,14 @@ def saved(directory, **changes):
 )
 def test_saved_settings_that_cannot_be_are_named(changes, reason, tmp_path):
     with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be used: {reason}"):
-        config_files.load_saved(saved(tmp_path, **changes))
+        saved_config.load_saved(saved(tmp_path, **changes))
 
 
 def test_saved_settings_without_a_newer_one_have_its_default(tmp_path):
     settings = config_files.load(["catch/vtrace"], ["Experiment.seed = 5"]).to_json()
     del settings["batch_size"], settings["agent.discount"]
     (tmp_path / "config.json").write_text(json.dumps(settings))
-    loaded = config_files.load_saved(str(tmp_path))
+    loaded = saved_config.load_saved(str(tmp_path))
     assert (loaded.seed, loaded.batch_size, loaded.agent.discount) == (5, 32, 0.99)
 
 
@@ -151,11 +151,11 @@ def test_modules_outside_of_the_library_are_named_by_the_reader(tmp_path, monkey
     loaded = config_files.load(["gym/any"], ["Gym.id = 'stranger:Env-v0'", "VTrace.core = 'stranger:Core'"])
     config_files.save_config(loaded, str(tmp_path))
     with pytest.raises(experiment.ConfigError, match="'stranger', which --import_module=stranger permits"):
-        config_files.load_saved(str(tmp_path))
+        saved_config.load_saved(str(tmp_path))
     assert "stranger" not in sys.modules
-    assert config_files.modules_needed(loaded) == ["stranger"]
+    assert saved_config.modules_needed(loaded) == ["stranger"]
     registry.permit("stranger")
-    assert config_files.load_saved(str(tmp_path)) == loaded
+    assert saved_config.load_saved(str(tmp_path)) == loaded
 
 
 def test_native_code_is_loaded_from_permitted_directories_alone_and_nothing_is_written(tmp_path):
@@ -163,9 +163,9 @@ def test_native_code_is_loaded_from_permitted_directories_alone_and_nothing_is_w
     bindings = [f"DMLab.runfiles_path = '{simulator}'", "DMLab.level_cache = '/somewhere'"]
     config_files.save_config(config_files.load(["dmlab/vtrace"], bindings), str(tmp_path))
     with pytest.raises(experiment.ConfigError, match=f"'{simulator}/', which --import_module={simulator}/ permits"):
-        config_files.load_saved(str(tmp_path))
+        saved_config.load_saved(str(tmp_path))
     registry.permit(simulator)
-    env = config_files.load_saved(str(tmp_path)).env
+    env = saved_config.load_saved(str(tmp_path)).env
     assert (env.runfiles_path, env.level_cache) == (simulator, "")
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import config_files
+from seed_rl import saved_config
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.foreign import number
 from seed_rl.learner import checkpoints
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput
@@ -120,7 +121,7 @@ def experiment_of(logdir: str) -> Experiment:
       CannotReach: it is in an object store that can't be read.
     """
     try:
-        return config_files.load_saved(logdir)
+        return saved_config.load_saved(logdir)
     except FileNotFoundError as error:
         raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {error.filename}") from None
     except ConfigError as error:
@@ -161,7 +162,11 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
         checkpoints.assign(variables, weights, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
+    try:
+        env_frames = int(number(state.get("counters"), "env_frames"))
+    except (ValueError, OverflowError) as error:
+        raise NoPolicy(f"{path} is no checkpoint of a run: {error}") from error
     policy = Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
     policy.checkpoint = path
-    policy.env_frames = int(state["counters"]["env_frames"])
+    policy.env_frames = env_frames
     return policy

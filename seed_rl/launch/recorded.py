@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seed_rl import config_files
+from seed_rl import saved_config
 from seed_rl.launch.cli import UsageError
 from seed_rl.object_store import files_in, local_file
 from seed_rl.reporting import metrics
@@ -60,7 +60,7 @@ class Recorded(NamedTuple):
           OSError, ConfigError: the run's configuration can't be read.
         """
         last = [row[name] for row in self.rows for name in ("eval/episode_return", "episode_return") if name in row]
-        score = config_files.load_saved(self.place).env.human_normalised(last[-1])
+        score = saved_config.load_saved(self.place).env.human_normalised(last[-1])
         if score is None:
             raise UsageError(f"{self.place} can't be normalised: there are no scores of humans in its environment")
         return score
@@ -140,7 +140,7 @@ def _runs(place: str) -> list[Recorded]:
     if not found:
         raise UsageError(f"{place} is not the log directory of a run, and there is none in it")
     outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # further learner hosts are inside
-    return [_run(os.path.join(place, *run.parts), str(run / config_files.SAVED) in files) for run in outermost]
+    return [_run(os.path.join(place, *run.parts), str(run / saved_config.SAVED) in files) for run in outermost]
 
 
 def _run(directory: str, has_settings: bool) -> Recorded:
@@ -148,7 +148,7 @@ def _run(directory: str, has_settings: bool) -> Recorded:
         rows = metrics.read(directory)
     if not has_settings:
         return Recorded(directory, rows, None)
-    settings = config_files.saved_settings(directory)
+    settings = saved_config.saved_settings(directory)
     return Recorded(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
 
 

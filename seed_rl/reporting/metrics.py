@@ -42,8 +42,8 @@ class EpisodeWindow:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restores a state of `get_state`."""
-        self._episodes.extend(map(tuple, state["episodes"]))
-        self.count = state["count"]
+        self._episodes.extend((float(value), int(length)) for value, length in state["episodes"])
+        self.count = int(state["count"])
 
 
 class RecordFile:

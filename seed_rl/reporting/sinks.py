@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from seed_rl.config_files import modules_needed, save_config
+from seed_rl.config_files import save_config
 from seed_rl.experiment import Experiment
 from seed_rl.files import Outage, reason
 from seed_rl.reporting.event_file import PREFIX, EventFile
 from seed_rl.reporting.films import Films
 from seed_rl.reporting.metrics import FILE, MetricsFile
 from seed_rl.reporting.wandb_run import WandbRun
+from seed_rl.saved_config import modules_needed
 
 _log = logging.getLogger(__name__)
 
