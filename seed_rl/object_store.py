@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import IO, Any, Protocol
 
 from seed_rl.files import PARTIAL
-from seed_rl.foreign import relative_name
+from seed_rl.foreign import printable, relative_name
 
 
 class CannotReach(Exception):
@@ -173,4 +173,4 @@ def reaching(url: str, done: str) -> Iterator[None]:
 
 def sentence(error: BaseException) -> str:
     """The message of a store's error on one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return printable(" ".join(str(error).split())[:300]) or type(error).__name__

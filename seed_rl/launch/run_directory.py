@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from seed_rl.config_files import differences_from_saved
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import locked, reason
+from seed_rl.foreign import printable
 
 
 class CannotUse(Exception):
@@ -54,6 +55,14 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
         yield
 
 
+class PrintableFormatter(logging.Formatter):
+    """Escapes control characters in all that is logged: much of it was written by others."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `foreign.printable`."""
+        return printable(super().format(record))
+
+
 class LogFile(logging.FileHandler):
     """A log file on a disk that may be full.
 
@@ -68,7 +77,7 @@ class LogFile(logging.FileHandler):
           line: format of a line.
         """
         super().__init__(path, encoding="utf-8")
-        self.setFormatter(logging.Formatter(line))
+        self.setFormatter(PrintableFormatter(line))
         self._reported = False
 
     def handleError(self, record: logging.LogRecord) -> None:
