@@ -86,8 +86,8 @@ class RecordFile:
 class MetricsFile(RecordFile):
     """A sink (`reporting.sinks.Sink`) that writes each row as a line of `metrics.jsonl`.
 
-    A resumed run continues the file from its checkpoint: later rows are removed, and by a new run all. Lines that damage
-    made unreadable are moved into `metrics.unreadable`.
+    A resumed run continues the file from its checkpoint: later rows are removed, and by a new run all. Lines that are
+    no rows, since they were damaged, are moved into `metrics.unreadable`.
     """
 
     def __init__(self, logdir: str, resume_frames: int | None):
@@ -146,7 +146,7 @@ def _row(line: bytes) -> dict[str, float]:
 
 
 def _keep_until(path: str, frames: int) -> None:
-    """Removes rows after `frames`, and moves lines among the others that can't be such rows into a file of their own."""
+    """Removes rows after `frames`, and moves lines that can't be rows before it into a file of their own."""
     with open(path, "rb") as file:
         is_kept = [None if row is None else row["env_frames"] <= frames for _, row in _lines(file)]
     last = max((n for n, kept in enumerate(is_kept) if kept), default=0)
