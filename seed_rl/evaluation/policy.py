@@ -11,11 +11,15 @@ import tensorflow as tf
 
 from seed_rl import saved_config
 from seed_rl.agents.base import Agent
+from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import number
+from seed_rl.host_memory import allocating_at_most
 from seed_rl.learner import checkpoints
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
+
+_TENSORFLOW_BYTES = 4 << 30  # of memory beside the weights, when an agent is built
 
 
 class NoPolicy(Exception):
@@ -156,7 +160,7 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
             first = f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training, or at its end"
             raise NoPolicy(f"{logdir} has no checkpoint yet: {first}")
         path, arrays, state = newest
-        agent = experiment.build_agent()
+        agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
         checkpoints.assign(variables, weights, path)
@@ -170,3 +174,15 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
     policy.checkpoint = path
     policy.env_frames = env_frames
     return policy
+
+
+def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
+    """The agent of a run whose checkpoint has `nbytes`: without the memory for one that can't be its own."""
+    try:
+        with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
+            return experiment.build_agent()
+    except (CannotAct, CannotBuild):
+        raise
+    except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise NoPolicy(f"the agent of {logdir} can't be built here: {type(error).__name__}: {text}") from error

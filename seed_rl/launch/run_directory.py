@@ -37,6 +37,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
             f"{name} holds a run of another configuration: {'; '.join(found)}. "
             "Choose another --logdir, or the configuration of that run to continue it"
         )
+    _refuse_links(logdir)
     with contextlib.ExitStack() as cleanup:
         try:
             os.makedirs(logdir, exist_ok=True)
@@ -53,6 +54,22 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
         logging.getLogger().addHandler(handler)
         cleanup.callback(logging.getLogger().removeHandler, handler)
         yield
+
+
+def _refuse_links(logdir: str) -> None:
+    """Refuses a log directory in which a run would write to files elsewhere, or wait for the reader of a pipe.
+
+    Raises:
+      CannotUse: it holds a link out of it, or something else than files and directories.
+    """
+    root = os.path.realpath(logdir)
+    for directory, names, files in os.walk(logdir):
+        for path in (os.path.join(directory, name) for name in (*names, *files)):
+            leads_out = os.path.commonpath([root, os.path.realpath(path)]) != root
+            if leads_out or not (os.path.isfile(path) or os.path.isdir(path) or not os.path.exists(path)):
+                raise CannotUse(f"{path} is a link out of the log directory, or no file: a run writes to its own files")
+        if "wandb" in names:  # which makes such links
+            names.remove("wandb")
 
 
 class PrintableFormatter(logging.Formatter):
