@@ -63,7 +63,7 @@ def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
       file: open for writing.
     """
     hashed = _Hashed(file)
-    with zipfile.ZipFile(hashed, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[arg-type]
+    with zipfile.ZipFile(hashed, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
 
         def add(name: str, array: np.ndarray) -> None:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -17,7 +17,7 @@ import gin
 from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import complete_or_absent
-from seed_rl.saved_config import SAVED, saved_settings
+from seed_rl.saved_config import SAVED, groups, saved_settings
 from seed_rl.settings import Settings, did_you_mean, subclasses
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
@@ -150,27 +150,16 @@ def save_config(experiment: Experiment, logdir: str) -> None:
 
 def to_gin(experiment: Experiment) -> str:
     """A gin file that gives this experiment, independent of its origin: every setting is bound."""
-    imports: set[str] = set()
-    blocks: list[str] = []
+    every = list(groups(experiment))
+    imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
+    return "\n\n".join(["\n".join(sorted(imports)), *map(_bindings, every)]) + "\n"
 
-    def describe(settings: Any) -> None:
-        name = type(settings).__name__
-        if type(settings).__module__ != Experiment.__module__:
-            imports.add(f"import {type(settings).__module__}")
-        lines, inside = [], []
-        for field in dataclasses.fields(settings):
-            value = getattr(settings, field.name)
-            if dataclasses.is_dataclass(value):
-                inside.append(value)
-                lines.append(f"{name}.{field.name} = @{type(value).__name__}()")
-            else:
-                lines.append(f"{name}.{field.name} = {value!r}")
-        blocks.append("\n".join(lines))
-        for child in inside:
-            describe(child)
 
-    describe(experiment)
-    return "\n\n".join(["\n".join(sorted(imports)), *blocks]) + "\n"
+def _bindings(group: Any) -> str:
+    name = type(group).__name__
+    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+    texts = {key: f"@{type(v).__name__}()" if dataclasses.is_dataclass(v) else repr(v) for key, v in values.items()}
+    return "\n".join(f"{name}.{key} = {text}" for key, text in texts.items())
 
 
 def _sentence(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import os
 import pkgutil
+import re
 import typing
 from collections.abc import Iterator
 from importlib import metadata
@@ -16,7 +17,7 @@ from seed_rl.envs import registry
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import read_json_object, shortened
 from seed_rl.object_store import local_file
-from seed_rl.settings import Settings, subclasses
+from seed_rl.settings import subclasses
 
 SAVED = "config.json"
 """In a log directory: every setting by dotted name."""
@@ -70,26 +71,27 @@ def load_saved(logdir: str) -> Experiment:
 
 
 def modules_named(experiment: Experiment) -> list[str]:
-    """Modules outside of this library that an experiment's settings name, as text or as their classes."""
-    layers = [value for value in vars(experiment.agent).values() if isinstance(value, str) and ":" in value]
-    return [*experiment.env.modules, *(layer.partition(":")[0] for layer in layers)]
+    """Modules, and directories of native code, that an experiment's settings name."""
+    texts = map(str, vars(experiment.agent).values())
+    layers = [text.partition(":")[0] for text in texts if re.fullmatch(r"[\w.]+:\w+", text)]
+    return [*experiment.env.modules, *layers]
 
 
 def modules_needed(experiment: Experiment) -> list[str]:
     """What `--import_module` names for `load_saved` in another process: also the modules of classes of one's own."""
-    classes = {type(settings).__module__ for settings in _groups(experiment)}
+    classes = {type(settings).__module__ for settings in groups(experiment)}
     return sorted(name for name in {*classes, *modules_named(experiment)} if not name.startswith(("seed_rl.", "__")))
 
 
-def _groups(settings: Any) -> Iterator[Any]:
-    """Settings, and those inside."""
+def groups(settings: Any) -> Iterator[Any]:
+    """A group of settings, and those inside of it."""
     yield settings
     for field in dataclasses.fields(settings):
         if dataclasses.is_dataclass(child := getattr(settings, field.name)):
-            yield from _groups(child)
+            yield from groups(child)
 
 
-def _rebuilt(group: type[Settings], prefix: str, saved: dict[str, Any]) -> Any:
+def _rebuilt(group: type[Any], prefix: str, saved: dict[str, Any]) -> Any:
     """A group of settings, taken out of saved ones; those that are missing have their defaults."""
     hints, given = typing.get_type_hints(group), {}
     for field in dataclasses.fields(group):
@@ -106,7 +108,7 @@ def _as_tuples(value: Any) -> Any:
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
-def _class_named(kind: Any, hint: Any, setting: str) -> type[Settings]:
+def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     """The class of this name that a setting may be, of those that are installed or imported.
 
     Raises:
@@ -118,12 +120,13 @@ def _class_named(kind: Any, hint: Any, setting: str) -> type[Settings]:
     for agent in pkgutil.iter_modules(agents.__path__, "seed_rl.agents."):
         if agent.ispkg:
             importlib.import_module(agent.name)
-    bases = [base for base in typing.get_args(hint) or (hint,) if dataclasses.is_dataclass(base)]
-    found = {own for base in bases for own in (base, *subclasses(base)) if own.__name__ == kind}
+    bases = [base for base in typing.get_args(hint) or (hint,) if isinstance(base, type)]
+    known = [own for base in bases for own in (base, *subclasses(base)) if dataclasses.is_dataclass(own)]
+    found = {own.__module__: own for own in known if own.__name__ == kind}  # a notebook's cell may run again
     if len(found) != 1:
         number = "several classes" if found else "no class"
         raise ConfigError(
             f"{setting}.kind is {shortened(kind)}, and {number} of this name can be that here: --import_module takes "
             "the module of a class of your own"
         )
-    return found.pop()
+    return next(iter(found.values()))

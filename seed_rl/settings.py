@@ -16,9 +16,7 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
-
-Kind = TypeVar("Kind")
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 
 class Within(NamedTuple):
@@ -58,7 +56,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f" Did you mean {by_lower[closest[0]]!r}?" if closest else ""
 
 
-def subclasses(kind: type[Kind]) -> Iterator[type[Kind]]:
+def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
     """All classes that are derived from one."""
     for child in kind.__subclasses__():
         yield child

@@ -156,13 +156,10 @@ def _run(directory: str, has_settings: bool) -> Recorded:
 
 def _numbers(row: dict[str | None, Any]) -> dict[str, float]:
     """A row of a CSV file, without empty fields; ValueError if one is no number, or has no column."""
-    found = {}
-    for name, text in row.items():
-        try:
-            found |= {str(name): float(text)} if text else {}
-        except (TypeError, ValueError):
-            raise ValueError(f"a number for each column is expected, got {shortened(text)}") from None
-    return found
+    try:
+        return {str(name): float(text) for name, text in row.items() if text}
+    except (TypeError, ValueError):
+        raise ValueError(f"a number for each column is expected, got {shortened([*row.values()])}") from None
 
 
 @contextlib.contextmanager
