@@ -114,11 +114,11 @@ def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
     Raises:
       ConfigError: there is none, or there are several.
     """
-    for suite in metadata.entry_points(group=registry.ENTRY_POINTS):
+    for suite in metadata.entry_points(group=registry.ENTRY_POINTS) if setting == "env" else ():
         if suite.attr == kind:
             suite.load()
     for agent in pkgutil.iter_modules(agents.__path__, "seed_rl.agents."):
-        if agent.ispkg:
+        if agent.ispkg and setting == "agent":
             importlib.import_module(agent.name)
     bases = [base for base in typing.get_args(hint) or (hint,) if isinstance(base, type)]
     known = [own for base in bases for own in (base, *subclasses(base)) if dataclasses.is_dataclass(own)]
