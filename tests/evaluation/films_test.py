@@ -79,9 +79,8 @@ def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
     rows(sinks, 0, 10)
-    assert [part for part in commands[0] if part.startswith("--import")] == [
-        "--import_module=tests.support.registered_envs"
-    ]
+    imports = [part for part in commands[0] if part.startswith("--import")]
+    assert imports == ["--import_module=tests.support.registered_envs"]
 
 
 def test_the_end_of_a_run_is_the_end_of_a_film_in_the_making(saved_run):
