@@ -40,8 +40,7 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -
     gin.clear_config()
     try:
         for name in [gin_files] if isinstance(gin_files, str) else gin_files:
-            path = find_config(name)
-            _parse(gin.parse_config_file, path, f"{path}: " if _is_binary(path) else "")
+            _parse(gin.parse_config_file, find_config(name), "")
         for binding in [gin_params] if isinstance(gin_params, str) else gin_params:
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
@@ -56,6 +55,8 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
     logging.disable(logging.ERROR)  # gin logs every place in which it does not find an included file
     try:
         parse(argument)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{argument}: this is not a gin file, which is text in UTF-8") from error
     except Exception as error:  # gin raises all kinds, and modules that a file imports may raise any
         raise ConfigError(prefix + _sentence(error)) from error
     finally:
@@ -66,15 +67,6 @@ def _quoted(binding: str) -> str:
     """A binding whose value, if it is a bare word, is a string."""
     match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*)\s*", binding)
     return f"{match[1]} = {match[2]!r}" if match and match[2] not in ("True", "False", "None") else binding
-
-
-def _is_binary(path: str) -> bool:
-    with open(path, "rb") as file:
-        try:
-            file.read().decode()
-        except UnicodeDecodeError:
-            return True
-    return False
 
 
 def find_config(name: str) -> str:
@@ -164,8 +156,6 @@ def _bindings(group: Any) -> str:
 
 def _sentence(error: BaseException) -> str:
     """The informative first part of a gin or dataclass error, on one line."""
-    if isinstance(error, UnicodeDecodeError):
-        return "this is not a gin file, which is text in UTF-8"
     text = " ".join(str(error).split())
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]

@@ -22,7 +22,8 @@ def free_host_memory(root: str = "/") -> int:
 def allocating_at_most(nbytes: int) -> Iterator[None]:
     """Limits the memory that this process, in all its threads, may allocate meanwhile; beyond it allocations fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _fields("/proc/self/status")["VmData:"] * 1024 + nbytes
+    used = _fields("/proc/self/status")
+    limit = used.get("VmData:", used["VmSize:"]) * 1024 + nbytes  # some containers have only the second
     resource.setrlimit(resource.RLIMIT_DATA, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
     try:
         yield
