@@ -67,6 +67,8 @@ class EnvConfig(Settings, abc.ABC):
     suite: ClassVar[str]
     task_setting: ClassVar[str] = ""
     """The setting that names a task (a game, a level), where the suite has several."""
+    places_written: ClassVar[tuple[str, ...]] = ()
+    """Settings that name places to write to. Who rebuilds the environments of a recorded run leaves them out."""
 
     @classmethod
     def tasks(cls) -> list[str]:
@@ -95,7 +97,10 @@ class EnvConfig(Settings, abc.ABC):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Modules named in the settings that `make` imports; an actor must permit them with `--import_module`."""
+        """Modules, or directories of native code, named in the settings, which `make` loads.
+
+        Who takes the settings from others, an actor or a reader of a run, must permit them with `--import_module`.
+        """
         return ()
 
     @abc.abstractmethod

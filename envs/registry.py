@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import os
+import sys
 from importlib.metadata import entry_points
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
@@ -13,6 +16,24 @@ ENTRY_POINTS = "seed_rl.envs"
 """The entry-point group in which packages, including this one, declare their `EnvConfig` classes."""
 
 _registered: dict[str, type[EnvConfig]] = {}
+_directories: set[str] = set()  # of code, which may be loaded
+
+
+def permit(module: str) -> None:
+    """Imports a module, which settings of others may then name; or permits a directory of native code.
+
+    Raises:
+      ImportError: it can't be imported.
+    """
+    if os.sep in module:
+        _directories.add(os.path.join(module, ""))
+    else:
+        importlib.import_module(module)
+
+
+def may_import(module: str) -> bool:
+    """Whether settings of others may name this: to import what is imported already runs no code."""
+    return module in sys.modules or module in _directories
 
 
 def register(config: type[EnvConfig]) -> type[EnvConfig]:

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,11 +17,11 @@ import gin
 from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import complete_or_absent
-from seed_rl.settings import Settings, did_you_mean
+from seed_rl.saved_config import SAVED, groups, saved_settings
+from seed_rl.settings import Settings, did_you_mean, subclasses
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 
-_SAVED = "config.json"
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
 """Settings that may differ when a run is resumed, and between its learner hosts: they affect speed and logs only."""
 
@@ -40,8 +40,7 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -
     gin.clear_config()
     try:
         for name in [gin_files] if isinstance(gin_files, str) else gin_files:
-            path = find_config(name)
-            _parse(gin.parse_config_file, path, f"{path}: " if _is_binary(path) else "")
+            _parse(gin.parse_config_file, find_config(name), "")
         for binding in [gin_params] if isinstance(gin_params, str) else gin_params:
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
@@ -56,6 +55,8 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
     logging.disable(logging.ERROR)  # gin logs every place in which it does not find an included file
     try:
         parse(argument)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{argument}: this is not a gin file, which is text in UTF-8") from error
     except Exception as error:  # gin raises all kinds, and modules that a file imports may raise any
         raise ConfigError(prefix + _sentence(error)) from error
     finally:
@@ -66,15 +67,6 @@ def _quoted(binding: str) -> str:
     """A binding whose value, if it is a bare word, is a string."""
     match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*)\s*", binding)
     return f"{match[1]} = {match[2]!r}" if match and match[2] not in ("True", "False", "None") else binding
-
-
-def _is_binary(path: str) -> bool:
-    with open(path, "rb") as file:
-        try:
-            file.read().decode()
-        except UnicodeDecodeError:
-            return True
-    return False
 
 
 def find_config(name: str) -> str:
@@ -111,14 +103,10 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
     Raises:
       ConfigError: the directory's `config.json` can't be read.
     """
-    path = os.path.join(logdir, _SAVED)
-    if not os.path.exists(path):
-        return []
     try:
-        with open(path, encoding="utf-8") as file:
-            saved = json.load(file)
-    except ValueError as error:
-        raise ConfigError(f"{path} can't be read: {error}") from error
+        saved = saved_settings(logdir)
+    except FileNotFoundError:
+        return []
     return differences(experiment, saved)
 
 
@@ -148,46 +136,33 @@ def common_settings(experiment: Experiment) -> dict[str, Any]:
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:
-    """Writes every setting into the log directory: `config.gin`, from which it can be loaded, and `config.json`.
+    """Writes every setting into the log directory: `config.gin` for people and `train`, and `config.json` as data.
 
     Raises:
       OSError: one of them can't be written; it is as it was before.
     """
     os.makedirs(logdir, exist_ok=True)
-    for name, text in (("config.gin", to_gin(experiment)), (_SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
+    for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
         with complete_or_absent(os.path.join(logdir, name)) as file:
             file.write(text.encode())
 
 
 def to_gin(experiment: Experiment) -> str:
     """A gin file that gives this experiment, independent of its origin: every setting is bound."""
-    imports: set[str] = set()
-    blocks: list[str] = []
+    every = list(groups(experiment))
+    imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
+    return "\n\n".join(["\n".join(sorted(imports)), *map(_bindings, every)]) + "\n"
 
-    def describe(settings: Any) -> None:
-        name = type(settings).__name__
-        if type(settings).__module__ != Experiment.__module__:
-            imports.add(f"import {type(settings).__module__}")
-        lines, inside = [], []
-        for field in dataclasses.fields(settings):
-            value = getattr(settings, field.name)
-            if dataclasses.is_dataclass(value):
-                inside.append(value)
-                lines.append(f"{name}.{field.name} = @{type(value).__name__}()")
-            else:
-                lines.append(f"{name}.{field.name} = {value!r}")
-        blocks.append("\n".join(lines))
-        for child in inside:
-            describe(child)
 
-    describe(experiment)
-    return "\n\n".join(["\n".join(sorted(imports)), *blocks]) + "\n"
+def _bindings(group: Any) -> str:
+    name = type(group).__name__
+    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+    texts = {key: f"@{type(v).__name__}()" if dataclasses.is_dataclass(v) else repr(v) for key, v in values.items()}
+    return "\n".join(f"{name}.{key} = {text}" for key, text in texts.items())
 
 
 def _sentence(error: BaseException) -> str:
     """The informative first part of a gin or dataclass error, on one line."""
-    if isinstance(error, UnicodeDecodeError):
-        return "this is not a gin file, which is text in UTF-8"
     text = " ".join(str(error).split())
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
@@ -199,7 +174,7 @@ def _sentence(error: BaseException) -> str:
 
 def _guess(text: str) -> str:
     """The group of settings or the setting that a gin error may be about, as a question; empty without an idea."""
-    groups = {group.__name__: group for group in _subclasses(Settings)}
+    groups = {group.__name__: group for group in subclasses(Settings)}
     match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
         case None:
             return ""
@@ -209,9 +184,3 @@ def _guess(text: str) -> str:
             name = found[2]
             candidates = [field.name for field in dataclasses.fields(groups[found[1]])] if found[1] in groups else []
     return did_you_mean(name, candidates)
-
-
-def _subclasses(kind: type[Settings]) -> Iterator[type[Settings]]:
-    for child in kind.__subclasses__():
-        yield child
-        yield from _subclasses(child)

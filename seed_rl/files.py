@@ -34,7 +34,9 @@ def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
     """Opens a file for writing that appears under its name once it is complete and on the disk."""
     partial = f"{path}{PARTIAL}"
     try:
-        with open(partial, "wb") as file:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(partial)  # a link there would be followed
+        with open(partial, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 from collections.abc import Iterator
 
 
@@ -14,6 +16,19 @@ def free_host_memory(root: str = "/") -> int:
     """
     available = _fields(os.path.join(root, "proc/meminfo"))["MemAvailable:"] * 1024
     return max(0, min([available, *_left_in_control_groups(root)]))
+
+
+@contextlib.contextmanager
+def allocating_at_most(nbytes: int) -> Iterator[None]:
+    """Limits the memory that this process, in all its threads, may allocate meanwhile; beyond it allocations fail."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    used = _fields("/proc/self/status")
+    limit = used.get("VmData:", used["VmSize:"]) * 1024 + nbytes  # some containers have only the second
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _left_in_control_groups(root: str) -> Iterator[int]:
@@ -61,4 +76,4 @@ def _fields(path: str) -> dict[str, int]:
     """The numbers in a file of lines "name number ..."."""
     with open(path, encoding="utf-8") as file:
         rows = (line.split() for line in file)
-        return {row[0]: int(row[1]) for row in rows if len(row) > 1}
+        return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import IO, Any, Protocol
 
 from seed_rl.files import PARTIAL
+from seed_rl.foreign import printable, relative_name
 
 
 class CannotReach(Exception):
@@ -67,7 +68,11 @@ class Store(Protocol):
     """A directory elsewhere, whose errors are of its own kind; `reaching` makes sentences of them."""
 
     def files(self) -> list[str]:
-        """Sorted names of the complete files, at any depth."""
+        """Sorted names of the complete files, at any depth.
+
+        Raises:
+          ValueError: a name leads out of the directory.
+        """
 
     def fetch(self, name: str, path: str) -> None:
         """Copies a file to a path on this machine."""
@@ -90,24 +95,35 @@ class ObjectStore(Store):
         self._system, self._root = open_store(url)
 
     def files(self) -> list[str]:
+        return sorted(relative_name(name) for name in self._names() if not name.endswith(PARTIAL))
+
+    def _names(self) -> list[str]:
+        """All files, as the store names them: no names of files here."""
         self._system.invalidate_cache()  # others write there too
         if not self._system.exists(self._root):
             return []
         root = f"{self._root}/"
         found: dict[str, dict[str, Any]] = self._system.find(self._root, detail=True)
-        paths = [path for path, info in found.items() if info["type"] == "file" and root in path]
-        return sorted(path.partition(root)[2] for path in paths if not path.endswith(PARTIAL))
+        return [path.partition(root)[2] for path, info in found.items() if info["type"] == "file" and root in path]
+
+    def remove_partial(self) -> None:
+        """Removes what learners left that were killed while they sent it."""
+        for name in self._names():
+            if name.endswith(PARTIAL):
+                self.remove(name)
 
     def fetch(self, name: str, path: str) -> None:
         self._system.get_file(f"{self._root}/{name}", path)
 
     def send(self, file: IO[bytes], name: str) -> None:
         target = f"{self._root}/{name}"
+        partial = f"{target}{PARTIAL}"  # the store itself may not be atomic
         self._system.makedirs(target.rpartition("/")[0], exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix="seed_rl-") as copy:
             shutil.copyfileobj(file, copy)
             copy.flush()
-            self._system.put_file(copy.name, target)
+            self._system.put_file(copy.name, partial)
+        self._system.mv(partial, target)
 
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -157,4 +173,4 @@ def reaching(url: str, done: str) -> Iterator[None]:
 
 def sentence(error: BaseException) -> str:
     """The message of a store's error on one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return printable(" ".join(str(error).split())[:300]) or type(error).__name__

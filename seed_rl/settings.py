@@ -15,7 +15,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 
@@ -54,6 +54,13 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     closest = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" Did you mean {by_lower[closest[0]]!r}?" if closest else ""
+
+
+def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    """All classes that are derived from one."""
+    for child in kind.__subclasses__():
+        yield child
+        yield from subclasses(child)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,9 @@ SOURCES = {"seed_rl": "seed_rl", **{name: f"seed_rl.{name}" for name in ("agents
 """Folders at the root, and the packages that they install as."""
 
 LAYERS = (
-    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.files", "seed_rl.devices", "seed_rl.host_memory"),
-    ("seed_rl.specs", "seed_rl.object_store", "seed_rl.optimizers"),
+    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.files", "seed_rl.foreign"),
+    ("seed_rl.devices", "seed_rl.host_memory"),
+    ("seed_rl.archives", "seed_rl.specs", "seed_rl.object_store", "seed_rl.optimizers"),
     ("seed_rl.rl",),
     ("seed_rl.networks",),
     ("seed_rl.envs", "seed_rl.envs.base"),
@@ -33,6 +34,7 @@ LAYERS = (
     ("seed_rl.buffers.sum_tree",),
     ("seed_rl.buffers.samplers",),
     ("seed_rl.experiment",),
+    ("seed_rl.saved_config",),
     ("seed_rl.config_files", "seed_rl.configs"),
     ("seed_rl.buffers",),
     ("seed_rl.sizes",),

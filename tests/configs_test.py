@@ -1,8 +1,12 @@
 import dataclasses
+import json
+import re
+import sys
 
 import pytest
 
-from seed_rl import config_files, experiment
+from seed_rl import config_files, experiment, saved_config
+from seed_rl.envs import registry
 from tests.support.shipped import DISTINCT
 
 
@@ -48,7 +52,7 @@ def test_a_saved_config_gives_the_same_experiment(name, tmp_path):
     loaded = config_files.load([name], ["Experiment.seed = 7"])
     changed = dataclasses.replace(loaded, batch_size=2 * loaded.batch_size)  # not known to gin
     config_files.save_config(changed, str(tmp_path))
-    assert config_files.load([str(tmp_path / "config.gin")]) == changed
+    assert config_files.load([str(tmp_path / "config.gin")]) == saved_config.load_saved(str(tmp_path)) == changed
     assert config_files.differences_from_saved(changed, str(tmp_path)) == []
 
 
@@ -86,10 +90,83 @@ def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
     assert difference.startswith("total_frames was 300000 and is now 9 (the linear schedule")
 
 
-def test_a_cut_off_saved_configuration_is_named(tmp_path):
-    (tmp_path / "config.json").write_text('{"seed":')
-    with pytest.raises(experiment.ConfigError, match=r"config.json can't be read"):
-        config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path))
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"seed":', "Expecting value: line 1"),
+        ("null", "an object {...} is expected, got None"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"seed": ' + "1" * 5000 + "}", "Exceeds the limit"),
+        ("{}" + " " * (1 << 20), "at most 1,048,576 bytes are expected, it has more"),
+        (b'{"seed": "\xff\xfe\xfa"}', "it is not text in UTF-8"),
+    ],
+)
+def test_a_saved_configuration_that_is_none_is_named(text, reason, tmp_path):
+    (tmp_path / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    for read in (
+        lambda: config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path)),
+        lambda: saved_config.load_saved(str(tmp_path)),
+    ):
+        with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be read: {re.escape(reason)}"):
+            read()
+
+
+def saved(directory, **changes):
+    settings = config_files.load(["catch/vtrace"]).to_json() | changes
+    (directory / "config.json").write_text(json.dumps(settings))
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"env.kind": "Popen"}, "env.kind is 'Popen', and no class of this name can be that here: --import_module"),
+        ({"env.kind": "VTrace"}, "env.kind is 'VTrace', and no class"),
+        ({"env.kind": ["Catch"]}, r"env.kind is \['Catch'\], and no class"),
+        ({"optimizer.kind": "Actors"}, "optimizer.kind is 'Actors', and no class"),
+        ({"seed": "1"}, "Experiment.seed must be int, got '1'"),
+        ({"agent": 3}, "there is no setting 'agent'"),
+        ({"env.novelty": 1, "novelty": {}}, "there is no setting 'env.novelty', 'novelty'"),
+        ({"agent.torso": "antigravity:Torso"}, "it names the module 'antigravity', which --import_module=antigravity"),
+        ({"agent.core": "antigravity:Core"}, "it names the module 'antigravity'"),
+        ({"env.kind": "Gym", "env.id": "antigravity:x-v1"}, "there is no setting 'env.rows'"),
+    ],
+)
+def test_saved_settings_that_cannot_be_are_named(changes, reason, tmp_path):
+    with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be used: {reason}"):
+        saved_config.load_saved(saved(tmp_path, **changes))
+
+
+def test_saved_settings_without_a_newer_one_have_its_default(tmp_path):
+    settings = config_files.load(["catch/vtrace"], ["Experiment.seed = 5"]).to_json()
+    del settings["batch_size"], settings["agent.discount"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    loaded = saved_config.load_saved(str(tmp_path))
+    assert (loaded.seed, loaded.batch_size, loaded.agent.discount) == (5, 32, 0.99)
+
+
+def test_modules_outside_of_the_library_are_named_by_the_reader(tmp_path, monkeypatch):
+    (tmp_path / "stranger.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = config_files.load(["gym/any"], ["Gym.id = 'stranger:Env-v0'", "VTrace.core = 'stranger:Core'"])
+    config_files.save_config(loaded, str(tmp_path))
+    with pytest.raises(experiment.ConfigError, match="'stranger', which --import_module=stranger permits"):
+        saved_config.load_saved(str(tmp_path))
+    assert "stranger" not in sys.modules
+    assert saved_config.modules_needed(loaded) == ["stranger"]
+    registry.permit("stranger")
+    assert saved_config.load_saved(str(tmp_path)) == loaded
+
+
+def test_native_code_is_loaded_from_permitted_directories_alone_and_nothing_is_written(tmp_path):
+    simulator = str(tmp_path / "simulator")
+    bindings = [f"DMLab.runfiles_path = '{simulator}'", "DMLab.level_cache = '/somewhere'"]
+    config_files.save_config(config_files.load(["dmlab/vtrace"], bindings), str(tmp_path))
+    with pytest.raises(experiment.ConfigError, match=f"'{simulator}/', which --import_module={simulator}/ permits"):
+        saved_config.load_saved(str(tmp_path))
+    registry.permit(simulator)
+    env = saved_config.load_saved(str(tmp_path)).env
+    assert (env.runfiles_path, env.level_cache) == (simulator, "")
 
 
 VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"

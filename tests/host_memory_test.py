@@ -1,6 +1,8 @@
+import resource
+
 import pytest
 
-from seed_rl.host_memory import free_host_memory
+from seed_rl.host_memory import allocating_at_most, free_host_memory
 
 AVAILABLE = 16_000 * 1024
 
@@ -61,3 +63,12 @@ def test_free_memory_is_within_the_limits_of_control_groups(tmp_path, groups, fi
 
 def test_this_machine_has_free_memory():
     assert 0 < free_host_memory() < 2**60
+
+
+def test_allocations_beyond_a_limit_fail_and_later_ones_do_not():
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(MemoryError), allocating_at_most(100 << 20):
+        bytearray(1 << 30)
+    with allocating_at_most(100 << 20):
+        bytearray(10 << 20)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

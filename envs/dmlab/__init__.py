@@ -63,6 +63,7 @@ class DMLab(EnvConfig):
 
     suite: ClassVar[str] = "dmlab"
     task_setting: ClassVar[str] = "level"
+    places_written: ClassVar[tuple[str, ...]] = ("level_cache",)
 
     level: str = "rooms_watermaze"
     """Name of a level of DMLab-30, or the full path of any other, such as `contributed/psychlab/visual_search`."""
@@ -113,6 +114,10 @@ class DMLab(EnvConfig):
     @property
     def packages(self) -> dict[str, str]:
         return {"deepmind_lab": "docs/dmlab.md says how to build it"}
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return (os.path.join(self.runfiles_path, ""),) if self.runfiles_path else ()
 
     @property
     def path(self) -> str:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import random
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -132,9 +131,8 @@ class Actor:
         self._close_envs()
         self._suite = settings.env.suite
         config: EnvConfig = self._call_env("load", registry.from_description, settings.env)
-        # The learner isn't trusted to run code here; to import what is imported already runs none.
-        for module in config.modules:
-            if module not in sys.modules:
+        for module in config.modules:  # the learner isn't trusted to run code here
+            if not registry.may_import(module):
                 raise registry.CannotBuild(
                     f"the learner asks for an environment of module {module!r}, which this actor may not import: "
                     f"--import_module={module} permits it"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from seed_rl.buffers.sum_tree import SumTree
+from seed_rl.foreign import json_object
 
 if TYPE_CHECKING:
     from seed_rl.experiment import Replay
@@ -157,7 +158,7 @@ class Sampler(abc.ABC):
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
         slots, priorities = self._checked(state["slots"], state["priorities"])
         self._check_fresh(slots)
-        generator = json.loads(np.asarray(state["generator"], np.uint8).tobytes())
+        generator = json_object(np.asarray(state["generator"], np.uint8).tobytes())
         before = self.slots
         self._generator.bit_generator.state = generator
         self._set(before, np.zeros(len(before)))

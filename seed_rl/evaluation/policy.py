@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import config_files
+from seed_rl import saved_config
 from seed_rl.agents.base import Agent
+from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.foreign import number
+from seed_rl.host_memory import allocating_at_most
 from seed_rl.learner import checkpoints
-from seed_rl.object_store import local_file
-from seed_rl.specs import ArraySpec, EnvSpec
+from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
+
+_TENSORFLOW_BYTES = 4 << 30  # of memory beside the weights, when an agent is built
 
 
 class NoPolicy(Exception):
@@ -120,14 +124,12 @@ def experiment_of(logdir: str) -> Experiment:
       NoPolicy: this isn't a log directory, or its configuration is no longer valid.
       CannotReach: it is in an object store that can't be read.
     """
-    path = os.path.join(logdir, "config.gin")
     try:
-        with local_file(path) as file:
-            return config_files.load([file])
-    except FileNotFoundError:
-        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {path}") from None
+        return saved_config.load_saved(logdir)
+    except FileNotFoundError as error:
+        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {error.filename}") from None
     except ConfigError as error:
-        raise NoPolicy(f"{path} can't be used: {error}") from error
+        raise NoPolicy(str(error)) from error
 
 
 def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0) -> Policy:
@@ -158,13 +160,29 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
             first = f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training, or at its end"
             raise NoPolicy(f"{logdir} has no checkpoint yet: {first}")
         path, arrays, state = newest
-        agent = experiment.build_agent()
+        agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
         checkpoints.assign(variables, weights, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
+    try:
+        env_frames = int(number(state.get("counters"), "env_frames"))
+    except (ValueError, OverflowError) as error:
+        raise NoPolicy(f"{path} is no checkpoint of a run: {error}") from error
     policy = Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
     policy.checkpoint = path
-    policy.env_frames = int(state["counters"]["env_frames"])
+    policy.env_frames = env_frames
     return policy
+
+
+def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
+    """The agent of a run whose checkpoint has `nbytes`: without the memory for one that can't be its own."""
+    try:
+        with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
+            return experiment.build_agent()
+    except (CannotAct, CannotBuild):
+        raise
+    except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise NoPolicy(f"the agent of {logdir} can't be built here: {type(error).__name__}: {text}") from error

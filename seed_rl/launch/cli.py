@@ -18,10 +18,12 @@ from typing import NamedTuple
 from absl import flags
 
 from seed_rl import __version__
+from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
+from seed_rl.foreign import printable
 from seed_rl.launch.flags import OF_ALL_COMMANDS, Flag
-from seed_rl.launch.run_directory import CannotUse
+from seed_rl.launch.run_directory import CannotUse, PrintableFormatter
 from seed_rl.object_store import CannotReach
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
@@ -125,7 +127,7 @@ def _main(arguments: list[str]) -> int:
     try:
         return _run(name, command, rest)
     except (*command.failures, *_USAGE_ERRORS) as error:
-        print(f"seed_rl {name}: {error}", file=sys.stderr)
+        print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
 
 
@@ -146,6 +148,11 @@ def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
     if paths and not command.takes_paths:
         raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
     _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
+    for module in values.import_module if "import_module" in values else ():
+        try:
+            registry.permit(module)
+        except ImportError as error:
+            raise UsageError(f"--import_module={module}: {error}") from error
     return command.run(values, *paths)
 
 
@@ -153,12 +160,8 @@ def _configure_logging(level: str, quiet: bool) -> None:
     assert logging.lastResort is not None
     on_terminal = copy.copy(logging.lastResort)  # writes to the current sys.stderr: a live display replaces it
     on_terminal.setLevel(max(logging.WARNING if quiet else 0, logging.getLevelName(level.upper())))
-    logging.basicConfig(
-        level=level.upper(),
-        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-        handlers=[on_terminal],
-    )
+    on_terminal.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=level.upper(), handlers=[on_terminal])
     for library in ("absl", "tensorflow"):  # they log every file that they write, and every device
         logging.getLogger(library).setLevel(logging.WARNING)
 

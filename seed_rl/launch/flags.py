@@ -102,6 +102,13 @@ OF_ALL_COMMANDS = (
 EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
 """To end when standard input is closed. Set by commands that start this one; without a text, `--help` leaves it out."""
 
+IMPORT_MODULE = repeated(
+    "import_module",
+    [],
+    "Python module that settings of the learner or of the run may name, such as that of an environment or a network of "
+    "your own, or directory of DMLab.runfiles_path. May be repeated.",
+)
+
 SHARED_CREDENTIALS = (
     string(
         "tls_server_name",

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from seed_rl.actor.loop import Actor
+from seed_rl.foreign import printable
 from seed_rl.launch.fleet import ActorFailed, Ended, Fleet
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
@@ -109,7 +110,7 @@ def how_it_ended(code: int, path: str, begin: int = 0) -> str:
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     sentences = [found["sentence"] for line in lines if (found := _SENTENCE.fullmatch(line))]
     last = [line for line in lines[-1:] if not _LOG_LINE.match(line)]
-    quote = next(iter(sentences[-1:] or last), "")[:_MAX_QUOTE]
+    quote = printable(next(iter(sentences[-1:] or last), "")[:_MAX_QUOTE])
     if code >= 0:
         return quote or f"exit code {code}"
     names = {number.value: number.name for number in signal.Signals}

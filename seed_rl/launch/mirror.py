@@ -52,12 +52,14 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS, store: Store | 
             lock.enter_context(locked(f"{directory}.lock"))
         except BlockingIOError:
             raise CannotReach(f"another learner is running in {place}") from None
-        mirror = Mirror(store or ObjectStore(place), directory)
+        objects = store or ObjectStore(place)
+        mirror = Mirror(objects, directory)
         with reaching(place, "read"):
             if store is not None or not mirror.is_ahead():
                 mirror.pull()
-        if store is None:
+        if isinstance(objects, ObjectStore):
             check_writable(place)
+            objects.remove_partial()
         _log.info("%s is kept from a copy in %s", place, directory)
         with _pushed(mirror, place, min(seconds, _MAX_SECONDS)):
             yield directory

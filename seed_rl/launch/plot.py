@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
+from seed_rl.launch.cli import UsageError
 from seed_rl.launch.recorded import grouped, runs_with_returns
 from seed_rl.reporting import metrics
 from seed_rl.reporting.statistics import interquartile_mean, performance_profile
@@ -38,6 +39,7 @@ STYLE: Any = {
     "lines.markersize": 5,
     "savefig.dpi": 150,
     "svg.hashsalt": "seed_rl",
+    "text.parse_math": False,
 }
 _NARROW, _WIDE, _NOTES = 34, 72, 100  # characters: names in two columns and in one, notes in small print
 _POINTS = 200  # of a curve of several runs
@@ -79,8 +81,11 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
     groups = grouped(runs)
     column, scale, label = "env_frames", 1.0, "environment frames"
     if x_axis == "hours":
-        longest = max(row["seconds"] for run in runs for row in run.rows)
+        longest = max(row.get("seconds", 0.0) for run in runs for row in run.rows)
         column, scale, label = ("seconds", 3600.0, "hours") if longest >= 3600 else ("seconds", 60.0, "minutes")
+    for run in runs:
+        if not len(run.points(column, "episode_return")):
+            raise UsageError(f"{run.place} has no finite {column} beside its returns")
     with _picture(outputs, len(groups), xlabel=label, ylabel="return") as (axes, handles, notes):
         if x_axis == "frames":
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seed_rl import config_files
-from seed_rl.experiment import ConfigError
+from seed_rl import saved_config
+from seed_rl.foreign import printable, shortened
 from seed_rl.launch.cli import UsageError
 from seed_rl.object_store import files_in, local_file
 from seed_rl.reporting import metrics
 
 _log = logging.getLogger(__name__)
 
+_MAX_NAME = 100  # characters of a setting
 _MAX_DIFFERENCES = 3  # settings in a label; runs with more differences are named by their directories
 
 
@@ -37,7 +38,7 @@ class Recorded(NamedTuple):
 
     def points(self, column: str, metric: str) -> np.ndarray:
         """The finite values [n, 2] of a column and a metric."""
-        values = [(row[column], row[metric]) for row in self.rows if row.get(metric) is not None]
+        values = [(row[column], row[metric]) for row in self.rows if column in row and metric in row]
         points = np.array(values, float).reshape(-1, 2)
         return points[np.isfinite(points).all(axis=1)]
 
@@ -57,15 +58,11 @@ class Recorded(NamedTuple):
         """The last return, of evaluation where there is one, in percent: 0 is a random policy, 100 a human.
 
         Raises:
-          UsageError: the environment has no reference scores, or the run's configuration can't be read.
+          UsageError: the environment has no reference scores.
+          OSError, ConfigError: the run's configuration can't be read.
         """
         last = [row[name] for row in self.rows for name in ("eval/episode_return", "episode_return") if name in row]
-        path = os.path.join(self.place, "config.gin")
-        try:
-            with _readable(path), local_file(path) as local:
-                score = config_files.load([local]).env.human_normalised(last[-1])
-        except ConfigError as error:
-            raise UsageError(f"{path} can't be used: {error}") from error
+        score = saved_config.load_saved(self.place).env.human_normalised(last[-1])
         if score is None:
             raise UsageError(f"{self.place} can't be normalised: there are no scores of humans in its environment")
         return score
@@ -109,8 +106,8 @@ def _names(groups: Sequence[Sequence[Recorded]]) -> list[str]:
 
 def _setting(name: str, value: Any) -> str:
     short = name.rpartition(".")[2]
-    value = f"{value:g}" if isinstance(value, float) else value
-    return str(value) if short in ("game", "level", "scenario", "id", "kind") else f"{short} = {value}"
+    value = f"{value:g}" if isinstance(value, float) else printable(str(value)[:_MAX_NAME])
+    return value if short in ("game", "level", "scenario", "id", "kind") else f"{short} = {value}"
 
 
 def _directory(places: list[str]) -> str:
@@ -123,7 +120,7 @@ def _directory(places: list[str]) -> str:
 
 
 def _with_returns(runs: Sequence[Recorded]) -> list[Recorded]:
-    found = [run for run in runs if any(row.get("episode_return") is not None for row in run.rows)]
+    found = [run for run in runs if any("episode_return" in row for row in run.rows)]
     if not found:
         raise UsageError(f"no episode returns yet in {', '.join(run.place for run in runs)}")
     for run in runs:
@@ -137,7 +134,7 @@ def _runs(place: str) -> list[Recorded]:
     files = files_in(place)
     if not files and not os.path.isdir(place):
         with _readable(place), local_file(place) as local, open(local, encoding="utf-8", newline="") as file:
-            rows = [{name: float(value) for name, value in row.items() if value != ""} for row in csv.DictReader(file)]
+            rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(place)[0]
         series = stem.rpartition("seed=")[0] or stem
         return [Recorded(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
@@ -145,7 +142,7 @@ def _runs(place: str) -> list[Recorded]:
     if not found:
         raise UsageError(f"{place} is not the log directory of a run, and there is none in it")
     outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # further learner hosts are inside
-    return [_run(os.path.join(place, *run.parts), str(run / "config.json") in files) for run in outermost]
+    return [_run(os.path.join(place, *run.parts), str(run / saved_config.SAVED) in files) for run in outermost]
 
 
 def _run(directory: str, has_settings: bool) -> Recorded:
@@ -153,15 +150,21 @@ def _run(directory: str, has_settings: bool) -> Recorded:
         rows = metrics.read(directory)
     if not has_settings:
         return Recorded(directory, rows, None)
-    path = os.path.join(directory, "config.json")
-    with _readable(path), local_file(path) as local, open(local, encoding="utf-8") as file:
-        settings: dict[str, Any] = json.load(file)
+    settings = saved_config.saved_settings(directory)
     return Recorded(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
+
+
+def _numbers(row: dict[str | None, Any]) -> dict[str, float]:
+    """A row of a CSV file, without empty fields; ValueError if one is no number, or has no column."""
+    try:
+        return {str(name): float(text) for name, text in row.items() if text}
+    except (TypeError, ValueError):
+        raise ValueError(f"a number for each column is expected, got {shortened([*row.values()])}") from None
 
 
 @contextlib.contextmanager
 def _readable(place: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise UsageError(f"{place} can't be read: {error}") from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import psutil
 
 from seed_rl.config_files import common_settings
+from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import allow_many_files
@@ -210,11 +211,13 @@ class Run:
         logs = os.path.join(self._directory, "actors")
         if callable(self.actors):
             return self.actors(logs)
-        count = self.experiment.actors.num_actors
+        count, env = self.experiment.actors.num_actors, self.experiment.env
         if self.actors == PROCESSES:
-            env = self.experiment.env
             imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
             return LocalActors(count, logs, [*imports, *self.actor_arguments])
+        for module in env.modules if self.actors == THREADS else ():
+            with contextlib.suppress(ImportError):  # which the environments report
+                registry.permit(module)
         return ActorThreads(count if self.actors == THREADS else 0, logs)
 
 

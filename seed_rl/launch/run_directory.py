@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from seed_rl.config_files import differences_from_saved
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.files import locked, reason
+from seed_rl.foreign import printable
 
 
 class CannotUse(Exception):
@@ -36,6 +37,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
             f"{name} holds a run of another configuration: {'; '.join(found)}. "
             "Choose another --logdir, or the configuration of that run to continue it"
         )
+    _refuse_links(logdir)
     with contextlib.ExitStack() as cleanup:
         try:
             os.makedirs(logdir, exist_ok=True)
@@ -54,6 +56,30 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
         yield
 
 
+def _refuse_links(logdir: str) -> None:
+    """Refuses a log directory in which a run would write to files elsewhere, or wait for the reader of a pipe.
+
+    Raises:
+      CannotUse: it holds a link out of it, or something else than files and directories.
+    """
+    root = os.path.realpath(logdir)
+    for directory, names, files in os.walk(logdir):
+        for path in (os.path.join(directory, name) for name in (*names, *files)):
+            leads_out = os.path.commonpath([root, os.path.realpath(path)]) != root
+            if leads_out or not (os.path.isfile(path) or os.path.isdir(path) or not os.path.exists(path)):
+                raise CannotUse(f"{path} is a link out of the log directory, or no file: a run writes to its own files")
+        if "wandb" in names:  # which makes such links
+            names.remove("wandb")
+
+
+class PrintableFormatter(logging.Formatter):
+    """Escapes control characters in all that is logged: much of it was written by others."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `foreign.printable`."""
+        return printable(super().format(record))
+
+
 class LogFile(logging.FileHandler):
     """A log file on a disk that may be full.
 
@@ -68,7 +94,7 @@ class LogFile(logging.FileHandler):
           line: format of a line.
         """
         super().__init__(path, encoding="utf-8")
-        self.setFormatter(logging.Formatter(line))
+        self.setFormatter(PrintableFormatter(line))
         self._reported = False
 
     def handleError(self, record: logging.LogRecord) -> None:

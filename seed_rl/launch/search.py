@@ -19,9 +19,10 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from seed_rl.files import locked, reason
+from seed_rl.foreign import printable
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.display import short
-from seed_rl.launch.search_space import read_space, text_of
+from seed_rl.launch.search_space import Space, read_space, text_of
 from seed_rl.launch.trial import Trainer, Trial, table
 from seed_rl.reporting import metrics
 
@@ -82,16 +83,16 @@ class Search:
             path = os.path.abspath(os.path.join(directory, "study.journal"))  # its lock is a link to it
             with contextlib.suppress(BlockingIOError), locked(os.path.join(directory, "lock")):
                 _remove_torn_line(path)
-            storage = JournalStorage(JournalFileBackend(path))
-            self._study = optuna.create_study(
-                storage=storage, study_name="search", direction="maximize", pruner=pruner, load_if_exists=True
-            )
+            self._study = _open_study(path, pruner)
             saved = self._study.user_attrs.get("arguments", given)
             if saved != given:
+                earlier = shlex.join(map(str, saved)) if isinstance(saved, list) else repr(saved)
                 raise UsageError(
-                    f"{directory} holds another search, seed_rl sweep {shlex.join(saved)}: choose another --logdir, or "
-                    "these arguments to continue it"
+                    f"{directory} holds another search, seed_rl sweep {printable(earlier)}: choose another --logdir, "
+                    "or these arguments to continue it"
                 )
+            for found in self._study.get_trials():
+                _check(found, self._space)
             self._study.set_user_attr("arguments", given)
 
     @contextlib.contextmanager
@@ -237,6 +238,37 @@ class Search:
         best = [row for row in self.results()[:1] if row["state"] == _FINISHED]
         settings = [f"--gin_param={name}={row[name]}" for row in best for name in self._space]
         return shlex.join(["seed_rl", "train", *self._arguments, *settings]) if best else ""
+
+
+def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
+    """The study in a journal, or a new one.
+
+    Raises:
+      ValueError: there is something else in it.
+    """
+    try:
+        study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(path)),
+            study_name="search",
+            direction="maximize",
+            pruner=pruner,
+            load_if_exists=True,
+        )
+        study.get_trials()
+    except OSError:
+        raise
+    except Exception as error:  # Optuna replays a journal without checks
+        raise ValueError(f"its journal is damaged ({type(error).__name__}: {printable(str(error))})") from error
+    return study
+
+
+def _check(found: FrozenTrial, space: Space) -> None:
+    """Refuses what would become settings of a run, or a score, without being one; raises ValueError."""
+    scores = [*(found.values or ()), *found.intermediate_values.values()]
+    if any(space.get(name) != distribution for name, distribution in found.distributions.items()):
+        raise ValueError(f"trial {found.number} in its journal has other settings")
+    if not all(type(score) in (int, float) for score in scores):
+        raise ValueError(f"trial {found.number} in its journal has scores that are no numbers")
 
 
 def _head(name: str) -> str:

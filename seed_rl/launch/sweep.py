@@ -167,7 +167,9 @@ class Sweep:
 def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:
     if not rows:
         return {}
-    reached = {"env_frames": rows[-1]["env_frames"], "hours": rows[-1]["seconds"] / 3600}
+    reached = {"env_frames": rows[-1]["env_frames"]}
+    if math.isfinite(seconds := rows[-1].get("seconds", math.nan)):
+        reached["hours"] = seconds / 3600
     returns = [row["episode_return"] for row in rows if "episode_return" in row]
     evaluations = [row["eval/episode_return"] for row in rows if "eval/episode_return" in row]
     if returns:

@@ -115,12 +115,13 @@ class Trainer:
 
     def curve(self, trial: Trial) -> list[dict[str, float]]:
         """The rows of metrics of a trial; none before it has begun."""
-        return metrics.read(self.path(trial)) if os.path.exists(self.path(trial, metrics.FILE)) else []
+        return metrics.read(self.path(trial)) if os.path.isfile(self.path(trial, metrics.FILE)) else []
 
     def is_finished(self, trial: Trial) -> bool:
         """Whether the trial has been trained to its end with the present arguments."""
-        with contextlib.suppress(FileNotFoundError), open(self.path(trial, _FINISHED), encoding="utf-8") as file:
-            return file.read() == json.dumps(self._arguments_of(trial))
+        with contextlib.suppress(FileNotFoundError), open(self.path(trial, _FINISHED), "rb") as file:
+            arguments = json.dumps(self._arguments_of(trial)).encode()
+            return file.read(len(arguments) + 1) == arguments
         return False
 
     def _arguments_of(self, trial: Trial) -> list[str]:

@@ -1,31 +1,28 @@
-"""Checkpoints: an .npz file each (no pickled objects) of named arrays and JSON state.
+"""Checkpoints: an archive each (see `seed_rl.archives`) of named arrays and JSON state.
 
 A checkpoint is written under another name, flushed to disk and renamed: a file with a checkpoint's name is complete.
-Its last bytes, the comment of the .npz archive, are the SHA-256 of all others: a damaged file is never loaded.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import logging
 import os
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from seed_rl.archives import Archive, BadArchive, writing
 from seed_rl.files import complete_or_absent
+from seed_rl.foreign import json_object, shortened
 from seed_rl.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
-_CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
 class CheckpointError(Exception):
@@ -39,14 +36,10 @@ def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Map
       OSError: it could not be written; older checkpoints are untouched.
     """
     text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
-    content = io.BytesIO()
-    np.savez(content, allow_pickle=False, **{_STATE: text, **arrays})  # type: ignore[arg-type]
-    with zipfile.ZipFile(content, "a") as archive:
-        archive.comment = bytes(_CHECKSUM_BYTES)  # reserves them
-    checked = content.getbuffer()[:-_CHECKSUM_BYTES]
-    with complete_or_absent(os.path.join(directory, f"checkpoint-{step:012d}.npz")) as file:
-        file.write(checked)
-        file.write(hashlib.sha256(checked).digest())
+    path = os.path.join(directory, f"checkpoint-{step:012d}.npz")
+    with complete_or_absent(path) as file, writing(file) as add:
+        for name, array in {_STATE: text, **arrays}.items():
+            add(name, array)
     for old in paths(directory)[:-keep]:
         os.remove(old)
 
@@ -88,14 +81,17 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """
     try:
         with local_file(path) as local, open(local, "rb") as file:
-            content = file.read()
+            arrays = dict(Archive(file))
     except OSError as error:
         raise CheckpointError(f"{path} can't be read: {error}") from error
-    if hashlib.sha256(content[:-_CHECKSUM_BYTES]).digest() != content[-_CHECKSUM_BYTES:]:
-        raise CheckpointError(f"{path} is damaged: its checksum doesn't match its content")
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    return arrays, json.loads(arrays.pop(_STATE).tobytes())
+    except BadArchive as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+    if _STATE not in arrays:
+        raise CheckpointError(f"{path} is no checkpoint: it lacks {_STATE}")
+    try:
+        return arrays, json_object(arrays.pop(_STATE).tobytes())
+    except ValueError as error:
+        raise CheckpointError(f"{path} is no checkpoint: {_STATE} in it can't be read: {error}") from error
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:
@@ -107,12 +103,14 @@ def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path:
     """Gives variables the values saved under their names.
 
     Raises:
-      CheckpointError: names or shapes are not the same.
+      CheckpointError: names, shapes or kinds of numbers are not the same.
     """
     if set(variables) != set(arrays):
         missing, extra = sorted(set(variables) - set(arrays)), sorted(set(arrays) - set(variables))
-        raise CheckpointError(f"{path} is of another agent: it lacks {missing} and has {extra}")
+        raise CheckpointError(f"{path} is of another agent: it lacks {shortened(missing)} and has {shortened(extra)}")
     for name, variable in variables.items():
+        if not np.can_cast(arrays[name].dtype, variable.dtype, "same_kind"):
+            raise CheckpointError(f"{path}: {name} holds {arrays[name].dtype}, needed is {variable.dtype}")
         if tuple(variable.shape) != arrays[name].shape:
             raise CheckpointError(f"{path}: {name} has shape {arrays[name].shape}, needed is {tuple(variable.shape)}")
     for name, variable in variables.items():

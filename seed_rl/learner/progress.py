@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seed_rl.foreign import number
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.service import CentralInference
 from seed_rl.reporting.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
@@ -78,8 +80,13 @@ class Progress:
         """Takes a state of `get_state`.
 
         Raises:
-          KeyError, TypeError: it is not one.
+          KeyError, TypeError, ValueError, OverflowError: it is not one.
         """
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
-        self.counters = Counters(**state["counters"])
+        counters = Counters(**state["counters"])
+        for field in dataclasses.fields(counters):
+            value = number(vars(counters), field.name)
+            if not 0 <= value < math.inf or (type(value) is float and field.type == "int"):
+                raise ValueError(f"{field.name} is {value}")
+        self.counters = counters

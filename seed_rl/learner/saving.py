@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.buffers.snapshot import BadSnapshot
+from seed_rl.archives import BadArchive
 from seed_rl.experiment import Logs
 from seed_rl.files import PARTIAL, Outage, complete_or_absent, reason
 from seed_rl.learner import checkpoints
@@ -73,7 +73,7 @@ class Saver:
         checkpoints.assign(self._variables, arrays, path)
         try:
             self._progress.set_state(state)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
         return path
 
@@ -97,7 +97,7 @@ class Saver:
                 snapshot.restore(file)
         except FileNotFoundError:
             _log.warning("there is no %s: the replay is filled anew", path)
-        except BadSnapshot as error:
+        except BadArchive as error:
             raise CheckpointError(f"{path} is not usable: {error}; without it the replay is filled anew") from error
 
     def begin(self) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
+from seed_rl.archives import BadArchive
 from seed_rl.buffers.samplers import SAMPLERS, Sampler
-from seed_rl.buffers.snapshot import BadSnapshot, open_snapshot, write_snapshot
+from seed_rl.buffers.snapshot import Snapshot, write_snapshot
 from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
 from seed_rl.sizes import INSERT_AT_MOST, Sizes
@@ -185,19 +186,20 @@ class ReplaySource(Source):
         The ratio is kept as if the run had not been interrupted.
 
         Raises:
-          BadSnapshot: the file is not one of such a replay.
+          BadArchive: the file is not one of such a replay.
         """
-        with open_snapshot(file) as snapshot:
-            arrays = snapshot.arrays()
-            try:
-                counts, versions = arrays.pop("counts"), arrays.pop("versions")
-                slots = self._unrolls.pool.acquire(len(arrays["slots"]))
-                self._sampler.set_state({**arrays, "slots": slots})
-            except (KeyError, RuntimeError, ValueError) as error:
-                raise BadSnapshot(f"it is not of such a replay: {error}") from error
-            snapshot.unrolls(self._unrolls.store, slots)
-        self._unrolls.pool.versions[slots] = versions
-        self.taken, self._drawn = counts.tolist()
+        snapshot = Snapshot(file)
+        arrays = snapshot.arrays()
+        try:
+            taken, drawn = map(int, arrays.pop("counts"))
+            versions, count = arrays.pop("versions"), len(arrays["slots"])
+            slots = self._unrolls.pool.acquire(count)
+            self._sampler.set_state({**arrays, "slots": slots})
+            self._unrolls.pool.versions[slots] = versions
+        except (KeyError, RuntimeError, ValueError, TypeError, OverflowError) as error:
+            raise BadArchive(f"it is not of such a replay: {error}") from error
+        snapshot.unrolls(self._unrolls.store, slots)
+        self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:
         """The size of the replay, and the average number of times an unroll has been sampled since it was filled."""

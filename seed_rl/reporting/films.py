@@ -34,14 +34,16 @@ class Films:
     directory. There is one such process at a time; one that takes longer than the interval delays the next film.
     """
 
-    def __init__(self, logdir: str, interval: float, sinks: Sequence[Sink]):
+    def __init__(self, logdir: str, interval: float, sinks: Sequence[Sink], modules: Sequence[str] = ()):
         """
         Args:
           logdir: directory of the run.
           interval: seconds between two films.
           sinks: get the films.
+          modules: those outside of this library that the experiment needs.
         """
         self._logdir, self._interval, self._sinks = logdir, interval, sinks
+        self._imports = [f"--import_module={module}" for module in modules]
         self._directory = os.path.join(logdir, DIRECTORY)
         self._process: subprocess.Popen[bytes] | None = None
         self._due: float | None = None  # of the wall time
@@ -71,7 +73,7 @@ class Films:
             os.makedirs(self._directory, exist_ok=True)
             with open(self._path(_OUTPUT), "wb") as output:
                 self._process = subprocess.Popen(
-                    [*command, f"--output={','.join(self._paths())}"],
+                    [*command, *self._imports, f"--output={','.join(self._paths())}"],
                     env=os.environ | _NO_ACCELERATOR,
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -5,16 +5,24 @@ from __future__ import annotations
 import collections
 import io
 import json
+import logging
+import math
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import IO, Any
 
 import numpy as np
 
+from seed_rl.files import complete_or_absent
+from seed_rl.foreign import json_object, number
 from seed_rl.object_store import local_file
+
+_log = logging.getLogger(__name__)
 
 FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
 RECENT_EVAL_EPISODES = 30
+_MAX_LINE = 1 << 20  # bytes
 
 
 class EpisodeWindow:
@@ -46,8 +54,8 @@ class EpisodeWindow:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restores a state of `get_state`."""
-        self._episodes.extend(map(tuple, state["episodes"]))
-        self.count, self.total_return = state["count"], state["total_return"]
+        self._episodes.extend((float(value), int(length)) for value, length in state["episodes"])
+        self.count, self.total_return = int(state["count"]), float(state["total_return"])
 
 
 class RecordFile:
@@ -82,14 +90,18 @@ class RecordFile:
 class MetricsFile(RecordFile):
     """A sink (`reporting.sinks.Sink`) that writes each row as a line of `metrics.jsonl`.
 
-    A resumed run continues the file from its checkpoint: later rows are removed, and by a new run all.
+    A resumed run continues the file from its checkpoint: later rows are removed, and by a new run all. Lines that are
+    no rows, since they were damaged, are moved into `metrics.unreadable`.
     """
 
     def __init__(self, logdir: str, resume_frames: int | None):
         """Opens the file; see `reporting.sinks.sinks_of` for the arguments."""
         path = os.path.join(logdir, FILE)
+        if resume_frames is not None and os.path.exists(path):
+            _keep_until(path, resume_frames)
         super().__init__(path)
-        self._file.truncate(0 if resume_frames is None else _length_until(path, resume_frames))
+        if resume_frames is None:
+            self._file.truncate(0)
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Appends a line."""
@@ -100,7 +112,7 @@ class MetricsFile(RecordFile):
 
 
 def read(logdir: str) -> list[dict[str, float]]:
-    """The rows of a run, without an unfinished last line that a killed run leaves.
+    """The rows of a run, without an unfinished last line that a killed run leaves, nor lines that are no rows.
 
     Args:
       logdir: directory of the run; in an object store, as far as the learner has uploaded it.
@@ -109,19 +121,46 @@ def read(logdir: str) -> list[dict[str, float]]:
       FileNotFoundError: the run has no rows.
       CannotReach: the store can't be read.
     """
-    with local_file(os.path.join(logdir, FILE)) as path, open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
+    place = os.path.join(logdir, FILE)
+    with local_file(place) as path, open(path, "rb") as file:
+        lines = [row for _, row in _lines(file)]
+    rows = [row for row in lines if row is not None]
+    if len(rows) < len(lines):
+        _log.warning("%s has %d lines that are no rows of metrics: they are skipped", place, len(lines) - len(rows))
+    return rows
 
 
-def _length_until(path: str, frames: int) -> int:
-    """Bytes of the rows up to `frames`, or up to a line that a kill or a power failure left unreadable."""
-    length = 0
+def _lines(file: IO[bytes]) -> Iterator[tuple[bytes, dict[str, float] | None]]:
+    """Complete lines, too long ones in parts, with the rows in them; None where there is none."""
+    while line := file.readline(_MAX_LINE):
+        try:
+            row: dict[str, float] | None = _row(line)
+        except ValueError:
+            row = None
+        if line.endswith(b"\n") or len(line) == _MAX_LINE:
+            yield line, row
+
+
+def _row(line: bytes) -> dict[str, float]:
+    """The row in a line: numbers, of which `env_frames` is finite; ValueError if there is none."""
+    found = json_object(line)
+    if not math.isfinite(number(found, "env_frames")):
+        raise ValueError("env_frames isn't finite")
+    return {name: number(found, name) for name in found}
+
+
+def _keep_until(path: str, frames: int) -> None:
+    """Removes rows after `frames`, and moves lines that can't be rows before it into a file of their own."""
     with open(path, "rb") as file:
-        for line in file:
-            try:
-                if not line.endswith(b"\n") or json.loads(line)["env_frames"] > frames:
-                    break
-            except ValueError:
-                break
-            length += len(line)
-    return length
+        is_kept = [None if row is None else row["env_frames"] <= frames for _, row in _lines(file)]
+    last = max((n for n, kept in enumerate(is_kept) if kept), default=0)
+    damaged = {n for n, kept in enumerate(is_kept) if kept is None or (not kept and n < last)}
+    copy = f"{path.removesuffix('.jsonl')}.unreadable" if damaged else os.devnull
+    with open(path, "rb") as old, complete_or_absent(path) as new, open(copy, "ab") as moved:
+        for n, (line, _) in enumerate(_lines(old)):
+            if is_kept[n]:
+                new.write(line)
+            elif n in damaged:
+                moved.write(line)
+    if damaged:
+        _log.warning("%s had %d lines that are no rows of this run: they are in %s", path, len(damaged), copy)

@@ -16,6 +16,7 @@ from seed_rl.reporting.event_file import PREFIX, EventFile
 from seed_rl.reporting.films import Films
 from seed_rl.reporting.metrics import FILE, MetricsFile
 from seed_rl.reporting.wandb_run import WandbRun
+from seed_rl.saved_config import modules_needed
 
 _log = logging.getLogger(__name__)
 
@@ -126,5 +127,6 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_
     if experiment.logs.wandb_project and is_first:
         sinks.append(Retrying("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
     if experiment.logs.film_interval_min and is_first:
-        sinks.insert(0, Films(logdir, 60 * experiment.logs.film_interval_min, tuple(sinks)))  # is closed first
+        minutes, modules = experiment.logs.film_interval_min, modules_needed(experiment)
+        sinks.insert(0, Films(logdir, 60 * minutes, tuple(sinks), modules))  # is closed first
     return sinks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import re
 import secrets
 import threading
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ _log = logging.getLogger(__name__)
 
 _FILM = "film"
 _ID_FILE = "wandb_id"
+_MAX_ID = 64  # characters
 _INIT_SECONDS = "30"  # for the server to answer
 _FINISH_SECONDS = 60.0  # for the upload of the last rows
 
@@ -141,9 +143,13 @@ def _settings(wandb: Any, project: str) -> Any:
 
 def _run_id(logdir: str, resumed: bool) -> str:
     """The stored id of the run that is resumed, or a new one, which is then stored."""
-    path = os.path.join(logdir, _ID_FILE)
-    if not (resumed and os.path.exists(path)):
-        with complete_or_absent(path) as new:
-            new.write(f"{secrets.token_hex(4)}\n".encode())
-    with open(path, encoding="utf-8") as stored:
-        return stored.read().strip()
+    path, new_id = os.path.join(logdir, _ID_FILE), secrets.token_hex(4)
+    if resumed and os.path.isfile(path):
+        with open(path, "rb") as stored:
+            found = stored.read(_MAX_ID + 1).strip()
+        if re.fullmatch(rb"[\w-]{1,%d}" % _MAX_ID, found):
+            return found.decode()
+        _log.warning("%s holds no id of Weights & Biases, got %s: the run continues as a new one", path, found[:20])
+    with complete_or_absent(path) as new:
+        new.write(f"{new_id}\n".encode())
+    return new_id

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import numpy as np
 
+from seed_rl.foreign import printable
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
 from seed_rl.transport import messages, protocol
 from seed_rl.transport.address import parse_address
@@ -247,7 +248,7 @@ _HINTS = (
 
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
     """The error that an actor gets for a failed call."""
-    code, details = error.code(), error.details() or "no reason given"
+    code, details = error.code(), printable(error.details() or "no reason given")
     for part, reason in _NO_LEARNER:
         if part in details:
             return Rejected(f"{reason.format(learner)} ({details})")

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 import time
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -68,6 +69,18 @@ def test_a_film_that_fails_says_why_and_the_next_is_tried(tmp_path, caplog):
     assert caplog.messages[0].startswith(
         f"no film at 20 frames: seed_rl play: {tmp_path} is not the log directory of a run"
     )
+
+
+def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
+    bindings = ["Gym.id = 'tests.support.registered_envs:Echo-v0'", "Logs.film_interval_min = 1"]
+    sinks = sinks_of(config_files.load(["gym/any"], bindings), str(tmp_path), None)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
+    rows(sinks, 0, 10)
+    imports = [part for part in commands[0] if part.startswith("--import")]
+    assert imports == ["--import_module=tests.support.registered_envs"]
 
 
 def test_the_end_of_a_run_is_the_end_of_a_film_in_the_making(saved_run):

@@ -29,7 +29,7 @@ def test_a_policy_takes_the_configuration_and_the_newest_checkpoint_that_can_be_
     url, logdir = stored_run
     policy = load_policy(url, greedy=True)
     assert policy.checkpoint == f"{url}/checkpoints/checkpoint-000000000008.npz"
-    taken = ["config.gin", "checkpoints/checkpoint-000000000009.npz", "checkpoints/checkpoint-000000000008.npz"]
+    taken = ["config.json", "checkpoints/checkpoint-000000000009.npz", "checkpoints/checkpoint-000000000008.npz"]
     assert fetched == [f"{logdir}/{name}" for name in taken]
     assert f"{url}/{taken[1]} is damaged: its checksum doesn't match its content" in caplog.text
     here = load_policy(logdir, greedy=True)
@@ -45,12 +45,12 @@ def test_a_checkpoint_in_a_store_goes_with_a_run_anywhere(stored_run, fetched):
         fetched.clear()
         evaluation = evaluate_run(place, f"{url}/{named}", episodes=1)
         assert (evaluation["logdir"], evaluation["checkpoint"]) == (place, f"{url}/{named}")
-        assert {os.path.basename(path) for path in fetched} <= {"config.gin", os.path.basename(named)}
+        assert {os.path.basename(path) for path in fetched} <= {"config.json", os.path.basename(named)}
     assert load_policy(url, f"{logdir}/{named}").checkpoint == f"{logdir}/{named}"
 
 
 def test_a_store_of_an_unknown_kind_is_named():
-    with pytest.raises(CannotReach, match="^nowhere://run/config.gin can't be used here: "):
+    with pytest.raises(CannotReach, match="^nowhere://run/config.json can't be used here: "):
         load_policy("nowhere://run")
 
 

@@ -117,7 +117,7 @@ def test_r2d2_explores_as_little_as_in_its_evaluation_environments(saved_run):
 def test_anything_missing_is_named(saved_run, prefix):
     here, _ = saved_run("catch/vtrace", "Logs.checkpoint_interval_s = 90")
     logdir = f"{prefix}{here}"
-    with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: there is no {logdir}/no/config.gin"):
+    with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: there is no {logdir}/no/config.json"):
         load_policy(f"{logdir}/no")
     with pytest.raises(NoPolicy, match=f"^{logdir}/none.npz can't be read: .*No such file"):
         load_policy(logdir, f"{logdir}/none.npz")
@@ -128,8 +128,8 @@ def test_anything_missing_is_named(saved_run, prefix):
     shutil.rmtree(f"{here}/checkpoints")
     with pytest.raises(NoPolicy, match=f"^{logdir} has no checkpoint yet: the first is written after 90 s of training"):
         load_policy(logdir)
-    pathlib.Path(here, "config.gin").write_text("Experiment.novelty = 1\n")
-    with pytest.raises(NoPolicy, match=f"^{logdir}/config.gin can't be used: "):
+    pathlib.Path(here, "config.json").write_text('{"novelty": 1}')
+    with pytest.raises(NoPolicy, match=f"^{logdir}/config.json can't be used: "):
         load_policy(logdir)
 
 

@@ -71,7 +71,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["eval"], "--logdir is needed: the log directory of a run"),
         (["play", "--logdir=x", "--output=x.avi"], "--output takes files that end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
-        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.gin"),
+        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.json"),
         (["eval", "a", "--logdir=b"], "name log directories or give --logdir and --checkpoint, not both"),
         (["eval", "a", "b", "--output=c"], "--output is for a single run: those of several write evaluation.json into"),
         (
@@ -98,7 +98,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
             "Optimizer.learning_rate must be at least 0, got -1",
         ),
         (["train", "--gin_file=catch/vtrace", "--logdir=no://a/run"], "no://a/run can't be used here: .*no"),
-        (["eval", "--logdir=no://a/run"], "no://a/run/config.gin can't be used here: "),
+        (["eval", "--logdir=no://a/run"], "no://a/run/config.json can't be used here: "),
         (["plot", "no://a/run"], "no://a/run can't be used here: "),
         (["plan"], "--gin_file is needed, one of "),
         (

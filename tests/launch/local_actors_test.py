@@ -22,6 +22,7 @@ KeyError: 'the thing'
     ("code", "text", "how"),
     [
         (3, "", "exit code 3"),
+        (3, "its name is \x1b]0;mine\x07", "its name is \\x1b]0;mine\\x07"),
         (1, "12:00:00 I seed_rl.actor.loop: joined\n", "exit code 1"),
         (1, f"{TRACEBACK}seed_rl actor: an environment failed: no thing\n", "an environment failed: no thing"),
         (1, f"{TRACEBACK}seed_rl actor: no thing\nException ignored in: x\n", "no thing"),

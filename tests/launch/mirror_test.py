@@ -86,6 +86,39 @@ def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path
     assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}
 
 
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/outside", "a//b", "..", "./a", "a/", "a\0b"])
+def test_a_bucket_writes_nowhere_but_into_the_directory(name, url, monkeypatch):
+    with working_directory(url) as directory:
+        write(directory, "metrics.jsonl", b"one\n")
+    store, root = fsspec.core.url_to_fs(url)
+    monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/{name}": {"type": "file"}}, raising=False)
+    monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"), raising=False)
+    with pytest.raises(CannotReach, match=f"^{url} can't be read: names inside of the directory are expected, got "):
+        working_directory(url).__enter__()
+
+
+def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_path, monkeypatch):
+    mirror = Mirror(ObjectStore(url), str(tmp_path / "here"))
+    write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")
+    mirror.push()
+    store, _ = fsspec.core.url_to_fs(url)
+
+    def put_half(path, target, **options):
+        with open(path, "rb") as file:
+            store.pipe_file(target, file.read()[:3])
+        raise SystemExit("killed")
+
+    write(tmp_path / "here", "checkpoints/checkpoint-2.npz", b"second")
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put_file", put_half, raising=False)
+        with pytest.raises(SystemExit):
+            mirror.push()
+    assert len(content(url)) == 2, "half of the second is there"
+    with working_directory(url) as directory:
+        assert os.listdir(os.path.join(directory, "checkpoints")) == ["checkpoint-1.npz"]
+    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
+
+
 def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, wait_for, caplog):
     store = FailingStore(url)
     with working_directory(url, 0.02, store) as directory:

@@ -185,18 +185,64 @@ def test_tables_of_several_seeds_are_one_curve(tmp_path):
     assert {"fast (2 seeds)", "slow"} <= set(words(tmp_path / "curve.svg"))
 
 
+ODD_TABLES = {
+    "text for a number": (
+        b"env_frames,episode_return\n10,abc\n",
+        "can't be read: a number for each column is expected",
+    ),
+    "long text": (b"env_frames,episode_return\n10," + b"x" * 9999 + b"\n", "can't be read: a number for each"),
+    "too many fields": (b"env_frames,episode_return\n10,1,2\n", "can't be read: a number for each column is expected"),
+    "a field too large": (b"env_frames,episode_return\n10," + b"1" * 200_000, "can't be read: field larger than field"),
+    "not UTF-8": (b"env_frames,episode_return\n10,\xff\n", "can't be read: 'utf-8' codec can't decode"),
+    "UTF-16": ("env_frames,episode_return\n10,1\n".encode("utf-16"), "can't be read: 'utf-8' codec can't decode"),
+    "NULs": (bytes(100), "no episode returns yet in"),
+    "no frames": (b"frames,episode_return\n10,1\n", "has no finite env_frames beside its returns"),
+    "no returns": (b"env_frames,return\n10,1\n", "no episode returns yet in"),
+    "too few fields": (b"env_frames,seconds,episode_return\n10\n", "no episode returns yet in"),
+    "not finite": (b"env_frames,episode_return\ninf,nan\n", "has no finite env_frames beside its returns"),
+    "an unclosed quote": (b'env_frames,episode_return\n10,"1\n20,2\n', "can't be read: a number for each column"),
+    "nothing": (b"", "no episode returns yet in"),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), ODD_TABLES.values(), ids=ODD_TABLES)
+def test_a_damaged_table_is_named_in_a_sentence(content, sentence, tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_bytes(content)
+    with pytest.raises(UsageError, match=sentence) as error:
+        plot_curves([str(table)], [str(tmp_path / "curve.svg")], "frames")
+    assert str(table) in str(error.value) or str(tmp_path) in str(error.value)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 500
+
+
+def test_a_table_without_seconds_has_no_hours(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("env_frames,episode_return\n10,1\n")
+    with pytest.raises(UsageError, match="has no finite seconds beside its returns"):
+        plot_curves([str(table)], [str(tmp_path / "curve.svg")], "hours")
+
+
+def test_settings_become_names_as_they_are(tmp_path):
+    for n, name in enumerate(("$\\frac$", "x\x1b[2J" + "y" * 100_000)):
+        write_run(tmp_path / f"runs/{n}", [1, 2], settings={"env.id": name})
+    plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")], "frames")
+    shown = words(tmp_path / "curve.svg")
+    assert "$\\frac$" in shown
+    assert any(text.startswith("x\\x1b[2Jyyyyy") and len(text) < 200 for text in shown)
+
+
 def test_a_profile_has_a_curve_for_the_seeds_and_games_of_one_agent(tmp_path):
     for game, cost in itertools.product(("pong", "breakout"), (0.1, 0.2)):
         for seed in (1, 2):
             run = tmp_path / f"runs/{game}_{cost}_{seed}"
-            settings = {"env.game": game, "agent.cost": cost}
-            write_run(run, [0.0, 30 * cost + seed], settings=settings, seed=seed)
-            config_files.save_config(config_files.load(["atari/vtrace"], [f"Atari.game = '{game}'"]), str(run))
-            (run / "config.json").write_text(json.dumps({**settings, "seed": seed}))
+            write_run(run, [0.0, 30 * cost + seed])
+            bindings = [f"Atari.game = '{game}'", f"VTrace.entropy_cost = {cost}", f"Experiment.seed = {seed}"]
+            config_files.save_config(config_files.load(["atari/vtrace"], bindings), str(run))
     plot_profiles([str(tmp_path / "runs")], [str(tmp_path / "curve.svg")])
     assert {
-        "cost = 0.1 (4 seeds)",
-        "cost = 0.2 (4 seeds)",
+        "entropy_cost = 0.1 (4 seeds)",
+        "entropy_cost = 0.2 (4 seeds)",
         "human-normalised score, %",
         "last returns; shaded: 95 % interval",
     } <= set(words(tmp_path / "curve.svg"))

@@ -42,3 +42,13 @@ def test_other_mistakes_are_reported_as_usual(tmp_path, capsys):
     with contextlib.closing(LogFile(str(tmp_path / "learner.log"))) as log:
         log.handle(logging.makeLogRecord({"msg": "%d", "args": ("not a number",)}))
     assert "TypeError" in capsys.readouterr().err
+
+
+def test_what_others_wrote_cannot_command_a_terminal_nor_pass_for_a_line_of_its_own(tmp_path):
+    log = LogFile(str(tmp_path / "learner.log"), "%(levelname)s %(message)s")
+    record = logging.makeLogRecord(
+        {"levelname": "INFO", "msg": "%s joined", "args": ("\x1b[2J\rme\nERROR you\u202e \x9b1m é",)}
+    )
+    log.handle(record)
+    log.close()
+    assert (tmp_path / "learner.log").read_text() == "INFO \\x1b[2J\\rme\n  ERROR you\\u202e \\x9b1m é joined\n"

@@ -22,6 +22,7 @@ from seed_rl.api import (
     load_policy,
     read_metrics,
 )
+from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.registry import register
 
@@ -43,6 +44,15 @@ class Leaking(Catch):
 def catch():
     experiment = load_experiment(["catch/vtrace"])
     return dataclasses.replace(experiment, total_frames=20_000, logs=Logs(metrics_interval_s=0.2))
+
+
+def test_actors_in_this_process_may_load_what_its_own_experiment_names(tmp_path):
+    simulator = f"{tmp_path}/simulator/"
+    experiment = load_experiment(["dmlab/vtrace"], [f"DMLab.runfiles_path = '{simulator}'"])
+    Run(experiment, str(tmp_path), actors=ELSEWHERE)._new_actors()
+    assert not registry.may_import(simulator)
+    Run(experiment, str(tmp_path), actors=THREADS)._new_actors()
+    assert registry.may_import(simulator)
 
 
 STOP = threading.Event()

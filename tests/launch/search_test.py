@@ -177,6 +177,43 @@ def test_a_study_that_cannot_be_read_is_reported(tmp_path):
         new_search(tmp_path, 2)
 
 
+ODD_JOURNALS = (
+    *(b"5", b"null", b"[" * 100_000, b"{}", b"\xff\xfe\xfa", b'{"op_code": 4}', b'{"op_code": 99, "worker_id": "w"}'),
+    b'{"op_code": 0, "worker_id": "w", "study_name": "search", "directions": [9]}',
+    b'{"op_code": 0, "worker_id": "w", "study_name": "search", "directions": 9}',
+    b'{"op_code": 4, "worker_id": "w", "study_id": 7, "datetime_start": "now"}',
+    b'{"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": "now"}',
+    b'{"op_code": 2, "worker_id": "w", "study_id": 0, "user_attr": [1]}',
+    b'{"op_code": 5, "worker_id": "w", "trial_id": 0, "param_name": "a", "distribution": "{}"}',
+    b'{"op_code": 6, "worker_id": "w", "trial_id": 0, "state": 1, "values": ["high"]}',
+    b'{"op_code": 7, "worker_id": "w", "trial_id": 0, "step": 1, "intermediate_value": {}}',
+)
+
+
+@pytest.mark.parametrize("line", ODD_JOURNALS, ids=range(len(ODD_JOURNALS)))
+def test_an_odd_line_of_a_journal_is_reported_in_a_sentence(line, trained, tmp_path):
+    run(new_search(tmp_path, 1), lambda: True)
+    run(new_search(tmp_path, 2))
+    with open(tmp_path / "study.journal", "r+b") as journal:
+        rest = journal.read()
+        if b'"op_code": 6' in line or b'"op_code": 7' in line:  # of a trial that can still change
+            rest = b"".join(part for part in rest.splitlines(keepends=True) if b'"op_code":6' not in part)
+        journal.seek(0)
+        journal.truncate()
+        journal.write(rest + line + b"\n" + b'{"op_code": 4, "worker_id": "w", "study_id": 0}\n')
+    with pytest.raises(UsageError, match=f"the study in {tmp_path} can't be used: ") as error:
+        new_search(tmp_path, 2)
+    assert str(error.value).isprintable()
+
+
+def test_settings_that_a_journal_makes_up_reach_no_run(trained, tmp_path):
+    run(new_search(tmp_path, 2))
+    path = tmp_path / "study.journal"
+    path.write_text(path.read_text().replace('\\"a\\"', '\\"@a()\\\\nimport antigravity\\"'))
+    with pytest.raises(UsageError, match="trial 0 in its journal has other settings"):
+        new_search(tmp_path, 2)
+
+
 class PrunesTheSecond(optuna.pruners.BasePruner):
     def prune(self, study, trial):
         return trial.number == 1

@@ -2,6 +2,8 @@
 
 import contextlib
 
+import pytest
+
 from seed_rl.files import locked
 from seed_rl.launch import trial
 from seed_rl.launch.trial import Trainer, Trial
@@ -23,3 +25,13 @@ def test_a_run_waits_for_the_one_that_a_killed_sweep_has_left(tmp_path, monkeypa
 
         assert Trainer([], str(tmp_path)).train(Trial("one", {}), "one", polled, events.append) == 0
     assert events.index("begins: one") < events.index("left") < events.index("begins")
+
+
+@pytest.mark.parametrize("note", [b"\xff\xfe", b"", b"null", b"[" * 100_000])
+def test_a_damaged_note_of_its_end_makes_a_run_unfinished(note, tmp_path):
+    trainer, trial = Trainer(["--gin_file=catch/vtrace"], str(tmp_path)), Trial("one", {})
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "finished.json").write_bytes(note)
+    assert not trainer.is_finished(trial)
+    (tmp_path / "one" / "finished.json").write_text('["--gin_file=catch/vtrace"]')
+    assert trainer.is_finished(trial)

@@ -1,6 +1,7 @@
 """Checkpoints of a run: when they are due, how they end, and the replay that belongs to them."""
 
 import contextlib
+import json
 import os
 import resource
 
@@ -8,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from seed_rl.buffers.snapshot import BadSnapshot
+from seed_rl import archives
+from seed_rl.archives import BadArchive
 from seed_rl.experiment import Logs
 from seed_rl.learner import checkpoints
 from seed_rl.learner.checkpoints import CheckpointError
@@ -30,7 +32,7 @@ class Content:
     def restore(self, file):
         self.text = file.read()
         if self.text == b"nonsense":
-            raise BadSnapshot("it can't be read")
+            raise BadArchive("it can't be read")
 
 
 class Run:
@@ -184,3 +186,48 @@ def test_checkpoints_of_other_networks_and_versions_are_refused(tmp_path):
     checkpoints.save(str(run.directory), 2, arrays, state, keep=3)
     with pytest.raises(CheckpointError, match="of another version of seed_rl: 'eval/episodes'"):
         Run(tmp_path).saver.restore()
+
+
+ODD_STATES = {
+    "no state": b"",
+    "no object": b"null",
+    "deep nesting": b"[" * 100_000,
+    "not UTF-8": b"\xff\xfe\xfa",
+    "no counters": {"counters": None},
+    "a list of counters": {"counters": [1]},
+    "an unknown counter": {"counters": {"novelty": 1}},
+    "a text": {"counters": {"learner_updates": "1"}},
+    "half an update": {"counters": {"learner_updates": 0.5}},
+    "fewer than none": {"counters": {"env_frames": -1}},
+    "more than all": {"counters": {"env_frames": 1 << 70}},
+    "no number": {"counters": {"seconds": float("nan")}},
+    "no end": {"counters": {"seconds": float("inf")}},
+    "episodes without a length": {"episodes": {"episodes": [[1.0]], "count": 1}},
+    "episodes of text": {"episodes": {"episodes": "abc", "count": 1}},
+    "no list of episodes": {"eval/episodes": {"episodes": 5, "count": 1}},
+    "no count": {"episodes": {"episodes": []}},
+    "an endless count": {"episodes": {"episodes": [], "count": float("inf")}},
+}
+
+
+@pytest.mark.parametrize("odd", ODD_STATES.values(), ids=ODD_STATES)
+def test_a_checkpoint_with_an_odd_state_is_refused_in_a_sentence(odd, tmp_path):
+    run = Run(tmp_path, updates=1)
+    run.saver.save()
+    path = run.directory / CHECKPOINT(1)
+    arrays, state = checkpoints.load(str(path))
+    if isinstance(odd, dict):
+        odd = json.dumps(state | odd).encode()
+    with open(path, "wb") as file, archives.writing(file) as add:
+        for name, array in (arrays | {"counters.json": np.frombuffer(odd, np.uint8)}).items():
+            add(name, array)
+    with pytest.raises(CheckpointError, match="is (no checkpoint|of another version of seed_rl): ") as error:
+        run.saver.restore()
+    assert str(error.value).isprintable()
+
+
+def test_a_checkpoint_with_other_kinds_of_numbers_is_refused():
+    steps = keras.Variable(np.zeros(3), dtype="int64", name="steps")
+    checkpoints.assign({"steps": steps}, {"steps": np.ones(3, np.int8)}, "file")
+    with pytest.raises(CheckpointError, match="file: steps holds float64, needed is int64"):
+        checkpoints.assign({"steps": steps}, {"steps": np.ones(3)}, "file")

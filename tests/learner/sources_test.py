@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.archives import Archive, BadArchive, writing
 from seed_rl.buffers.samplers import PRIORITY_FLOOR, SAMPLERS
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
-from seed_rl.buffers.snapshot import BadSnapshot
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
 from seed_rl.learner.replicas import whole_reader
@@ -235,13 +235,35 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio():
     assert [number for number, *_ in inside(resumed)] == [number for number, *_ in inside(rig)]
 
 
-def test_a_file_that_is_no_snapshot_is_refused():
-    rig, arrays = Rig(4, Replay(capacity=8, min_size=4, snapshot=True)), io.BytesIO()
-    with pytest.raises(BadSnapshot, match="can't be read"):
-        rig.source.restore(io.BytesIO(b"nonsense"))
-    np.savez(arrays, a=np.zeros(2))
-    with pytest.raises(BadSnapshot, match="not of such a replay: 'counts'"):
-        rig.source.restore(io.BytesIO(arrays.getvalue()))
+ODD_SNAPSHOTS = {
+    "no slots": {"slots": None},
+    "a slot without a list": {"slots": np.array(1)},
+    "more slots than there are": {"slots": np.arange(99)},
+    "other counts": {"counts": np.zeros((2, 2))},
+    "counts that are none": {"counts": np.array([np.nan, 1])},
+    "fewer versions": {"versions": np.zeros((3, 2))},
+    "negative priorities": {"priorities": -np.ones(4)},
+    "no generator": {"generator": np.zeros(3, np.uint8)},
+    "another generator": {"generator": np.frombuffer(b'{"bit_generator": "MT19937"}', np.uint8)},
+    "a generator without state": {"generator": np.frombuffer(b'{"bit_generator": "PCG64"}', np.uint8)},
+    "deep nesting": {"generator": np.frombuffer(b"[" * 100_000, np.uint8)},
+    "more": {"more": np.zeros(2)},
+    "other unrolls": {"unrolls/000000/000": np.zeros(2)},
+}
+
+
+@pytest.mark.parametrize("changes", ODD_SNAPSHOTS.values(), ids=ODD_SNAPSHOTS)
+def test_a_file_that_is_no_snapshot_is_refused(changes):
+    rig, file, odd = Rig(4, Replay(capacity=8, min_size=4, snapshot=True)), io.BytesIO(), io.BytesIO()
+    rig.produce(4)
+    rig.source.next(0)
+    rig.source.save(file)
+    with writing(odd) as add:
+        for name, array in (dict(Archive(file)) | changes).items():
+            if array is not None:
+                add(name, array)
+    with pytest.raises(BadArchive, match=r"^it is not of such a replay: "):
+        Rig(4, Replay(capacity=8, min_size=4, snapshot=True)).source.restore(odd)
 
 
 class Recorded(Source):

@@ -65,6 +65,39 @@ def test_rows_are_lines_that_can_be_read_at_once(tmp_path):
     assert metrics.read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}, {"env_frames": 20}]
 
 
+ODD_LINES = (
+    *(b"5", b"null", b"[" * 100_000, b"{}", b'{"env_framez": 15}', b'{"env_frames": 15', b"", b"\xff\xfe\xfa"),
+    *(b'{"env_frames": "15"}', b'{"env_frames": null}', b'{"env_frames": NaN}', b'{"env_frames": 15, "loss": [1]}'),
+    *(b'{"env_frames": true}', b'{"env_frames": %d}' % 10**30, b'{"env_frames": 1e999}', bytes(3_000_000)),
+)
+
+
+@pytest.mark.parametrize("odd", ODD_LINES, ids=range(len(ODD_LINES)))
+def test_an_odd_line_among_others_is_skipped_counted_and_kept_in_a_copy(odd, tmp_path, caplog):
+    write(tmp_path, None, 10, 20, 30, 40)
+    path = tmp_path / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], odd + b"\n", *lines[1:]]))
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 40]
+    assert f"{path} has {len(odd) // (1 << 20) + 1} lines that are no rows of metrics: they are skipped" in caplog.text
+    write(tmp_path, 30, 35)
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 35]
+    assert (tmp_path / "metrics.unreadable").read_bytes() == odd + b"\n"
+    caplog.clear()
+    write(tmp_path, 35)
+    assert metrics.read(str(tmp_path))[-1]["env_frames"] == 35
+    assert caplog.text == ""
+
+
+def test_a_damaged_digit_removes_no_other_row(tmp_path):
+    write(tmp_path, None, 10, 20, 30)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text().replace("10", "90"))
+    write(tmp_path, 30, 40)
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [20, 30, 40]
+    assert json.loads((tmp_path / "metrics.unreadable").read_text())["env_frames"] == 90
+
+
 @pytest.mark.parametrize(
     ("left", "readable"), [(bytes(100) + b"\n", False), (b'{"env_frames": 2', True)], ids=["power failure", "kill"]
 )

@@ -12,7 +12,7 @@ import pytest
 from wandb.proto import wandb_internal_pb2
 
 from seed_rl import config_files
-from seed_rl.reporting import metrics
+from seed_rl.reporting import metrics, wandb_run
 from seed_rl.reporting.catalogue import tag
 from seed_rl.reporting.wandb_run import WandbRun
 
@@ -83,6 +83,15 @@ def test_a_run_that_begins_anew_is_another_run(tmp_path, monkeypatch):
     ids = [run.run_id for run, *_ in stored(tmp_path)]
     assert len(set(ids)) == 2
     assert (tmp_path / "wandb_id").read_text().strip() in ids
+
+
+@pytest.mark.parametrize("odd", [b"\xff\xfe", b"", b"../../elsewhere", b"a\x1b[2J", b"a" * 65], ids=range(5))
+def test_an_odd_id_begins_a_run_of_its_own(odd, tmp_path, caplog):
+    (tmp_path / "wandb_id").write_bytes(odd)
+    new = wandb_run._run_id(str(tmp_path), resumed=True)
+    assert f"{tmp_path}/wandb_id holds no id of Weights & Biases" in caplog.text
+    assert wandb_run._run_id(str(tmp_path), resumed=True) == new
+    assert caplog.messages[0].isprintable()
 
 
 def test_a_failure_of_wandb_is_logged_and_stops_nothing(tmp_path, monkeypatch, caplog):

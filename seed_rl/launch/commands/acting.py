@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import importlib
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,14 +10,14 @@ from absl import flags
 
 from seed_rl.actor.loop import Actor
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
-from seed_rl.launch.cli import UsageError, command
+from seed_rl.launch.cli import command
 from seed_rl.launch.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
+    IMPORT_MODULE,
     SHARED_CREDENTIALS,
     boolean,
     integer,
-    repeated,
     string,
 )
 from seed_rl.launch.signals import signals, stop_at_end_of_input
@@ -42,11 +41,7 @@ _POLL_SECONDS = 0.1
     *SHARED_CREDENTIALS,
     integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
     integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
-    repeated(
-        "import_module",
-        [],
-        "Python module that registers an environment suite, or that the learner may name in Gym.id. May be repeated.",
-    ),
+    IMPORT_MODULE,
     boolean(
         "share_memory",
         True,
@@ -57,11 +52,6 @@ _POLL_SECONDS = 0.1
 )
 def actor(values: flags.FlagValues) -> int:
     """Runs an actor for a learner; it asks the learner which environments to step."""
-    for module in values.import_module:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise UsageError(f"--import_module={module}: {error}") from error
     authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
     security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name)
     security.check(parse_address(values.server_address))

@@ -11,7 +11,7 @@ from absl import flags
 
 from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError, command
-from seed_rl.launch.flags import boolean, comma_separated, integer, number, string
+from seed_rl.launch.flags import IMPORT_MODULE, boolean, comma_separated, integer, number, string
 from seed_rl.launch.native_output import load_tensorflow
 from seed_rl.launch.signals import signals
 from seed_rl.learner.ending import Stop
@@ -20,6 +20,7 @@ from seed_rl.object_store import is_url
 _POLICY = (
     string("logdir", None, "Log directory of the run."),
     string("checkpoint", None, "One of its checkpoints; default: the newest."),
+    IMPORT_MODULE,
 )
 _ACTING = (
     boolean("greedy", False, "Always take the greedy action, without exploring."),

@@ -9,7 +9,7 @@ from absl import flags
 from seed_rl import config_files
 from seed_rl.envs import registry
 from seed_rl.launch.cli import FAILURE, UsageError, command
-from seed_rl.launch.flags import choice, comma_separated, string
+from seed_rl.launch.flags import IMPORT_MODULE, choice, comma_separated, string
 
 
 @command("seed_rl configs")
@@ -62,6 +62,7 @@ def doctor(values: flags.FlagValues) -> int:
         ["frames", "hours", "score"],
         "Horizontal axis; score: the share of runs above each human-normalised score.",
     ),
+    IMPORT_MODULE,
     takes_paths=True,
 )
 def plot(values: flags.FlagValues, *places: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import logging
 import math
 import os
@@ -16,6 +15,7 @@ from typing import Any
 import ray
 
 from seed_rl.actor.loop import Actor
+from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.launch.fleet import ActorFailed, Ended, Fleet
 from seed_rl.launch.on_ray.cluster import not_started, streamed, this_node, why_ended
@@ -63,7 +63,7 @@ class RayActor:
         _log.info("looking for a learner at %s", spec.address)
         for module in spec.import_modules:
             try:
-                importlib.import_module(module)
+                registry.permit(module)
             except ImportError as error:
                 raise CannotBuild(f"{module} can't be imported on {this_node()[0]}: {error}") from error
         self._actor.run()
