@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import functools
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
@@ -43,7 +45,45 @@ _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
 
 
-def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequence[str], fps: float) -> Played:
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a film may take, by default one that is made beside a run: then it is complete, whatever is played."""
+
+    steps: int = 30_000
+    """More than the longest game of Atari has."""
+    seconds: float = 600.0
+    bytes: int = 256 << 20
+    """Of all its files, including those that are made in between."""
+
+
+class _Limited:
+    """A `Stop` that is set at the limits of a film."""
+
+    def __init__(self, limits: Limits | None, files: Sequence[str]):
+        self._limits, self._files = limits, files
+        self._steps, self._began = 0, time.monotonic()
+
+    def is_set(self) -> bool:
+        """Whether a limit is reached; asked before each step."""
+        if self._limits is None:
+            return False
+        self._steps += 1
+        return (
+            self._steps > self._limits.steps
+            or time.monotonic() - self._began >= self._limits.seconds
+            or sum(map(os.path.getsize, filter(os.path.exists, self._files))) >= self._limits.bytes
+        )
+
+
+def film(
+    policy: Policy,
+    env: Watchable,
+    episodes: int,
+    seed: int,
+    paths: Sequence[str],
+    fps: float,
+    limits: Limits | None = None,
+) -> Played:
     """Plays episodes, one after the other, into films.
 
     A picture is taken before each action. After the last action of an episode the environment already shows the next
@@ -56,6 +96,7 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
       seed: of the environment.
       paths: files to write, which appear once they are complete; the extension (.mp4, .gif) chooses the format.
       fps: pictures (agent steps) per second.
+      limits: at which it ends, perhaps amid an episode.
 
     Raises:
       ValueError: another extension.
@@ -63,6 +104,7 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
     """
     hold = max(1, round(fps * _HOLD_SECONDS))
     films: list[_Append] = []
+    growing: list[str] = []
     picture: np.ndarray | None = None
     episode, score = 1, 0.0
     with ExitStack() as open_films:
@@ -70,7 +112,10 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
         def append(shown: np.ndarray, times: int) -> None:
             frame = captioned(shown, f"episode {episode}   score {round(score, 2):,.12g}")
             if not films:  # the first picture determines the size
-                films.extend(open_films.enter_context(_film(path, fps, frame.shape)) for path in paths)
+                for path in paths:
+                    append_frame, file = open_films.enter_context(_film(path, fps, frame.shape))
+                    films.append(append_frame)
+                    growing.append(file)
             for append_frame in films:
                 for _ in range(times):
                     append_frame(frame)
@@ -85,7 +130,7 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
                 picture = enlarged(env.picture(output.observation))
                 append(picture, 1)
 
-        return play(policy, env, episodes, seed, see)
+        return play(policy, env, episodes, seed, see, _Limited(limits, growing))
 
 
 def film_run(
@@ -96,6 +141,7 @@ def film_run(
     greedy: bool = False,
     seed: int = 1,
     fps: float = 15.0,
+    limits: Limits | None = None,
 ) -> Played:
     """Films episodes with the policy of a run; `seed_rl play`.
 
@@ -107,6 +153,7 @@ def film_run(
       greedy: without exploration.
       seed: of the environment and of sampled actions.
       fps: pictures (agent steps) per second.
+      limits: as for `film`.
 
     Raises:
       NoPolicy: the run has no usable policy.
@@ -115,7 +162,7 @@ def film_run(
     """
     policy = load_policy(logdir, checkpoint, greedy, seed)
     with closing(experiment_of(logdir).env.watch()) as env:
-        return film(policy, env, episodes, seed, paths, fps)
+        return film(policy, env, episodes, seed, paths, fps, limits)
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:
@@ -147,8 +194,8 @@ def _caption(text: str, width: int, size: int) -> np.ndarray:
 
 
 @contextmanager
-def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
-    """Opens a film of pictures of one shape, which appears under its name once it is complete."""
+def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[tuple[_Append, str]]:
+    """Opens a film of pictures of one shape, which appears under its name once complete; with the file that grows."""
     ending = os.path.splitext(path)[1]
     if ending not in (".mp4", ".gif"):
         raise ValueError(f"films end in .mp4 or .gif, got {path}")
@@ -157,7 +204,7 @@ def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
         palette, whole = os.path.join(scratch, "palette"), os.path.join(scratch, "whole")
         first = [*_MP4, file.name] if ending == ".mp4" else [*_PALETTE, palette, *_LOSSLESS, whole]
         with _ffmpeg(path, [*pictures, *first]) as append:
-            yield append
+            yield append, file.name if ending == ".mp4" else whole
         if ending == ".gif":
             with _ffmpeg(path, ["-i", whole, "-i", palette, *_GIF, file.name]):
                 pass
