@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from typing import Any
 
@@ -41,6 +42,8 @@ class FailingEnv(gymnasium.Env):
             os._exit(3)
         if compiles:
             subprocess.Popen(["sh", "-c", "sleep 300; exit"])
+        tempfile.mkstemp()
+        print("the thing has begun", flush=True)
         self._hangs_at_close = hangs_at_close
         self._seed, self._steps = -1, 0
 
@@ -56,6 +59,7 @@ class FailingEnv(gymnasium.Env):
         if action == RAISE:
             raise KeyError("the thing is lost")
         if action == EXIT:
+            os.write(2, b"***\nERROR: there is no map\n***\n")
             os._exit(7)
         if action == BE_KILLED:
             os.kill(os.getpid(), signal.SIGKILL)
