@@ -64,7 +64,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
         self._guard: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
         self._last_words = [b""] * num_envs
-        self._pipes: list[int] = []  # until the processes have opened them
+        self._pipes = contextlib.ExitStack()  # open until the processes have them
         self._listeners: list[threading.Thread] = []
         remotes = [
             functools.partial(_Remote, make_env, observation_space, action_space, self._folder, self._listen(index))
@@ -74,7 +74,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
             with self._deaths_named():
                 super().__init__(remotes, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
                 self.call("lead_group")
-                self._close_pipes()
+                self._pipes.close()
                 self._guard = _guard_of([process.pid for process in self.processes], self._folder)
                 reasons = [reason for reason in self.call("start") if reason]
             if reasons:
@@ -95,7 +95,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Ends the processes, and kills those that don't end by themselves."""
-        self._close_pipes()
+        self._pipes.close()
         for pipe in filter(None, self.parent_pipes):
             with contextlib.suppress(OSError):
                 pipe.send(("close", None))
@@ -117,7 +117,6 @@ class ProcessVectorEnv(AsyncVectorEnv):
         try:
             yield
         except (EOFError, ConnectionError) as error:
-            self._close_pipes()
             sentinels = [process.sentinel for process in self.processes]
             ended: list[Any] = multiprocessing.connection.wait(sentinels, CLOSE_SECONDS)
             if not ended:
@@ -136,7 +135,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
     def _listen(self, index: int) -> int:
         """A pipe that becomes the output of an environment's process, which is passed on; its descriptor."""
         reading, writing = os.pipe()
-        self._pipes.append(writing)
+        self._pipes.callback(os.close, writing)
 
         def pass_on() -> None:
             with open(reading, "rb", buffering=0) as output:
@@ -148,10 +147,6 @@ class ProcessVectorEnv(AsyncVectorEnv):
         self._listeners.append(threading.Thread(target=pass_on, daemon=True))
         self._listeners[index].start()
         return writing
-
-    def _close_pipes(self) -> None:
-        while self._pipes:
-            os.close(self._pipes.pop())
 
 
 def _guard_of(groups: Iterable[int | None], folder: str) -> subprocess.Popen[bytes]:

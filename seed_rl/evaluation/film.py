@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import functools
 import os
@@ -45,34 +44,25 @@ _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
 
 
-@dataclasses.dataclass(frozen=True)
 class Limits:
-    """What a film may take, by default one that is made beside a run: then it is complete, whatever is played."""
+    """A `Stop` at which a film is complete, wherever the episode is; by default that of a film made beside a run."""
 
-    steps: int = 30_000
-    """More than the longest game of Atari has."""
-    seconds: float = 600.0
-    bytes: int = 256 << 20
-    """Of all its files, including those that are made in between."""
-
-
-class _Limited:
-    """A `Stop` that is set at the limits of a film."""
-
-    def __init__(self, limits: Limits | None, files: Sequence[str]):
-        self._limits, self._files = limits, files
-        self._steps, self._began = 0, time.monotonic()
+    def __init__(self, steps: int = 30_000, seconds: float = 600.0, size: int = 256 << 20):
+        """
+        Args:
+          steps: of the environment; the longest game of Atari has fewer.
+          seconds: from now on.
+          size: bytes of all files, including those made in between.
+        """
+        self._steps, self._end, self._size = steps, time.monotonic() + seconds, size
+        self.files: list[str] = []
+        """Those that grow."""
 
     def is_set(self) -> bool:
         """Whether a limit is reached; asked before each step."""
-        if self._limits is None:
-            return False
-        self._steps += 1
-        return (
-            self._steps > self._limits.steps
-            or time.monotonic() - self._began >= self._limits.seconds
-            or sum(map(os.path.getsize, filter(os.path.exists, self._files))) >= self._limits.bytes
-        )
+        self._steps -= 1
+        size = sum(os.path.getsize(file) for file in self.files if os.path.exists(file))
+        return self._steps < 0 or time.monotonic() >= self._end or size >= self._size
 
 
 def film(
@@ -104,7 +94,6 @@ def film(
     """
     hold = max(1, round(fps * _HOLD_SECONDS))
     films: list[_Append] = []
-    growing: list[str] = []
     picture: np.ndarray | None = None
     episode, score = 1, 0.0
     with ExitStack() as open_films:
@@ -112,10 +101,8 @@ def film(
         def append(shown: np.ndarray, times: int) -> None:
             frame = captioned(shown, f"episode {episode}   score {round(score, 2):,.12g}")
             if not films:  # the first picture determines the size
-                for path in paths:
-                    append_frame, file = open_films.enter_context(_film(path, fps, frame.shape))
-                    films.append(append_frame)
-                    growing.append(file)
+                growing = limits.files if limits else []
+                films.extend(open_films.enter_context(_film(path, fps, frame.shape, growing)) for path in paths)
             for append_frame in films:
                 for _ in range(times):
                     append_frame(frame)
@@ -130,7 +117,7 @@ def film(
                 picture = enlarged(env.picture(output.observation))
                 append(picture, 1)
 
-        return play(policy, env, episodes, seed, see, _Limited(limits, growing))
+        return play(policy, env, episodes, seed, see, limits)
 
 
 def film_run(
@@ -194,8 +181,8 @@ def _caption(text: str, width: int, size: int) -> np.ndarray:
 
 
 @contextmanager
-def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[tuple[_Append, str]]:
-    """Opens a film of pictures of one shape, which appears under its name once complete; with the file that grows."""
+def _film(path: str, fps: float, shape: Sequence[int], growing: list[str]) -> Iterator[_Append]:
+    """Opens a film of pictures of one shape, which appears under its name once complete; `growing` gets its file."""
     ending = os.path.splitext(path)[1]
     if ending not in (".mp4", ".gif"):
         raise ValueError(f"films end in .mp4 or .gif, got {path}")
@@ -204,7 +191,8 @@ def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[tuple[_Append
         palette, whole = os.path.join(scratch, "palette"), os.path.join(scratch, "whole")
         first = [*_MP4, file.name] if ending == ".mp4" else [*_PALETTE, palette, *_LOSSLESS, whole]
         with _ffmpeg(path, [*pictures, *first]) as append:
-            yield append, file.name if ending == ".mp4" else whole
+            growing.append(first[-1])
+            yield append
         if ending == ".gif":
             with _ffmpeg(path, ["-i", whole, "-i", palette, *_GIF, file.name]):
                 pass

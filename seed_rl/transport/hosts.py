@@ -64,13 +64,9 @@ class HostLog:
         self._all_lines = Allowance(lines * _ALL_HOSTS, 60.0, clock)
 
     def write(self, level: int, peer: str, sentence: str, error: Exception | None = None) -> None:
-        """Logs a sentence about a peer, with the traceback of an error, or counts it for the host's next line.
+        """Logs a sentence about a peer, whose address may be behind other words, or counts it for the host's next line.
 
-        Args:
-          level: of the log.
-          peer: its address in gRPC's notation, perhaps behind other words.
-          sentence: a line.
-          error: what was raised.
+        With the traceback of an error, if there is one.
         """
         if not self._log.isEnabledFor(level) or (withheld := self._lines.take(peer)) is None:
             return
