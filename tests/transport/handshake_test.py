@@ -147,6 +147,17 @@ def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, me
     assert other.step(peers.output(1)).tolist() == [4]
 
 
+def test_calls_of_a_host_that_fail_again_and_again_do_not_fill_the_log(house, caplog):
+    learner = house.serve()
+    learner.service.failures["describe"] = KeyError("why")
+    client = house.connect()
+    for _ in range(15):
+        with pytest.raises(Disconnected, match="why"):
+            client.describe(timeout=1.0)
+    assert [message for message in caplog.messages if message.endswith("failed in the learner")] == caplog.messages
+    assert len(caplog.messages) == 10
+
+
 def test_a_group_may_be_opened_again_when_its_stream_has_ended(house):
     learner = house.serve()
     client = house.connect()
