@@ -18,6 +18,7 @@ from gymnasium import spaces
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.catch import Catch, CatchVectorEnv
+from seed_rl.specs import EnvSpec
 
 GO_ON, END_EPISODE, RAISE, EXIT, BE_KILLED = range(5)
 """The actions."""
@@ -83,6 +84,21 @@ class Failing(Catch):
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return _FailingVectorEnv(num_envs, self.rows, self.columns)
+
+
+@registry.register
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Unbuildable(Catch):
+    """A suite whose environments can't be built on any machine; a learner only reads their spec."""
+
+    suite = "unbuildable"
+
+    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+        raise CannotBuild("no such thing here")
+
+    def spec(self) -> EnvSpec:
+        return Catch().spec()
 
 
 class _FailingVectorEnv(CatchVectorEnv):
