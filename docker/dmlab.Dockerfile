@@ -18,7 +18,7 @@ FROM python:3.11.14-slim-bookworm AS base
 ARG LOCK=requirements/actor.lock
 WORKDIR /opt/seed_rl
 COPY requirements requirements
-RUN pip install --no-cache-dir -r "$LOCK"
+RUN pip install --no-cache-dir --require-hashes -r "$LOCK"
 
 
 FROM base AS build
@@ -89,7 +89,7 @@ COPY --from=build /wheels/ /
 FROM base AS package
 
 COPY . .
-RUN pip install --no-cache-dir --constraint requirements/dev.lock setuptools wheel \
+RUN pip install --no-cache-dir --require-hashes -r requirements/build.lock \
     && pip install --no-cache-dir --no-deps --no-build-isolation --root=/package .
 
 
@@ -105,9 +105,10 @@ RUN apt-get update \
         zip \
     && rm -rf /var/lib/apt/lists/*
 
-# fsspec is the extra `dmlab`.
+# The extra `dmlab`, and the simulator.
 RUN --mount=type=bind,from=wheel,target=/wheels \
-    pip install --no-cache-dir --constraint requirements/dev.lock fsspec /wheels/*.whl
+    pip install --no-cache-dir --require-hashes -r requirements/dmlab.lock \
+    && pip install --no-cache-dir --no-deps /wheels/*.whl
 COPY --from=package /package /
 
 COPY docker/health.py docker/cloud/vertex_start.py /usr/local/lib/seed_rl/

@@ -7,8 +7,12 @@ import dataclasses
 import functools
 import multiprocessing.connection
 import os
+import re
+import shutil
 import signal
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,15 +24,17 @@ from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 
 CLOSE_SECONDS = 3.0
 """How long an environment's process may take to end before it is killed."""
+_LAST_WORDS = 300  # characters of the output of a process that has died
 
 
 class ProcessVectorEnv(AsyncVectorEnv):
     """Steps environments in parallel, with SAME_STEP autoreset.
 
     For simulators that hold the interpreter's lock, don't survive a fork, or crash their process. Unlike the base
-    class, it builds no environment in the calling process, reports which process died and how, keeps Ctrl-C from the
-    environments, and kills those that hang while closing. The programs that environments start, such as compilers, end
-    with them; all end with the calling process, even if that is killed.
+    class, it builds no environment in the calling process, reports which process died, how and with which last words,
+    keeps Ctrl-C from the environments, and kills those that hang while closing. The programs that environments start,
+    such as compilers, end with them, and their temporary directory (TMPDIR) is removed; all that holds for the end of
+    the calling process too, even if that is killed.
 
     After an error, only `close` may be called.
     """
@@ -56,12 +62,20 @@ class ProcessVectorEnv(AsyncVectorEnv):
         self._name = name
         self.processes, self.parent_pipes = [], []
         self._guard: subprocess.Popen[bytes] | None = None
-        remote = functools.partial(_Remote, make_env, observation_space, action_space)
+        self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
+        self._last_words = [b""] * num_envs
+        self._pipes = contextlib.ExitStack()  # open until the processes have them
+        self._listeners: list[threading.Thread] = []
+        remotes = [
+            functools.partial(_Remote, make_env, observation_space, action_space, self._folder, self._listen(index))
+            for index in range(num_envs)
+        ]
         try:
             with self._deaths_named():
-                super().__init__([remote] * num_envs, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
+                super().__init__(remotes, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
                 self.call("lead_group")
-                self._guard = _guard_of([process.pid for process in self.processes])
+                self._pipes.close()
+                self._guard = _guard_of([process.pid for process in self.processes], self._folder)
                 reasons = [reason for reason in self.call("start") if reason]
             if reasons:
                 raise CannotBuild(reasons[0])
@@ -81,6 +95,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Ends the processes, and kills those that don't end by themselves."""
+        self._pipes.close()
         for pipe in filter(None, self.parent_pipes):
             with contextlib.suppress(OSError):
                 pipe.send(("close", None))
@@ -92,6 +107,7 @@ class ProcessVectorEnv(AsyncVectorEnv):
         for process in self.processes:
             process.kill()  # one without a group
             process.join()
+        shutil.rmtree(self._folder, ignore_errors=True)
         for pipe in filter(None, self.parent_pipes):
             pipe.close()
 
@@ -109,15 +125,34 @@ class ProcessVectorEnv(AsyncVectorEnv):
             self.processes[index].join()
             code: Any = self.processes[index].exitcode
             how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
+            self._listeners[index].join(CLOSE_SECONDS)  # or it has left a program behind
+            said = " ".join(re.findall(r"[ -~]+", self._last_words[index].decode(errors="replace")))[-_LAST_WORDS:]
             raise EnvironmentFailed(
-                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}; its own "
-                "messages are in the output of this process"
+                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}; its last words: "
+                f"{said or 'none'}"
             ) from error
 
+    def _listen(self, index: int) -> int:
+        """A pipe that becomes the output of an environment's process, which is passed on; its descriptor."""
+        reading, writing = os.pipe()
+        self._pipes.callback(os.close, writing)
 
-def _guard_of(groups: Iterable[int | None]) -> subprocess.Popen[bytes]:
-    """A shell that kills process groups when its standard input is closed: by this process, or with it."""
-    program = ["/bin/sh", "-c", 'read -r _; kill -9 "$@"', "sh", *(f"-{group}" for group in groups)]
+        def pass_on() -> None:
+            with open(reading, "rb", buffering=0) as output:
+                while text := output.read(1 << 16):
+                    self._last_words[index] = (self._last_words[index] + text)[-4 * _LAST_WORDS :]
+                    with contextlib.suppress(OSError):
+                        os.write(2, text)
+
+        self._listeners.append(threading.Thread(target=pass_on, daemon=True))
+        self._listeners[index].start()
+        return writing
+
+
+def _guard_of(groups: Iterable[int | None], folder: str) -> subprocess.Popen[bytes]:
+    """A shell that kills process groups, then removes a folder, when its standard input is closed, by whatever end."""
+    script = 'read -r _; kill -9 "$@"; rm -rf -- "$0"'
+    program = ["/bin/sh", "-c", script, folder, *(f"-{group}" for group in groups)]
     return subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -128,11 +163,19 @@ class _Remote(gymnasium.Env):
     make_env: Callable[[], gymnasium.Env]
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
+    folder: str
+    """Of temporary files."""
+    output: int
+    """A descriptor of the parent process, for what this one prints."""
     env: Any = None
 
     def lead_group(self) -> None:
         """Makes its process the leader of a group, to which the programs that it starts will belong."""
         os.setpgid(0, 0)
+        os.environ["TMPDIR"] = tempfile.tempdir = self.folder
+        with open(f"/proc/{os.getppid()}/fd/{self.output}", "wb") as output:
+            for descriptor in (1, 2):
+                os.dup2(output.fileno(), descriptor)
         # The process that steps the environments decides when they end. A handler and not SIG_IGN, which the programs
         # that an environment starts would inherit.
         signal.signal(signal.SIGINT, lambda *_: None)

@@ -6,7 +6,6 @@
 # --compile-only only leaves the wheel in VENV/.gfootball for the next call: pip may run in VENV at the same time.
 set -euo pipefail
 
-version=2.10.2
 packages=(
   build-essential cmake libboost-python-dev libboost-filesystem-dev libboost-system-dev libboost-thread-dev
   libegl-dev libgl1-mesa-dev libsdl2-dev libsdl2-gfx-dev libsdl2-image-dev libsdl2-ttf-dev python3-dev
@@ -19,6 +18,7 @@ venv="${1:-$("$root/scripts/setup_venv.sh" runtime)}"
 [[ -x $venv/bin/python ]] || { printf '%s is not a virtual environment\n' "$venv" >&2 && exit 1; }
 venv="$(CDPATH='' cd -- "$venv" && pwd -P)"
 cd -- "$root"
+version="$(sed -n 's/^gfootball==\([0-9.]*\).*/\1/p' requirements/engine.lock)"
 
 installed() {
   "$venv/bin/python" -c "import importlib.metadata as m, sys; sys.exit(m.version('gfootball') != '$version')" 2>/dev/null
@@ -52,7 +52,7 @@ compile() {
   rm -rf -- "$work"
   mkdir -p -- "$work"
   logged "$venv/bin/python" -m venv "$work/venv"
-  pip "$work/venv" install --constraint requirements/dev.lock psutil setuptools wheel
+  pip "$work/venv" install --require-hashes --requirement requirements/build.lock
   # Boost's headers would take most of the time, once for each of a hundred files. So sixteen files are compiled at a time,
   # except two whose macros and constants clash with those of others.
   cat >"$work/toolchain.cmake" <<'END'
@@ -63,7 +63,8 @@ set_source_files_properties(
 END
   # The build calls python3.
   PATH="$work/venv/bin:$PATH" CMAKE_TOOLCHAIN_FILE="$work/toolchain.cmake" \
-    pip "$work/venv" wheel --no-deps --no-build-isolation --wheel-dir "$work/wheels" "gfootball==$version"
+    pip "$work/venv" wheel --no-deps --no-build-isolation --wheel-dir "$work/wheels" \
+      --require-hashes --requirement requirements/engine.lock
   mv -- "$work"/wheels/*.whl "$venv/.gfootball/"
   rm -rf -- "$work"
 }
@@ -75,10 +76,6 @@ if [[ ! -f ${wheel[0]} ]]; then
   wheel=("$venv/.gfootball/gfootball-$version-"*.whl)
 fi
 [[ -z $compile_only ]] || exit 0
-mapfile -t extra < <("$venv/bin/python" -c '
-import importlib.metadata
-for requirement in importlib.metadata.requires("seed_rl"):
-    if "extra == \"gfootball\"" in requirement: print(requirement.partition(";")[0])')
-pip "$venv" install --constraint requirements/dev.lock "${extra[@]}"
+pip "$venv" install --require-hashes --requirement requirements/football.lock
 pip "$venv" install --no-deps "${wheel[0]}"
 rm -rf -- "$venv/.gfootball"

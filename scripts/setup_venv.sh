@@ -57,7 +57,7 @@ fingerprint() {
   local sources=(requirements/runtime.lock pyproject.toml setup.py)
   [[ $kind == runtime ]] || sources+=(requirements/dev.lock)
   [[ $kind != docs ]] || sources=(requirements/docs.lock)
-  ! has_engine || sources+=(scripts/install_chromium.sh scripts/install_gfootball.sh)
+  ! has_engine || sources+=(scripts/install_{chromium,gfootball}.sh requirements/{engine,football}.lock)
   [[ $kind != accelerators ]] || sources+=(requirements/accelerators.lock)
   identity
   sha256sum -- "${sources[@]}"
@@ -121,9 +121,10 @@ begin_compiling() {
 
 # uv takes a quarter of pip's time but ignores pip's settings, such as another index; pip takes over if it fails.
 install_lock() {
-  logged "${pip[@]}" install --progress-bar off --constraint requirements/dev.lock uv
-  "$venv/bin/uv" pip install --compile-bytecode --python "$venv/bin/python" --requirement "$1" >>"$log" 2>&1 </dev/null ||
-    logged "${pip[@]}" install --progress-bar off --requirement "$1"
+  local verified=(--require-hashes --requirement "$1")
+  logged "${pip[@]}" install --progress-bar off --require-hashes --requirement requirements/build.lock
+  "$venv/bin/uv" pip install --compile-bytecode --python "$venv/bin/python" "${verified[@]}" >>"$log" 2>&1 </dev/null ||
+    logged "${pip[@]}" install --progress-bar off "${verified[@]}"
 }
 
 install() {

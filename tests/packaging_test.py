@@ -104,8 +104,10 @@ def environment(python: str, extra: str = "") -> dict[str, str]:
 
 def pins(lock: str, python: str) -> dict[str, str]:
     """Versions by name that a lock holds for a Python version on Linux."""
-    lines = (ROOT / f"requirements/{lock}.lock").read_text(encoding="utf-8").splitlines()
-    pinned = [Requirement(line) for line in lines if line and not line.lstrip().startswith("#")]
+    text = (ROOT / f"requirements/{lock}.lock").read_text(encoding="utf-8").replace("\\\n", "")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    assert all(re.search(r" --hash=sha256:[0-9a-f]{64}$", line) for line in lines), "relock with scripts/lock.sh"
+    pinned = [Requirement(line.partition(" --hash")[0]) for line in lines]
     found = [each for each in pinned if each.marker is None or each.marker.evaluate(environment(python))]
     assert len({each.name for each in found}) == len(found) > 0
     return {each.name: re.fullmatch(r"==([^,]+)", str(each.specifier))[1] for each in found}
@@ -117,7 +119,9 @@ def test_the_locks_fit_the_requirements_and_each_other(metadata, python):
         pins(lock, python) for lock in ("runtime", "dev", "actor", "cpu", "gpu", "tpu", "docs")
     )
     assert runtime.items() < dev.items(), "relock with scripts/lock.sh"
-    assert docs.items() < dev.items(), "relock with scripts/lock.sh"
+    for part in (docs, *(pins(lock, python) for lock in ("build", "dmlab", "football"))):
+        assert part.items() < dev.items(), "relock with scripts/lock.sh"
+    assert pins("engine", python).keys() == {"gfootball"}
     assert actor.items() < runtime.items() < cpu.items() < gpu.items(), "relock with scripts/lock.sh"
     fields = Parser().parsestr(metadata("METADATA"))
     for requirement in map(Requirement, fields.get_all("Requires-Dist")):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import string
+import tempfile
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +45,13 @@ class DMLabEnv(gymnasium.Env):
         self._repeats = config.num_action_repeats
         self._actions = np.array(config.actions, np.intc)
         self._observation: Any = None
-        self._lab = _start(config, self._name)
+        self._folder = tempfile.mkdtemp(prefix="dmlab_temp_folder_")  # the simulator's own, to find it and remove it
+        self._lab: Any = None
+        try:
+            self._lab = _start(config, self._name, self._folder)
+        finally:
+            if self._lab is None:
+                self.close()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode.
@@ -76,6 +86,7 @@ class DMLabEnv(gymnasium.Env):
         lab, self._lab = self._lab, None
         if lab is not None:
             lab.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def _simulator(self, purpose: str) -> Iterator[Any]:
@@ -84,11 +95,11 @@ class DMLabEnv(gymnasium.Env):
             if self._lab is None:  # calling a closed simulator would crash the process
                 raise RuntimeError("it is closed")
             yield self._lab
-        except RuntimeError as error:
-            raise RuntimeError(f"{self._name} can't be {purpose}: {error}") from error
+        except (RuntimeError, ValueError) as error:
+            raise RuntimeError(f"{self._name} can't be {purpose}: {_line(error)}") from error
 
 
-def _start(config: DMLab, name: str) -> Any:
+def _start(config: DMLab, name: str, folder: str) -> Any:
     try:
         import deepmind_lab
     except ImportError as error:
@@ -100,20 +111,32 @@ def _start(config: DMLab, name: str) -> Any:
     if config.dataset_path:
         settings["datasetPath"] = config.dataset_path
     cache = LevelCache(config.level_cache) if config.level_cache else None
-    try:
-        if config.runfiles_path:
-            deepmind_lab.set_runfiles_path(config.runfiles_path)
-        wanted = [_FRAME, _INSTRUCTION] if config.gives_instructions else [_FRAME]
-        lab = deepmind_lab.Lab(config.path, wanted, config=settings, renderer=config.renderer, level_cache=cache)
-    except (RuntimeError, ValueError) as error:
-        raise CannotBuild(f"{name} can't be started: {error}") from error
-    ranges = [(control["min"], control["max"]) for control in lab.action_spec()]
-    if ranges != list(CONTROLS.values()):
-        lab.close()
+    runfiles = config.runfiles_path or deepmind_lab.runfiles_path()
+    library = os.path.join(runfiles, f"libdmlab_headless_{'hw' if config.renderer == 'hardware' else 'sw'}.so")
+    if not os.path.isfile(library):
         raise CannotBuild(
-            f"{name} (DMLab.level) has actions of its own, {ranges}, instead of those of DMLab.action_set"
+            f"{name} can't be started: DMLab.runfiles_path must name the directory of the simulator's files on this "
+            f"machine, there is no {library!r}, which DMLab.renderer = {config.renderer!r} needs"
         )
+    try:
+        deepmind_lab.set_runfiles_path(runfiles)
+        wanted = [_FRAME, _INSTRUCTION] if config.gives_instructions else [_FRAME]
+        lab = deepmind_lab.Lab(
+            config.path, wanted, config=settings, renderer=config.renderer, level_cache=cache, temp_folder=folder
+        )
+    except (RuntimeError, ValueError) as error:
+        raise CannotBuild(f"{name} can't be started: {_line(error)}") from error
+    controls = lab.action_spec()
+    if [(control["min"], control["max"]) for control in controls] != list(CONTROLS.values()):
+        lab.close()
+        names = ", ".join(control["name"] for control in controls)
+        raise CannotBuild(f"{name} (DMLab.level) has actions of its own, {names}, instead of those of DMLab.action_set")
     return lab
+
+
+def _line(error: Exception) -> str:
+    """An error of the simulator, which may have Lua's traceback in it."""
+    return " ".join(str(error).split())
 
 
 def _read(lab: Any) -> Any:
@@ -127,6 +150,6 @@ def _read(lab: Any) -> Any:
 def word_ids(text: str) -> np.ndarray:
     """A number from 1 to `VOCABULARY` for each of the first words of a text, then zeros: uint16 [MAX_WORDS]."""
     ids = np.zeros(MAX_WORDS, np.uint16)
-    words = text.lower().split()[:MAX_WORDS]
+    words = [word for each in text.lower().split() if (word := each.strip(string.punctuation))][:MAX_WORDS]
     ids[: len(words)] = [1 + zlib.crc32(word.encode()) % VOCABULARY for word in words]
     return ids

@@ -7,6 +7,7 @@ import functools
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
@@ -43,7 +44,36 @@ _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
 
 
-def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequence[str], fps: float) -> Played:
+class Limits:
+    """A `Stop` at which a film is complete, wherever the episode is; by default that of a film made beside a run."""
+
+    def __init__(self, steps: int = 30_000, seconds: float = 600.0, size: int = 256 << 20):
+        """
+        Args:
+          steps: of the environment; the longest game of Atari has fewer.
+          seconds: from now on.
+          size: bytes of all files, including those made in between.
+        """
+        self._steps, self._end, self._size = steps, time.monotonic() + seconds, size
+        self.files: list[str] = []
+        """Those that grow."""
+
+    def is_set(self) -> bool:
+        """Whether a limit is reached; asked before each step."""
+        self._steps -= 1
+        size = sum(os.path.getsize(file) for file in self.files if os.path.exists(file))
+        return self._steps < 0 or time.monotonic() >= self._end or size >= self._size
+
+
+def film(
+    policy: Policy,
+    env: Watchable,
+    episodes: int,
+    seed: int,
+    paths: Sequence[str],
+    fps: float,
+    limits: Limits | None = None,
+) -> Played:
     """Plays episodes, one after the other, into films.
 
     A picture is taken before each action. After the last action of an episode the environment already shows the next
@@ -56,6 +86,7 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
       seed: of the environment.
       paths: files to write, which appear once they are complete; the extension (.mp4, .gif) chooses the format.
       fps: pictures (agent steps) per second.
+      limits: at which it ends, perhaps amid an episode.
 
     Raises:
       ValueError: another extension.
@@ -70,7 +101,8 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
         def append(shown: np.ndarray, times: int) -> None:
             frame = captioned(shown, f"episode {episode}   score {round(score, 2):,.12g}")
             if not films:  # the first picture determines the size
-                films.extend(open_films.enter_context(_film(path, fps, frame.shape)) for path in paths)
+                growing = limits.files if limits else []
+                films.extend(open_films.enter_context(_film(path, fps, frame.shape, growing)) for path in paths)
             for append_frame in films:
                 for _ in range(times):
                     append_frame(frame)
@@ -85,7 +117,7 @@ def film(policy: Policy, env: Watchable, episodes: int, seed: int, paths: Sequen
                 picture = enlarged(env.picture(output.observation))
                 append(picture, 1)
 
-        return play(policy, env, episodes, seed, see)
+        return play(policy, env, episodes, seed, see, limits)
 
 
 def film_run(
@@ -96,6 +128,7 @@ def film_run(
     greedy: bool = False,
     seed: int = 1,
     fps: float = 15.0,
+    limits: Limits | None = None,
 ) -> Played:
     """Films episodes with the policy of a run; `seed_rl play`.
 
@@ -107,6 +140,7 @@ def film_run(
       greedy: without exploration.
       seed: of the environment and of sampled actions.
       fps: pictures (agent steps) per second.
+      limits: as for `film`.
 
     Raises:
       NoPolicy: the run has no usable policy.
@@ -115,7 +149,7 @@ def film_run(
     """
     policy = load_policy(logdir, checkpoint, greedy, seed)
     with closing(experiment_of(logdir).env.watch()) as env:
-        return film(policy, env, episodes, seed, paths, fps)
+        return film(policy, env, episodes, seed, paths, fps, limits)
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:
@@ -147,8 +181,8 @@ def _caption(text: str, width: int, size: int) -> np.ndarray:
 
 
 @contextmanager
-def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
-    """Opens a film of pictures of one shape, which appears under its name once it is complete."""
+def _film(path: str, fps: float, shape: Sequence[int], growing: list[str]) -> Iterator[_Append]:
+    """Opens a film of pictures of one shape, which appears under its name once complete; `growing` gets its file."""
     ending = os.path.splitext(path)[1]
     if ending not in (".mp4", ".gif"):
         raise ValueError(f"films end in .mp4 or .gif, got {path}")
@@ -157,6 +191,7 @@ def _film(path: str, fps: float, shape: Sequence[int]) -> Iterator[_Append]:
         palette, whole = os.path.join(scratch, "palette"), os.path.join(scratch, "whole")
         first = [*_MP4, file.name] if ending == ".mp4" else [*_PALETTE, palette, *_LOSSLESS, whole]
         with _ffmpeg(path, [*pictures, *first]) as append:
+            growing.append(first[-1])
             yield append
         if ending == ".gif":
             with _ffmpeg(path, ["-i", whole, "-i", palette, *_GIF, file.name]):

@@ -10,11 +10,14 @@ from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
+from seed_rl.transport.hosts import HostLog
 from seed_rl.transport.protocol import Refusal, Refused
 from seed_rl.transport.streams import ActorStream
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
+
+_LINES = 100  # in the log, of one host's actors in a minute
 
 
 class CentralInference:
@@ -38,6 +41,7 @@ class CentralInference:
         self._env_spec = env_spec
         self._membership = membership
         self._threads = threads
+        self._host_log = HostLog(_log, _LINES)
 
     def start(self) -> None:
         """Begins to act."""
@@ -97,7 +101,8 @@ class CentralInference:
             )
         lease = self._membership.join(group_sizes, f"{run_id} on {peer}")
         total, groups = sum(group_sizes), len(group_sizes)
-        _log.info("actor %s joined from %s with %d environments in %d groups", run_id, peer, total, groups)
+        sentence = f"actor {run_id} joined from {peer} with {total} environments in {groups} groups"
+        self._host_log.write(logging.INFO, peer, sentence)
         return lease
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
@@ -109,8 +114,10 @@ class CentralInference:
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
         """A group's stream has ended; its environment ids may be leased again."""
         self._batcher(lease).group_closed(lease)
+        actor = self._membership.actor_of(session)
         self._membership.close(session, group)
-        _log.info("environments %d..%d left: %s", lease.env_ids[0], lease.env_ids[-1], reason)
+        sentence = f"environments {lease.env_ids[0]}..{lease.env_ids[-1]} left: {reason}"
+        self._host_log.write(logging.INFO, actor, sentence)
 
     def step(self, lease: GroupLease, first: bool, output: EnvOutput, stream: ActorStream) -> None:
         """Queues a group's observations; the stream gets its actions, [E, ...]."""

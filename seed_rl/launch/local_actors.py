@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from seed_rl.actor.loop import Actor
 from seed_rl.foreign import printable
+from seed_rl.launch.cli import USAGE_ERROR
 from seed_rl.launch.fleet import ActorFailed, Ended, Fleet
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
@@ -46,6 +47,8 @@ class LocalActors(Fleet):
 
         command = [sys.executable, "-m", "seed_rl", "actor", "--exit_with_parent", *self.arguments]
         code, how = run_logged([*command, f"--server_address={self._address}"], log, wait)
+        if code == USAGE_ERROR:
+            raise ActorFailed(f"actor {number} can't run: {how} (its log: {log})")
         # An actor that is asked to end exits with 128 plus the signal.
         return Ended(how, killed=any(code in (-number, 128 + number) for number in _FROM_OUTSIDE))
 

@@ -75,11 +75,16 @@ def signals() -> Iterator[Stopped]:
 
 
 def stop_at_end_of_input(stopped: Stopped) -> None:
-    """Starts a thread that asks to end once standard input is closed, as when the parent has ended, however it did."""
+    """Starts a thread that asks to end once standard input is closed, as when the parent has ended, however it did.
+
+    Where the flag `raises`, the process ends as by SIGTERM.
+    """
 
     def read() -> None:
         while os.read(0, 1024):  # not through sys.stdin: a thread that reads keeps its lock, which Python takes at exit
             pass
+        if stopped.raises:
+            os.kill(os.getpid(), signal.SIGTERM)
         stopped.set()
 
     threading.Thread(target=read, daemon=True).start()

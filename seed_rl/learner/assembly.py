@@ -95,6 +95,6 @@ def server_of(
         address,
         service,
         security=security,
-        max_message_bytes=max(largest_step, messages.MAX_BYTES),
+        max_message_bytes=max(largest_step, messages.MAX_REQUEST_BYTES),
         bounds=Bounds(inference.max_reward, inference.max_observation),
     )

@@ -89,7 +89,7 @@ class WordTorso(keras.layers.Layer):
     A word is a number from 0 to 65,535, of which 0 is no word. Numbers above `vocabulary` share embeddings.
     """
 
-    def __init__(self, vocabulary: int = 1000, dtype: str = "float32", name: str = "word_torso"):
+    def __init__(self, vocabulary: int = 10_000, dtype: str = "float32", name: str = "word_torso"):
         super().__init__(dtype=dtype, name=name)
         self._vocabulary = vocabulary
         self._embedding = keras.layers.Embedding(vocabulary + 1, 20, dtype=dtype, name="embedding")

@@ -23,6 +23,7 @@ DIRECTORY = "films"
 _OUTPUT = "play.log"
 _NO_ACCELERATOR = {"CUDA_VISIBLE_DEVICES": "-1"}  # the learner's
 _END_SECONDS = 2.0
+_MAX_SECONDS = 1200.0  # of the process, which ends its film in half of it if the environment lets it
 _LAST = 500  # characters of the output of a process that fails
 
 
@@ -31,7 +32,8 @@ class Films:
 
     `seed_rl play` makes each in a process of its own, on the CPU, with the policy of the newest checkpoint. Films are
     named after the environment frames of the row that started them: `films/000002621440.mp4` and `.gif` in the log
-    directory. There is one such process at a time; one that takes longer than the interval delays the next film.
+    directory. There is one such process at a time; one that takes longer than the interval delays the next film. It
+    ends with this process, however that does.
     """
 
     def __init__(self, logdir: str, interval: float, sinks: Sequence[Sink], modules: Sequence[str] = ()):
@@ -46,7 +48,8 @@ class Films:
         self._imports = [f"--import_module={module}" for module in modules]
         self._directory = os.path.join(logdir, DIRECTORY)
         self._process: subprocess.Popen[bytes] | None = None
-        self._due: float | None = None  # of the wall time
+        self._due: float | None = None  # of the wall time, as is:
+        self._latest = 0.0  # end of the process
         self._frames = 0
 
     @property
@@ -56,6 +59,8 @@ class Films:
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Starts a film if it is time, and shows one that is complete."""
+        if not self.idle and wall_time >= self._latest:
+            self._end()
         if self._process is not None and self.idle:
             self._show(self._process.returncode, wall_time)
             self._process = None
@@ -64,18 +69,19 @@ class Films:
         has_policy = glob.glob(os.path.join(self._logdir, "checkpoints", "checkpoint-*.npz"))
         if wall_time >= self._due and self._process is None and has_policy:
             self._due = wall_time + self._interval
+            self._latest = wall_time + _MAX_SECONDS
             self._start(int(row["env_frames"]))
 
     def _start(self, frames: int) -> None:
         self._frames = frames
-        command = ["nice", "-n", "19", sys.executable, "-m", "seed_rl", "play", f"--logdir={self._logdir}"]
+        command = ["nice", "-n", "19", sys.executable, "-m", "seed_rl", "play", "--exit_with_parent"]
         try:
             os.makedirs(self._directory, exist_ok=True)
             with open(self._path(_OUTPUT), "wb") as output:
                 self._process = subprocess.Popen(
-                    [*command, *self._imports, f"--output={','.join(self._paths())}"],
+                    [*command, *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}"],
                     env=os.environ | _NO_ACCELERATOR,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,  # whose other end only this process holds
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # Ctrl-C is this process's to handle
@@ -108,7 +114,11 @@ class Films:
         """Ends a film that is being made, and shows one that is complete."""
         if self._process is not None and self.idle:
             self._show(self._process.returncode, time.time())
-        elif self._process is not None:
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if self._process is not None:
             self._process.terminate()
             try:
                 self._process.wait(_END_SECONDS)

@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
+from seed_rl.transport.hosts import HostLog
 from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
 _log = logging.getLogger(__name__)
@@ -29,12 +30,14 @@ STUCK_SECONDS = 5.0
 _IDLE_SECONDS = 0.001
 _PAUSE_SECONDS = 0.002  # after an unwelcome call: a flood of them takes a twentieth of the thread's time
 _NO_FLAGS = 0
+_LINES = 10  # in the log, of one host in a minute
 
 
 class IncomingCall:
     """A peer's call. It must be listened to, finished or refused; any thread may `send`, `finish` and `refuse`."""
 
-    def __init__(self, event: Any, post: Callable[[Callable[[], None]], None]):
+    def __init__(self, event: Any, post: Callable[[Callable[[], None]], None], host_log: HostLog):
+        self._host_log = host_log
         self.post = post
         """`CallServer.post`."""
         self.method: str = event.call_details.method.decode("ascii", "replace")
@@ -52,6 +55,10 @@ class IncomingCall:
         """The peer's address in gRPC's notation."""
         peer = self._call.peer()
         return peer.decode(errors="replace") if isinstance(peer, bytes) else peer
+
+    def report(self, level: int, sentence: str, error: Exception | None = None) -> None:
+        """Logs a sentence that begins after the peer's address, unless its host has had its lines for this minute."""
+        self._host_log.write(level, self.peer, f"{self.peer} {sentence}", error)
 
     def listen(
         self,
@@ -86,7 +93,7 @@ class IncomingCall:
     def refuse(self, error: Exception) -> None:
         """Ends the call with a `Refused`'s status and sentence; any other error is logged as the learner's failure."""
         if not isinstance(error, Refused):
-            _log.error("a call of %s failed in the learner", self.peer, exc_info=error)
+            self.report(logging.ERROR, "made a call that failed in the learner", error)
             error = Refused(Refusal.INTERNAL, f"the learner failed: {error!r}")
         self._end(grpc.StatusCode[error.refusal.name], str(error)[:_MAX_SENTENCE])
 
@@ -143,6 +150,7 @@ class CallServer:
           options: gRPC's options by name.
         """
         self._on_call = on_call
+        self._host_log = HostLog(_log, _LINES)
         self._queue = cygrpc.CompletionQueue()
         self._server = cygrpc.Server(tuple(options), False)
         self._server.register_completion_queue(self._queue)
@@ -216,11 +224,11 @@ class CallServer:
                 drained_at = now
             elif idle or now - drained_at > _POLL_SECONDS:
                 while self._posted:
-                    _run(self._posted.popleft())
+                    self._run(self._posted.popleft())
             while self._timers and self._timers[0][0] <= now:
-                _run(heapq.heappop(self._timers)[2])
+                self._run(heapq.heappop(self._timers)[2])
             if not idle:
-                _run(event.tag, event)
+                self._run(event.tag, event)
             event = None  # frees the message before the next one comes
 
     def _request_call(self) -> None:
@@ -230,7 +238,7 @@ class CallServer:
     def _on_request(self, event: Any) -> None:
         if not event.success:  # the server is shutting down
             return
-        call = IncomingCall(event, self.post)
+        call = IncomingCall(event, self.post, self._host_log)
         welcome = False
         try:
             welcome = self._on_call(call)
@@ -240,9 +248,8 @@ class CallServer:
             else:
                 self.call_later(_PAUSE_SECONDS, self._request_call)
 
-
-def _run(function: Callable[..., None], *arguments: object) -> None:
-    try:
-        function(*arguments)
-    except Exception:  # a fault in one call must not end the others
-        _log.exception("the server failed in %s", function)
+    def _run(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            function(*arguments)
+        except Exception as error:  # a fault in one call must not end the others
+            self._host_log.write(logging.ERROR, "", f"the server failed in {function}", error)

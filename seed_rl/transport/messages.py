@@ -7,24 +7,25 @@ invalid values. The dataclasses check their own values; only the remaining check
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from google.protobuf import message as protobuf
 
 from seed_rl import specs
 from seed_rl.transport import seed_rl_pb2 as pb
-from seed_rl.transport.protocol import VersionMismatch, WireError
+from seed_rl.transport.protocol import MAX_GROUPS, VersionMismatch, WireError
 
 PROTOCOL_VERSION = 3
 """Goes up with every change of the messages or of their meaning."""
 
-MAX_BYTES = 1 << 20
-"""Largest message of the handshake: reading it delays all other actors."""
+MAX_REQUEST_BYTES = 1 << 16
+"""Largest request of the handshake: reading it, and comparing the spaces in it, delays all other actors."""
 
+_MAX_REPLY_BYTES = 1 << 20
 _MAX_TEXT = 256  # characters of a name
-_MAX_RANK = 8
-_MAX_GROUPS, _MAX_GROUP_SIZE = 1 << 12, 1 << 16  # an actor starts threads and environments for what a learner asks
+_MAX_TENSORS, _MAX_RANK, _MAX_CHOICES = 256, 8, 1024  # of the spaces
+_MOST_GROUPS, _MAX_GROUP_SIZE = 1 << 12, 1 << 16  # an actor starts threads and environments for what a learner asks
 _MAX_SEED = 2**31 - 1  # of an environment
 
 _OPTION_FIELDS: dict[type, str] = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
@@ -66,9 +67,9 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
 def read_describe_reply(data: bytes) -> specs.ActorSettings:
     """The learner's settings."""
     reply = _parse(pb.DescribeReply, data)
-    if reply.num_groups > _MAX_GROUPS or reply.envs_per_group > _MAX_GROUP_SIZE:
+    if reply.num_groups > _MOST_GROUPS or reply.envs_per_group > _MAX_GROUP_SIZE:
         raise WireError(
-            f"expected up to {_MAX_GROUPS} groups of up to {_MAX_GROUP_SIZE} environments, got {reply.num_groups} of "
+            f"expected up to {_MOST_GROUPS} groups of up to {_MAX_GROUP_SIZE} environments, got {reply.num_groups} of "
             f"{reply.envs_per_group}"
         )
     options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
@@ -94,6 +95,7 @@ def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int
 def read_join_request(data: bytes) -> tuple[str, specs.EnvSpec, tuple[int, ...]]:
     """Run id, spaces, and sizes of the groups, of which there is at least one."""
     request = _parse(pb.JoinRequest, data)
+    _check_count(request.group_sizes, MAX_GROUPS, "groups")
     sizes = tuple(request.group_sizes)
     if not sizes or min(sizes) < 1:
         raise WireError(f"expected groups of at least one environment, got sizes {list(sizes)}")
@@ -121,8 +123,9 @@ def read_join_reply(data: bytes, group_sizes: Sequence[int]) -> specs.Lease:
 
 def _parse(kind: type[_Message], data: bytes) -> _Message:
     name = kind.DESCRIPTOR.name
-    if len(data) > MAX_BYTES:
-        raise WireError(f"expected a {name} of up to {MAX_BYTES} bytes, got {len(data)}")
+    most = MAX_REQUEST_BYTES if name.endswith("Request") else _MAX_REPLY_BYTES
+    if len(data) > most:
+        raise WireError(f"expected a {name} of up to {most} bytes, got {len(data)}")
     try:
         message = kind.FromString(data)
     except protobuf.DecodeError as error:
@@ -140,8 +143,12 @@ def _env_spec(message: pb.EnvSpec) -> specs.EnvSpec:
         raise WireError("expected an action space, got none")
     spec, sent = _ACTIONS[kind], getattr(message, kind)
     values = [getattr(sent, field.name) for field in dataclasses.fields(spec)]
+    for choices in values:
+        if not isinstance(choices, int):
+            _check_count(choices, _MAX_CHOICES, "choices of an action")
     action = spec(*(value if isinstance(value, int) else tuple(value) for value in values))
 
+    _check_count(message.observation, _MAX_TENSORS, "observation tensors")
     tensors = {name: _array_spec(tensor) for name, tensor in sorted(message.observation.items())}
     if not tensors:
         raise WireError("expected observation tensors, got none")
@@ -151,9 +158,13 @@ def _env_spec(message: pb.EnvSpec) -> specs.EnvSpec:
 
 
 def _array_spec(message: pb.TensorSpec) -> specs.ArraySpec:
-    if len(message.shape) > _MAX_RANK:
-        raise WireError(f"expected an observation tensor of up to {_MAX_RANK} axes, got {len(message.shape)}")
+    _check_count(message.shape, _MAX_RANK, "axes of an observation tensor")
     return specs.ArraySpec(tuple(message.shape), message.dtype)
+
+
+def _check_count(values: Collection[object], most: int, what: str) -> None:
+    if len(values) > most:
+        raise WireError(f"expected up to {most} {what}, got {len(values)}")
 
 
 def _option_message(name: str, value: specs.Option) -> pb.OptionValue:

@@ -13,6 +13,7 @@ MAX_GROUPS = 512
 
 _HANDSHAKE_MILLISECONDS = 10_000
 _WITHOUT_CALLS_MILLISECONDS = 300_000  # environments may take that long to build between an actor's calls
+_AGE_MILLISECONDS = 600_000  # of a connection, after which it takes no further calls
 
 DESCRIBE, JOIN, ACT = "/seed_rl.Learner/Describe", "/seed_rl.Learner/Join", "/seed_rl.Learner/Act"
 
@@ -104,8 +105,7 @@ def reading() -> Iterator[None]:
 def keepalive_options(seconds: float) -> list[tuple[str, int]]:
     """Channel options that detect a vanished peer within twice this many seconds.
 
-    Both sides send pings. By default a server treats frequent ones as an attack (too_many_pings); these limits are
-    lifted.
+    Both sides send pings. A server treats more than two in this time as an attack (too_many_pings).
     """
     milliseconds = int(1000 * seconds)
     return [
@@ -116,7 +116,6 @@ def keepalive_options(seconds: float) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),  # unlimited
         ("grpc.http2.min_ping_interval_without_data_ms", milliseconds // 2),
-        ("grpc.http2.max_ping_strikes", 0),  # unlimited
     ]
 
 
@@ -129,6 +128,9 @@ def server_options(keepalive_seconds: float, max_message_bytes: int, max_connect
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
         ("grpc.http2.settings_timeout", _HANDSHAKE_MILLISECONDS),
         ("grpc.max_connection_idle_ms", _WITHOUT_CALLS_MILLISECONDS),
+        ("grpc.max_connection_age_ms", _AGE_MILLISECONDS),
+        ("grpc.max_connection_age_grace_ms", 2**31 - 1),  # unlimited: streams that are open go on
+        ("grpc.http2.max_ping_strikes", 3),
         # gRPC goes on counting a call that was cancelled until the server has dealt with it: opening calls and
         # cancelling them at once (a rapid reset) gets no further than this.
         ("grpc.max_concurrent_streams", MAX_GROUPS + 16),  # the other calls of an actor

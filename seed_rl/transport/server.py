@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import os
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -14,14 +16,16 @@ from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
 from seed_rl.transport.codec import DEFAULT_BOUNDS, Bounds, StepCodec
 from seed_rl.transport.credentials import ServerSecurity
-from seed_rl.transport.door import Door, max_connections
-from seed_rl.transport.protocol import Refusal, Refused, WireError, reading
+from seed_rl.transport.hosts import Allowance, HostLog
+from seed_rl.transport.protocol import Refusal, Refused, reading
 from seed_rl.transport.streams import ActorStream, ServerStats, Service
 
 _log = logging.getLogger(__name__)
 
 _STOPPING = "the learner is stopping"
+_MAX_CONNECTIONS = 16_384
 _MAX_UNANSWERED = 64  # calls whose requests are awaited; each may take the memory of a message
+_REFUSED_JOINS = 10  # of one host, a second: more aren't read
 
 
 class ActorServer:
@@ -62,9 +66,13 @@ class ActorServer:
         self._max_message_bytes = max_message_bytes
         self._bounds = bounds
         self._silence_seconds = silence_seconds
-        self._door = Door()
-        options = protocol.server_options(keepalive_seconds, max_message_bytes, max_connections())
+        # The other half of the files that this process may open is its own.
+        self._max_connections = min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        options = protocol.server_options(keepalive_seconds, max_message_bytes, self._max_connections)
         self._calls = CallServer(self._on_call, options)
+        self._refused_joins = Allowance(_REFUSED_JOINS, seconds=1.0)
+        self._strangers = HostLog(_log, lines=1)
+        self._crowds = Allowance(1, seconds=60.0)
         self._calls.call_later(1.0, self._watch)
         self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
@@ -114,11 +122,19 @@ class ActorServer:
         error = Refused(Refusal.NOT_FOUND, f"there was no step for {self._silence_seconds:g} s: join again")
         for stream in [stream for stream in self._streams if stream.silent_since < latest]:
             stream.end(error)
-        self._door.look()
+        try:
+            is_crowded = len(os.listdir("/dev/fd")) > self._max_connections
+        except OSError:  # there is no descriptor left to look
+            is_crowded = True
+        if is_crowded and self._crowds.take("") is not None:
+            _log.warning(
+                "%d connections are open, the most that are taken at a time (half of `ulimit -n`): others are closed "
+                "until some of these end",
+                self._max_connections,
+            )
 
     def _on_call(self, call: IncomingCall) -> bool:
         """Checks a call's token before any message is read, then its method."""
-        peer = call.peer
         try:
             self._security.check_token(call.metadata)
             if call.method == protocol.ACT:
@@ -128,8 +144,10 @@ class ActorServer:
             else:
                 raise Refused(Refusal.UNIMPLEMENTED, f"the learner has no method {call.method[:100]}")
         except Exception as error:
+            if isinstance(error, Refused) and error.refusal is Refusal.UNAUTHENTICATED:
+                self._strangers.write(logging.WARNING, call.peer, f"{call.peer} was refused: {error}")
             call.refuse(error)
-            return self._door.refuse(peer, error)
+            return False
         return True
 
     def _await_request(self, call: IncomingCall, answer: Callable[[bytes, str], bytes]) -> None:
@@ -156,10 +174,18 @@ class ActorServer:
         return messages.describe_reply(self._service.describe())
 
     def _join(self, request: bytes, peer: str) -> bytes:
+        if self._refused_joins.is_spent(peer):
+            sentence = f"{_REFUSED_JOINS} joins from this host were refused within a second: try again later"
+            raise Refused(Refusal.RESOURCE_EXHAUSTED, sentence)
+        try:
+            return self._lease(request, peer)
+        except Exception:
+            self._refused_joins.take(peer)
+            raise
+
+    def _lease(self, request: bytes, peer: str) -> bytes:
         with reading():
             run_id, env_spec, group_sizes = messages.read_join_request(request)
-            if len(group_sizes) > protocol.MAX_GROUPS:
-                raise WireError(f"expected up to {protocol.MAX_GROUPS} groups, got {len(group_sizes)}")
         largest = StepCodec(env_spec, max(group_sizes)).step_bytes
         if largest > self._max_message_bytes:
             raise Refused(

@@ -20,8 +20,6 @@ from seed_rl.transport.protocol import WireError, reading
 from seed_rl.transport.shared_memory import open_offered
 from seed_rl.types import EnvOutput
 
-_log = logging.getLogger(__name__)
-
 
 class Service(Protocol):
     """The transport's view of central inference.
@@ -144,5 +142,5 @@ class ActorStream:
         try:
             return self._codec.views(open_offered(offer, self._codec.payload_bytes)) if offer else None
         except OSError as error:
-            _log.info("%s offers shared memory, but %s: its steps arrive as messages", self._call.peer, error)
+            self._call.report(logging.INFO, f"offers shared memory, but {error}: its steps arrive as messages")
             return None

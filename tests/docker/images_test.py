@@ -48,7 +48,7 @@ def test_sources_exist_and_packages_are_pinned(dockerfile):
                 remote = "://" in source and any(re.fullmatch("--checksum=sha256:[0-9a-f]{64}", flag) for flag in flags)
                 assert remote or any(flag.startswith("--from=") for flag in flags) or (ROOT / source).exists(), source
         for command in re.findall(r"pip install [^&]*", everything):
-            lock = re.search(r"(?:-r|--constraint) (\S+)", command)
+            lock = re.search(r"--require-hashes -r (\S+)", command)
             assert "--no-deps" in command or lock[1] == '"$LOCK"' or (ROOT / lock[1]).is_file(), command
 
 
@@ -61,7 +61,7 @@ def test_an_image_has_its_lock_the_package_and_a_command_for_an_unprivileged_use
     image = known[name]
     (environment,) = re.findall(r"--from=([\w-]+-venv) /opt/venv /opt/venv", str(image)) or [name]
     installed = " ".join(arguments(known[environment], "ARG", "RUN"))
-    assert re.findall(r"(?:install -r |LOCK=)(requirements/\S+)", installed) == [f"requirements/{lock}.lock"]
+    assert re.search(r"(?:--require-hashes -r |LOCK=)(requirements/\S+)", installed)[1] == f"requirements/{lock}.lock"
     assert "--from=package /package /" in arguments(known[environment], "COPY") + arguments(image, "COPY")
     assert "--no-deps --no-build-isolation --root=/package ." in arguments(known["package"], "RUN")[-1]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", arguments(image, "USER")[-1])
@@ -76,11 +76,12 @@ def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_tha
     ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "runs", "build", "dist", "docs", "tests")
     shutil.copytree(ROOT, tmp_path / "source", symlinks=True, ignore=ignored)
     environment, wheels = tmp_path / "venv", tmp_path / "wheels"
+    pinned = ("--require-hashes", "-r", ROOT / "requirements/actor.lock")
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     for python, *words in (
         (sys.executable, "venv", environment),
         (sys.executable, "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source"),
-        (environment / "bin/python", "pip", "install", "--no-compile", "-r", ROOT / "requirements/actor.lock"),
+        (environment / "bin/python", "pip", "install", "--no-compile", *pinned),
         (environment / "bin/python", "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "seed_rl"),
     ):
         command = [python, "-m", *words]

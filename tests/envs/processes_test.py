@@ -74,14 +74,24 @@ def test_an_error_comes_with_the_place_where_it_was_raised(make):
         env.step(np.array([GO_ON, RAISE]))
 
 
-@pytest.mark.parametrize(("action", "how"), [(EXIT, "exit code 7"), (BE_KILLED, "SIGKILL")])
+@pytest.mark.parametrize(("action", "how"), [(EXIT, "exit code 7; its last words: .*no map"), (BE_KILLED, "SIGKILL")])
 def test_the_death_of_a_process_is_an_error_that_says_how(make, action, how):
     env = make(2)
     other = psutil.Process(pids(env)[0])
     with pytest.raises(EnvironmentFailed, match=f"the process of environment 1 of 2 of the thing ended: {how}"):
         env.step(np.array([GO_ON, action]))
+    assert len(os.listdir(env._folder)) == 2, "of the environments' temporary files"
     env.close()
     assert not other.is_running()
+    assert not os.path.exists(env._folder)
+
+
+def test_what_environments_print_is_passed_on(make, capfd):
+    make(1).step(np.array([GO_ON]))
+    deadline = time.monotonic() + 10
+    while "the thing has begun" not in capfd.readouterr().err:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_the_death_of_a_process_between_two_steps_is_noticed(make):
@@ -131,12 +141,18 @@ from tests.support.failing_env import FailingEnv
 if __name__ == "__main__":
     make = functools.partial(FailingEnv, compiles=True)
     env = ProcessVectorEnv(make, 2, FailingEnv.observation_space, FailingEnv.action_space, "the thing")
-    print(*env.reset()[0][:, 0], flush=True)
+    print(env._folder, *env.reset()[0][:, 0], flush=True)
     sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1, text=True) as stepping:
-        alive = with_descendants(map(int, stepping.stdout.readline().split()))
+        folder, *numbers = stepping.stdout.readline().split()
+        alive = with_descendants(map(int, numbers))
+        assert len(os.listdir(folder)) == 2
         assert len(alive) == 2 * 3
         stepping.kill()
         _, alive = psutil.wait_procs(alive, timeout=20)
     assert not alive
+    deadline = time.monotonic() + 20
+    while os.path.exists(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl.envs.catch import Catch
 from seed_rl.evaluation.episodes import play
-from seed_rl.evaluation.film import captioned, enlarged, film
+from seed_rl.evaluation.film import Limits, captioned, enlarged, film
 from seed_rl.evaluation.policy import experiment_of, load_policy
 
 FPS = 5.0
@@ -49,6 +49,16 @@ def test_films_show_every_step_and_hold_the_end(policy, watched, tmp_path):
         about = reader.get_meta_data()
         assert about["fps"] == FPS
         assert about["duration"] == pytest.approx(len(pictures) / FPS, abs=0.05)
+
+
+@pytest.mark.parametrize("limit", [{"steps": 12}, {"seconds": 0.0}, {"size": 1}], ids=str)
+def test_a_film_is_complete_at_its_limits(policy, watched, tmp_path, limit):
+    paths = [str(tmp_path / name) for name in ("play.mp4", "play.gif")]
+    played = film(policy, watched, 10**9, seed=2, paths=paths, fps=FPS, limits=Limits(**limit))
+    shown = [len(imageio.mimread(path, memtest=False)) for path in paths]
+    assert shown[0] == shown[1] >= 1
+    if "steps" in limit:
+        assert (shown[0], played.lengths.tolist()) == (12 + 1 + HELD, [STEPS])
 
 
 def test_a_film_shows_the_episodes_that_would_have_been_played(killed_run):

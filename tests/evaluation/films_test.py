@@ -3,11 +3,14 @@
 import os
 import pathlib
 import subprocess
+import sys
 import time
 
+import psutil
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from seed_rl import config_files
+from seed_rl.reporting import films as films_module
 from seed_rl.reporting.films import Films
 from seed_rl.reporting.sinks import sinks_of
 
@@ -19,12 +22,16 @@ def rows(sinks, *frames):
             sink.write({"env_frames": n}, wall_time=6.0 * n)
 
 
-def made(films):
-    """Waits until the film that is being made is done."""
+def wait_for(condition):
     deadline = time.monotonic() + 120
-    while not films.idle:
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def made(films):
+    """Waits until the film that is being made is done."""
+    wait_for(lambda: films.idle)
 
 
 def test_a_film_of_the_newest_checkpoint_reaches_tensorboard_and_wandb(saved_run, monkeypatch):
@@ -81,6 +88,52 @@ def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
     rows(sinks, 0, 10)
     imports = [part for part in commands[0] if part.startswith("--import")]
     assert imports == ["--import_module=tests.support.registered_envs"]
+
+
+def test_a_film_that_takes_too_long_is_ended_and_the_next_is_tried(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(films_module, "_MAX_SECONDS", 50.0)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "hangs"))
+    (tmp_path / "hangs").write_text("#!/bin/sh\nread -r _\n")
+    (tmp_path / "hangs").chmod(0o700)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
+    films = Films(str(tmp_path), 0.0, [Screen()])
+    rows([films], 0)
+    first = films._process
+    rows([films], 5)
+    assert films._process is first
+    assert not films.idle
+    rows([films], 10)
+    assert first.returncode
+    assert films._process is not first
+    assert caplog.messages == ["no film at 0 frames: exit code -15"]
+    films.close()
+
+
+LEARNER = """
+import sys, time
+from seed_rl.reporting.films import Films
+films = Films(sys.argv[1], 0.0, [])
+films.write({"env_frames": 0}, 0.0)
+print(films._process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_film_ends_with_a_learner_that_is_killed(saved_run, tmp_path):
+    logdir, _ = saved_run("catch/vtrace", "Catch.rows = 2_000", "Catch.columns = 20")  # long episodes
+    with subprocess.Popen(
+        [sys.executable, "-c", LEARNER, logdir],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as learner:
+        playing = psutil.Process(int(learner.stdout.readline()))
+        wait_for(lambda: len(playing.children(recursive=True)) == 2)
+        filming = [playing, *playing.children(recursive=True)]
+        learner.kill()
+    wait_for(lambda: not any(map(psutil.Process.is_running, filming)))
+    assert os.listdir(pathlib.Path(logdir, "films")) == ["play.log"]
+    assert not list(tmp_path.glob("tmp*")), "nothing is left in the temporary directory"
 
 
 def test_the_end_of_a_run_is_the_end_of_a_film_in_the_making(saved_run):

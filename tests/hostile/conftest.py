@@ -63,6 +63,10 @@ class Siege:
         while not self._ended.is_set():
             self._step()
 
+    def seconds(self):
+        """Of a processor, since the learner's start."""
+        return sum(self._learner.cpu_times()[:2])
+
     def memory(self):
         return self._learner.memory_info().rss
 

@@ -76,13 +76,10 @@ def _discard(connection: socket.socket) -> None:
     connection.settimeout(timeout)
 
 
-def is_closed(connection: socket.socket) -> bool:
-    """Waits until the peer closes the connection; False if it does not within the timeout."""
-    try:
-        while connection.recv(1 << 16):
-            pass
-    except TimeoutError:
-        return False
-    except OSError:
-        pass
-    return True
+def receives(connection: socket.socket, expected: bytes) -> bool:
+    """Whether the peer sends these bytes before it closes the connection, or a timeout."""
+    received = b""
+    with contextlib.suppress(OSError):
+        while expected not in received and (more := connection.recv(1 << 16)):
+            received += more
+    return expected in received

@@ -13,10 +13,12 @@ import grpc
 import pytest
 
 from seed_rl.transport import messages, protocol
+from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.client import Rejected
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.shared_memory import OfferedMemory, open_offered
 from tests.hostile import http2, victim
+from tests.hostile.conftest import MEGABYTE
 from tests.transport import peers
 
 AUTHORIZED = (("authorization", f"Bearer {victim.TOKEN}"),)
@@ -27,21 +29,24 @@ def test_calls_that_are_opened_and_cancelled_at_once(siege, full):
     for _ in range(20 if full else 2):
         with http2.connect(siege.address, timeout=1.0) as connection:
             http2.begin(connection)
-            assert http2.rapid_reset(connection, block, 100_000) < 100_000, "the connection is cut"
-        siege.goes_on()
+            http2.rapid_reset(connection, block, 100_000 if full else 2_000)
+            siege.goes_on()
     siege.ends_well(megabytes=100)
-    assert siege.log().count("the learner asks for a token") == 1
+    assert siege.log().count("the learner asks for a token") in range(1, 3 if full else 2)
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
-def test_calls_without_the_token_are_cut_off(siege, token):
+def test_strangers_that_come_again_and_again_fill_neither_the_log_nor_the_memory(siege, full, token):
     credentials = [("authorization", f"Bearer {token}")] if token else []
     block = http2.request(protocol.DESCRIBE, *credentials)
-    with http2.connect(siege.address) as connection:
-        http2.begin(connection)
-        connection.sendall(b"".join(http2.call(stream, block) for stream in range(1, 100, 2)))
-        assert http2.is_closed(connection)
+    for _ in range(6_000 if full else 200):
+        with http2.connect(siege.address) as connection:
+            http2.begin(connection)
+            connection.sendall(b"".join(http2.call(stream, block) for stream in range(1, 17, 2)))
+            assert http2.receives(connection, b"token")
     siege.ends_well(megabytes=20)
+    assert "was refused" in siege.log()
+    assert len(siege.log()) < (100_000 if full else 1_000)
 
 
 def test_a_wrong_token_is_reported_with_the_address_once(siege):
@@ -117,8 +122,23 @@ def test_handshakes_of_any_content_are_refused(siege, full):
         with pytest.raises(grpc.RpcError, match="larger than max") as error:
             channel.unary_unary(protocol.JOIN)(bytes(2 << 20), metadata=AUTHORIZED, timeout=20.0)
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert codes <= {refusal.name for refusal in protocol.Refusal if refusal.is_final}
+    assert "INVALID_ARGUMENT" in codes
+    assert codes <= {refusal.name for refusal in protocol.Refusal if refusal.is_final} | {"RESOURCE_EXHAUSTED"}
     siege.ends_well(megabytes=100 if full else 30)
+
+
+def test_large_joins_take_no_time(siege):
+    observation = {str(number): pb.TensorSpec(dtype="uint8") for number in range(55_000)}
+    spec = pb.EnvSpec(observation=observation, discrete=pb.DiscreteAction(n=2))
+    request = pb.JoinRequest(protocol_version=3, run_id="run", env_spec=spec, group_sizes=[1]).SerializeToString()
+    assert 0.9 * MEGABYTE < len(request) < MEGABYTE
+    before = siege.seconds()
+    with grpc.insecure_channel(siege.address) as channel:
+        for _ in range(20):
+            with pytest.raises(grpc.RpcError, match="up to 65536 bytes|refused within a second"):
+                channel.unary_unary(protocol.JOIN)(request, metadata=AUTHORIZED, timeout=20.0)
+    assert siege.seconds() - before < 2.0
+    siege.ends_well(megabytes=30)
 
 
 def test_calls_whose_requests_never_come_make_room_for_others(siege):

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sys
 
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.protocol import Refusal, Refused
 from seed_rl.transport.server import ActorServer
-from tests.transport.peers import FakeService
+from tests.transport import peers
 
 TOKEN = "swordfish"
 
 
-class Forgetful(FakeService):
-    """Keeps nothing of the steps that it answers."""
+class Forgetful(peers.FakeService):
+    """Keeps nothing of the steps that it answers, and has room for one kind of environment."""
+
+    def join(self, run_id, env_spec, group_sizes, peer):
+        if env_spec != peers.SPEC:
+            raise Refused(Refusal.FAILED_PRECONDITION, f"expected {peers.SPEC}, got {env_spec}")
+        return super().join(run_id, env_spec, group_sizes, peer)
 
     def step(self, lease, first, output, stream):
         super().step(lease, first, output, stream)
@@ -21,7 +28,8 @@ class Forgetful(FakeService):
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING)
+    logging.basicConfig(level=logging.INFO)
+    pair = socket.socketpair()  # a learner may have any kind of socket open
     server = ActorServer("127.0.0.1:0", Forgetful(), security=ServerSecurity(token=TOKEN), max_message_bytes=1 << 20)
     print(server.start(), flush=True)
     sys.stdin.read()

@@ -164,6 +164,17 @@ def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_pa
     assert "failing_env.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
 
 
+def test_environments_that_can_never_be_built_end_the_run_at_once(cluster, runs, tmp_path):
+    gin_file = tmp_path / "unbuildable.gin"
+    gin_file.write_text(
+        "include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Unbuildable()\n"
+    )
+    place = (f"--ray_address={cluster.address}", "--ray_learner=here", f"--logdir={tmp_path}/run", "--num_actors=1")
+    run = runs.run("train", *ON_RAY, f"--gin_file={gin_file}", *place)
+    assert run.returncode == 1, run.text()
+    assert run.text().splitlines()[-1].startswith("seed_rl train: actor 0 can't run: no such thing here (its log: ")
+
+
 def test_errors_of_the_learners_node_are_reported_here(cluster, runs, tmp_path):
     arguments = ("train", *ON_RAY, f"--ray_address={cluster.address}", f"--logdir={tmp_path}/run")
     run = runs.run(*arguments, "--gin_param=Devices.training=('GPU:0', 'GPU:1')")

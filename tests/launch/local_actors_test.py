@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import threading
 
 import psutil
@@ -54,13 +55,24 @@ def failed(address, log_directory, count=1, max_failures=2):
     return actors
 
 
-def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(tmp_path, caplog):
+def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "fails"))
+    (tmp_path / "fails").write_text("#!/bin/sh\necho seed_rl actor: no luck\nexit 1\n")
+    (tmp_path / "fails").chmod(0o700)
     actors = failed("nowhere", tmp_path, count=3)
     log = rf"\(its log: {tmp_path}/actor-\d.log\)"
-    assert re.fullmatch(rf"actor \d ended 2 times in a row: .*'nowhere'.* {log}", str(actors.failed))
+    assert re.fullmatch(rf"actor \d ended 2 times in a row: no luck {log}", str(actors.failed))
     assert actors.restarts >= 1
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert re.fullmatch(rf"actor \d ended: .*'nowhere'.*; it starts again in \d\.\d s {log}", warning)
+    assert re.fullmatch(rf"actor \d ended: no luck; it starts again in \d\.\d s {log}", warning)
+
+
+def test_actors_that_could_never_run_are_given_up_at_once(tmp_path, caplog):
+    actors = failed("nowhere", tmp_path)
+    log = rf"\(its log: {tmp_path}/actor-0.log\)"
+    assert re.fullmatch(rf"actor 0 can't run: .*'nowhere'.* {log}", str(actors.failed))
+    assert actors.restarts == 0
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

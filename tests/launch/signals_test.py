@@ -92,6 +92,14 @@ def test_and_then_ends_the_process_in_native_code(start):
     assert process.wait(30) == 128 + signal.SIGINT
 
 
+def test_before_there_is_anything_to_save_the_end_of_the_input_raises():
+    program = NOTHING_TO_LOSE.replace("signals import", "signals import stop_at_end_of_input,").replace(
+        'print("waiting"', 'stop_at_end_of_input(stopped); print("waiting"'
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (128 + signal.SIGTERM, b"cleans up")
+
+
 def test_a_run_ends_when_its_input_does():
     program = WAITS_IN_PYTHON.replace("signals import", "signals import stop_at_end_of_input,").replace(
         'print("waiting"', 'stop_at_end_of_input(stopped); print("waiting"'

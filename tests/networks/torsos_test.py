@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.envs.dmlab import VOCABULARY
 from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
 
 TORSOS = {
@@ -221,7 +222,8 @@ def test_variable_paths_depend_on_nothing_made_before(kind, way):
 
 
 def test_words_are_read_up_to_the_last_one():
-    torso, words = WordTorso(), np.array([[3, 7, 0, 0], [3, 7, 9, 0], [0, 0, 0, 0], [1003, 1007, 0, 0]], np.uint16)
+    torso, words = WordTorso(), np.array([[3, 7, 0, 0], [3, 7, 9, 0], [0, 0, 0, 0], [3, 7, 0, 0]], np.uint16)
+    words[3, :2] += VOCABULARY
     features = torso(words)
     assert features.shape == (4, 64)
     np.testing.assert_allclose(features[0], torso(words[:1, :2])[0], rtol=1e-5, atol=1e-7)

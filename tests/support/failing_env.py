@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from typing import Any
 
@@ -17,6 +18,7 @@ from gymnasium import spaces
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.catch import Catch, CatchVectorEnv
+from seed_rl.specs import EnvSpec
 
 GO_ON, END_EPISODE, RAISE, EXIT, BE_KILLED = range(5)
 """The actions."""
@@ -41,6 +43,8 @@ class FailingEnv(gymnasium.Env):
             os._exit(3)
         if compiles:
             subprocess.Popen(["sh", "-c", "sleep 300; exit"])
+        tempfile.mkstemp()
+        print("the thing has begun", flush=True)
         self._hangs_at_close = hangs_at_close
         self._seed, self._steps = -1, 0
 
@@ -56,6 +60,7 @@ class FailingEnv(gymnasium.Env):
         if action == RAISE:
             raise KeyError("the thing is lost")
         if action == EXIT:
+            os.write(2, b"***\nERROR: there is no map\n***\n")
             os._exit(7)
         if action == BE_KILLED:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -79,6 +84,21 @@ class Failing(Catch):
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return _FailingVectorEnv(num_envs, self.rows, self.columns)
+
+
+@registry.register
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Unbuildable(Catch):
+    """A suite whose environments can't be built on any machine; a learner only reads their spec."""
+
+    suite = "unbuildable"
+
+    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
+        raise CannotBuild("no such thing here")
+
+    def spec(self) -> EnvSpec:
+        return Catch().spec()
 
 
 class _FailingVectorEnv(CatchVectorEnv):

@@ -10,8 +10,10 @@ for frames, rewards for moving and firing.
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import pathlib
+import shutil
 import tempfile
 import zipfile
 from typing import Any
@@ -32,9 +34,29 @@ LEVELS = {
 COMPILING = "contributed/dmlab30/explore_goal_locations_small"
 """The level whose maps are compiled; those of the others are prebuilt."""
 
+ACTIONS = [
+    ("LOOK_LEFT_RIGHT_PIXELS_PER_FRAME", -512, 512),
+    ("LOOK_DOWN_UP_PIXELS_PER_FRAME", -512, 512),
+    ("STRAFE_LEFT_RIGHT", -1, 1),
+    ("MOVE_BACK_FORWARD", -1, 1),
+    ("FIRE", 0, 1),
+    ("JUMP", 0, 1),
+    ("CROUCH", 0, 1),
+    ("SWITCH_GADGET", -1, 1),
+    ("SELECT_GADGET", 0, 10),
+]
+"""Names and ranges of the controls; the last two are those of levels with actions of their own."""
+SETTINGS = {"width", "height", "mixerSeed", "allowHoldOutLevels", "datasetPath", "logLevel", "fps"}
+_KINDS = {"": "sw", "software": "sw", "hardware": "hw"}
+LIBRARIES = {renderer: f"libdmlab_headless_{kind}.so" for renderer, kind in _KINDS.items()}
+_TRACEBACK = """%s
+stack traceback:
+\t[C]: in function 'error'
+\t/runfiles/baselab/game_scripts/common/setting_overrides.lua:120: in function 'apiSetting'"""
+
 compiled: list[str] = []
 """Keys of the maps compiled in this process."""
-runfiles_path = ""
+_runfiles = ""
 
 
 class WouldCrash(BaseException):
@@ -42,16 +64,34 @@ class WouldCrash(BaseException):
 
 
 def install(directory: str | os.PathLike[str]) -> str:
-    """Writes a module `deepmind_lab` into a directory that is this fake; returns the directory."""
-    names = "Lab, set_runfiles_path"
-    pathlib.Path(directory, "deepmind_lab.py").write_text(f"from {__name__} import {names}\n", encoding="utf-8")
+    """Writes a module `deepmind_lab` into a directory that is this fake, and its files; returns the directory."""
+    names = "Lab, runfiles_path, set_runfiles_path, version"
+    program = f"from {__name__} import {names}\nset_runfiles_path({str(directory)!r})\n"
+    pathlib.Path(directory, "deepmind_lab.py").write_text(program, encoding="utf-8")
+    for name in LIBRARIES.values():
+        pathlib.Path(directory, name).touch()
     return str(directory)
 
 
-def set_runfiles_path(path: str) -> None:
+def version() -> str:
+    """Of the module."""
+    return "1.0"
+
+
+def runfiles_path() -> str:
+    """Where the simulator's files are."""
+    return _runfiles
+
+
+def set_runfiles_path(path: str) -> bool:
     """Says where the simulator's files are; read when a simulator starts."""
-    global runfiles_path
-    runfiles_path = path
+    global _runfiles
+    if not isinstance(path, str):
+        raise TypeError(f"argument 1 must be str, not {type(path).__name__}")
+    if len(path.encode()) >= 4096:
+        raise RuntimeError("Runfiles directory name too long!")
+    _runfiles = path
+    return True
 
 
 class Lab:
@@ -71,14 +111,13 @@ class Lab:
         for value in (level, renderer, temp_folder, *observations, *config, *config.values()):
             if not isinstance(value, str):
                 raise TypeError(f"expected str, got {value!r}")
-        for name in observations:
-            if name not in ("RGB_INTERLEAVED", "INSTR"):
-                raise ValueError(f"Unknown observation '{name}'.")
-        unknown = set(config) - {"width", "height", "mixerSeed", "allowHoldOutLevels", "datasetPath"}
-        if unknown:
-            raise RuntimeError(f"Invalid setting {sorted(unknown)}")
-        if runfiles_path and not os.path.isdir(runfiles_path):
-            raise RuntimeError(f"Invalid runfiles path '{runfiles_path}'")
+        if renderer not in LIBRARIES:
+            raise RuntimeError(f'Failed to set renderer must be "hardware" or "software" actual "{renderer}"!')
+        if _runfiles and not os.path.isfile(os.path.join(_runfiles, LIBRARIES[renderer])):
+            raise RuntimeError("Failed to connect RL API")
+        if unknown := set(config) - SETTINGS:
+            error = _TRACEBACK % f"[string ...]: Invalid setting '{min(unknown)}'"
+            raise RuntimeError(f'Failed to init environment - "{error}"')
         if level not in LEVELS:
             raise RuntimeError(f'Failed to init environment - "Level not found: {level}"')
         numbers = [int(config.get(name, default)) for name, default in (("width", "320"), ("height", "240"))]
@@ -90,36 +129,66 @@ class Lab:
             raise RuntimeError(f"Failed to init environment - invalid mixerSeed {self._mixer}")
         self._level, self._cache, self._observed = level, level_cache, observations
         self._pid = os.getpid()
-        self._folder = tempfile.TemporaryDirectory(prefix="fake_dmlab_")
-        self._closed = self._running = False
-        self._episodes = self._seed = self._frame = self._turned = 0
+        self._closed = self._running = self._terminated = False
+        self._episodes = self._seed = self._frame = self._turned = self._num_steps = 0
+        self._actions = ACTIONS if level == "own_actions" else ACTIONS[:7]
+        for name in observations:
+            if name not in self._everything():
+                raise ValueError(f"Unknown observation '{name}'.")
+        self._owned = None if temp_folder else tempfile.mkdtemp(prefix="dmlab_temp_folder_")
+        self._folder = self._owned or temp_folder
+        pathlib.Path(self._folder, "baselab").mkdir()
         self.actions: list[tuple[np.ndarray, int]] = []
         self.renderings = 0
 
     def action_spec(self) -> list[dict[str, Any]]:
         """The controls."""
         self._check_open(crashes=True)
-        ranges = [(-512, 512), (-512, 512), (-1, 1), (-1, 1), (0, 1), (0, 1), (0, 1)]
-        shown = ranges[:2] if self._level == "own_actions" else ranges
-        return [{"name": f"CONTROL_{i}", "min": low, "max": high} for i, (low, high) in enumerate(shown)]
+        return [{"min": low, "max": high, "name": name} for name, low, high in self._actions]
+
+    def observation_spec(self) -> list[dict[str, Any]]:
+        """Of all observations, those that weren't asked for included."""
+        self._check_open(crashes=True)
+        return [
+            {"name": name, "shape": (), "dtype": str}
+            if isinstance(value, str)
+            else {"name": name, "shape": value.shape, "dtype": value.dtype.type}
+            for name, value in self._everything().items()
+        ]
+
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot pickle 'deepmind_lab.Lab' object")
 
     def reset(self, episode: int = -1, seed: int | None = None) -> bool:
         """Starts an episode."""
         self._check_open(crashes=True)
+        if seed is None:
+            seed = int.from_bytes(os.urandom(4), "little")
         if not isinstance(seed, int):
-            raise ValueError(f"'seed' must be int, got {seed!r}")
+            raise ValueError(f"'seed' must be int or None, was '{type(seed).__name__}'.")
         if not -(2**63) <= seed < 2**63 or not -(2**31) <= episode < 2**31:
             raise OverflowError("Python int too large to convert")
         if self._level == "no_map":
-            raise WouldCrash("no map: the process ends with exit code 1")
+            raise WouldCrash("the process ends with exit code 1: ERROR: Can't find map maps/no_map.bsp")
         self._seed = seed % 2**31
         self._episodes += 1
         self._running = False
         if self._level == COMPILING:
             self._load_map(f"{self._seed} {self._mixer}")
-        self._frame = self._turned = 0
-        self._running = True
+        self._frame = self._turned = self._num_steps = 0
+        self._running, self._terminated = True, False
         return True
+
+    def num_steps(self) -> int:
+        """Frames that were asked for since the last reset, those after the end included."""
+        return self._num_steps
+
+    def events(self) -> list[tuple[str, list[Any]]]:
+        """What the level has reported since the last call."""
+        self._check_open()
+        if not self._running and not self._terminated:
+            raise RuntimeError("Environment in wrong status for call to events()")
+        return []
 
     def is_running(self) -> bool:
         """Whether an episode is under way."""
@@ -130,23 +199,28 @@ class Lab:
         self._check_open()
         if not isinstance(action, np.ndarray):
             raise TypeError(f"argument 1 must be numpy.ndarray, not {type(action).__name__}")
-        if action.shape != (7,) or action.dtype != np.intc:
-            raise ValueError(f"action must have shape (7,) and type intc, got {action!r}")
-        if not isinstance(num_steps, int):
-            raise TypeError(f"an integer is required, got {num_steps!r}")
-        if not 0 <= num_steps < 2**31:
-            raise OverflowError("Python int too large to convert")
+        num_steps = operator.index(num_steps)  # a TypeError otherwise
+        if not -(2**31) <= num_steps < 2**31:
+            raise OverflowError("signed integer is out of the range of a C int")
+        if self._terminated:
+            raise RuntimeError("Environment has terminated in a previous step, call reset to advance.")
+        if not self._running:
+            raise RuntimeError("Environment in wrong status to advance.")
+        if action.shape != (len(self._actions),):
+            raise ValueError(f"action must have shape ({len(self._actions)})")
+        if action.dtype != np.intc:
+            raise ValueError("action must have dtype np.intc")
         if self._level == "lua_error":
             raise WouldCrash("an error in the level's script aborts the process")
         if not action.flags.c_contiguous or not action.flags.owndata:
             raise WouldCrash(f"{action!r} would be misread: pass a new array")
-        if not self._running:
-            raise RuntimeError("Environment in wrong status for call to step()")
         self.actions.append((action, num_steps))
-        frames = min(num_steps, LEVELS[self._level] - self._frame)
+        self._num_steps += num_steps
+        frames = min(max(0, num_steps), LEVELS[self._level] - self._frame)
         self._frame += frames
         self._turned += frames * int(action[0])
         self._running = self._frame < LEVELS[self._level]
+        self._terminated = not self._running
         return float(frames * (0.25 * int(action[3]) + int(action[4])))
 
     def observations(self) -> dict[str, np.ndarray]:
@@ -155,21 +229,30 @@ class Lab:
         if not self._running:
             raise RuntimeError("Environment in wrong status for call to observations()")
         self.renderings += 1
+        everything = self._everything()
+        return {name: everything[name] for name in self._observed}
+
+    def _everything(self) -> dict[str, Any]:
         # A simulator that has been played does not repeat the episode of a seed.
         entropy = [self._seed, self._mixer, self._episodes, self._frame, self._turned % 2**32]
         shape = (self._height, self._width, 3)
-        everything = {
-            "RGB_INTERLEAVED": np.random.default_rng(entropy).integers(256, size=shape, dtype="u1"),
-            "INSTR": f"Pick the red object {self._seed % 7}" if "language" in self._level else "",
+        frame = np.random.default_rng(entropy).integers(256, size=shape, dtype="u1")
+        instruction = ("blue", "Is it blue?")[self._seed % 2] if "language" in self._level else ""
+        return {
+            "RGB_INTERLEAVED": frame,
+            "RGB": np.ascontiguousarray(frame.transpose(2, 0, 1)),
+            "INSTR": instruction,
+            "DEBUG.POS.TRANS": np.array([self._frame, 0.0, 0.0]),
+            "DEBUG.POS.ROT": np.array([0.0, self._turned % 360, 0.0]),
         }
-        return {name: everything[name] for name in self._observed}
 
     def close(self) -> bool:
         """Ends the simulator; False if it had ended before."""
         if self._closed:
             return False
-        self._closed, self._running = True, False
-        self._folder.cleanup()
+        self._closed, self._running, self._terminated = True, False, False
+        if self._owned:
+            shutil.rmtree(self._owned)
         return True
 
     def _check_open(self, crashes: bool = False) -> None:
@@ -179,8 +262,8 @@ class Lab:
             raise WouldCrash("closed") if crashes else RuntimeError("Environment in wrong status: closed")
 
     def _load_map(self, contents: str) -> None:
-        key = hashlib.md5(contents.encode()).hexdigest()
-        path = os.path.join(self._folder.name, f"{key}.pk3")
+        key = f"{self._level.rpartition('/')[2]}_{hashlib.md5(contents.encode()).hexdigest()}"
+        path = os.path.join(self._folder, "baselab", f"{key}.pk3")
         if self._cache is not None and self._cache.fetch(key, path):
             if not zipfile.is_zipfile(path):
                 raise WouldCrash(f"the level cache answered for {key}, and no pk3 file is at {path}")

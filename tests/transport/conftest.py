@@ -41,9 +41,9 @@ class House:
         lease = client.join("run", peers.SPEC, sizes, timeout=5.0)
         return lease, [client.open(lease, group, peers.SPEC) for group in range(len(sizes))]
 
-    def run(self, role, address):
+    def run(self, role, *arguments):
         """Starts a process, "learn" or "act", and waits for the first line it prints."""
-        command = [sys.executable, peers.__file__, role, address]
+        command = [sys.executable, peers.__file__, role, *arguments]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._ends += [process.communicate, process.kill]
         return SimpleNamespace(process=process, line=process.stdout.readline().strip())

@@ -22,6 +22,7 @@ from seed_rl.transport.credentials import (
     read_authorities,
     read_certificate,
 )
+from seed_rl.transport.hosts import Allowance
 from seed_rl.transport.protocol import Refusal, Refused
 from tests.transport import peers
 
@@ -67,7 +68,7 @@ def test_a_bad_request_is_refused(house, method, request_message, code, sentence
 
 def test_a_refusal_is_short_whatever_was_sent(house):
     house.serve()
-    request = pb.JoinRequest(protocol_version=3, group_sizes=[0] * 9999)
+    request = pb.JoinRequest(protocol_version=3, group_sizes=[0] * 512)
     code, sentence = ask(house.path, protocol.JOIN, request)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert len(sentence) == 1000
@@ -77,6 +78,25 @@ def test_a_refusal_is_short_whatever_was_sent(house):
     code, sentence = ask(house.path, protocol.JOIN, request)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert sentence.startswith("a step of 4294967295 environments is a message of")
+
+
+def test_joins_of_a_host_that_was_refused_several_times_within_a_second_are_not_read(house):
+    learner = house.serve()
+    learner.server._refused_joins = Allowance(3, 60.0)
+    client = house.connect()
+    for _ in range(4):
+        client.join("run", peers.SPEC, [1], timeout=5.0)
+    learner.service.failures["join"] = Refused(Refusal.FAILED_PRECONDITION, "why")
+    for _ in range(3):
+        with pytest.raises(Rejected, match="why"):
+            client.join("run", peers.SPEC, [1], timeout=5.0)
+    learner.service.failures.clear()
+    other = house.connect()
+    code, sentence = ask(house.path, protocol.JOIN, b"\xff\xff\xff")
+    assert (code.name, sentence[:33]) == ("RESOURCE_EXHAUSTED", "10 joins from this host were refu")
+    with pytest.raises(Disconnected, match="refused within a second: try again later"):
+        other.join("run", peers.SPEC, [1], timeout=5.0)
+    assert other.describe(timeout=5.0) == peers.SETTINGS
 
 
 def test_a_learner_of_another_version_is_rejected(house):
@@ -125,6 +145,17 @@ def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, me
     assert learner.service.closed.empty()
     learner.service.failures.clear()
     assert other.step(peers.output(1)).tolist() == [4]
+
+
+def test_calls_of_a_host_that_fail_again_and_again_do_not_fill_the_log(house, caplog):
+    learner = house.serve()
+    learner.service.failures["describe"] = KeyError("why")
+    client = house.connect()
+    for _ in range(15):
+        with pytest.raises(Disconnected, match="why"):
+            client.describe(timeout=1.0)
+    assert [message for message in caplog.messages if message.endswith("failed in the learner")] == caplog.messages
+    assert len(caplog.messages) == 10
 
 
 def test_a_group_may_be_opened_again_when_its_stream_has_ended(house):
@@ -204,13 +235,23 @@ def test_tls_with_a_token(house, tmp_path):
         house.connect(plain, ClientSecurity(trusted)).describe(timeout=5.0)
 
 
+def test_handshakes_that_fail_leave_no_line_in_the_log(house, tmp_path, capfd):
+    host, _, port = house.run("learn", "localhost:0", *peers.self_signed("localhost", tmp_path)).line.rpartition(":")
+    for _ in range(3):
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            while stranger.recv(1000):
+                pass
+    assert capfd.readouterr().err == ""
+
+
 def test_another_server_that_speaks_grpc_is_no_learner(house):
-    server = grpc.server(house.threads)
-    port = server.add_insecure_port("localhost:0")
-    server.start()
+    other = grpc.server(house.threads)
+    port = other.add_insecure_port("localhost:0")
+    other.start()
     with pytest.raises(Rejected, match=f"the server at localhost:{port} is not a learner"):
         house.connect(f"localhost:{port}").describe(timeout=5.0)
-    server.stop(None)
+    other.stop(None)
 
 
 def test_an_address_in_use_is_refused(house):

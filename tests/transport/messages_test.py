@@ -135,17 +135,21 @@ def test_bad_settings_are_refused(changes, sentence):
 JOIN_REQUEST = {"protocol_version": 3, "run_id": "run", "group_sizes": [3, 2]}
 
 
+SCALAR, ACTION = pb.TensorSpec(dtype="uint8"), {"discrete": {"n": 2}}
+MANY = {str(number): SCALAR for number in range(257)}
+
+
 def spaces(tensor=None, name="rgb", **action):
     """The fields of an environment's spec with one tensor, by default a scalar."""
-    observation = {name: pb.TensorSpec(**(tensor or {"dtype": "uint8"}))}
-    return {"env_spec": {"observation": observation, **(action or {"discrete": {"n": 2}})}}
+    observation = {name: pb.TensorSpec(**tensor) if tensor else SCALAR}
+    return {"env_spec": {"observation": observation, **(action or ACTION)}}
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         (spaces({"dtype": "object"}), "dtype must be one of bool, .*, got 'object'"),
-        (spaces({"dtype": "bool", "shape": [1] * 9}), "an observation tensor of up to 8 axes, got 9"),
+        (spaces({"dtype": "bool", "shape": [1] * 9}), "expected up to 8 axes of an observation tensor, got 9"),
         (spaces(name="ü"), "a tensor's name must be 1 to 256 printable"),
         ({"env_spec": {"discrete": {"n": 2}}}, "expected observation tensors, got none"),
         (spaces(discrete=None), "expected an action space, got none"),
@@ -153,7 +157,11 @@ def spaces(tensor=None, name="rgb", **action):
         (spaces(continuous={"low": [0], "high": [1, 2]}), r"as many lower as upper bounds are needed, .* got \(0.0,\)"),
         ({"group_sizes": []}, r"groups of at least one environment, got sizes \[\]"),
         ({"group_sizes": [3, 0]}, r"groups of at least one environment, got sizes \[3, 0\]"),
-        ({"group_sizes": [1] * 2**20}, "expected a JoinRequest of up to 1048576 bytes, got"),
+        ({"group_sizes": [1] * 2**16}, "expected a JoinRequest of up to 65536 bytes, got"),
+        ({"group_sizes": [1] * 513}, "expected up to 512 groups, got 513"),
+        ({"env_spec": {"observation": MANY, **ACTION}}, "expected up to 256 observation tensors, got 257"),
+        (spaces(multi_discrete={"n": [2] * 1025}), "expected up to 1024 choices of an action, got 1025"),
+        (spaces(continuous={"low": [0], "high": [1] * 1025}), "expected up to 1024 choices of an action, got 1025"),
         ({"run_id": ""}, "the run id must be"),
         ({"protocol_version": 0}, "expected version 3 of the protocol, the other side has 0"),
     ],

@@ -14,7 +14,7 @@ import numpy as np
 
 from seed_rl.specs import ActorSettings, ArraySpec, DiscreteSpec, EnvDescription, EnvSpec, GroupLease, Lease
 from seed_rl.transport.client import LearnerClient
-from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
+from seed_rl.transport.credentials import ClientSecurity, ServerSecurity, read_certificate
 from seed_rl.transport.server import ActorServer
 from seed_rl.types import EnvOutput
 
@@ -97,9 +97,10 @@ def output(size, value=1):
     return EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.full((size, 4), value, np.int32))
 
 
-def learn(address):
-    """Serves until standard input ends; prints the address."""
-    server = ActorServer(address, FakeService(), security=ServerSecurity())
+def learn(address, *certificate):
+    """Serves until standard input ends, with the files of a certificate and its key over TLS; prints the address."""
+    security = ServerSecurity(*read_certificate(*certificate)) if certificate else ServerSecurity()
+    server = ActorServer(address, FakeService(), security=security)
     print(server.start(), flush=True)
     sys.stdin.read()
     server.stop(grace=1.0)
@@ -127,4 +128,4 @@ def self_signed(name, directory):
 
 
 if __name__ == "__main__":
-    {"learn": learn, "act": act}[sys.argv[1]](sys.argv[2])
+    {"learn": learn, "act": act}[sys.argv[1]](*sys.argv[2:])

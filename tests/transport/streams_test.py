@@ -15,6 +15,7 @@ from seed_rl.transport.client import Disconnected, Rejected
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
+from tests.hostile import http2
 from tests.transport import peers
 
 
@@ -171,6 +172,29 @@ def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
             list(channel.stream_stream(protocol.ACT)(iter([bytes(2000)]), metadata=metadata, timeout=5.0))
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert good.step(peers.output(2)).tolist() == [4, 5]
+
+
+def test_a_connection_that_has_reached_its_age_takes_no_more_calls_and_keeps_its_streams(house, monkeypatch):
+    monkeypatch.setattr(protocol, "_AGE_MILLISECONDS", 500)
+    learner = house.serve("127.0.0.1:0")
+    client = house.connect(learner.address)
+    _, (stream,) = house.streams(client, [2])
+    stream.step(peers.output(2))
+    with http2.connect(learner.address) as younger:
+        http2.begin(younger)
+        assert http2.receives(younger, b"max_age")
+    assert stream.step(peers.output(2)).tolist() == [4, 5]
+    assert client.describe(timeout=5.0) == peers.SETTINGS
+    assert learner.service.closed.empty()
+
+
+def test_pings_without_a_reason_end_their_connection(house):
+    learner = house.serve("127.0.0.1:0")
+    with http2.connect(learner.address) as connection:
+        http2.begin(connection)
+        connection.sendall(http2.frame(http2.PING, 0, 0, bytes(8)) * 20)
+        assert http2.receives(connection, b"too_many_pings")
+    assert house.connect(learner.address).describe(timeout=5.0) == peers.SETTINGS
 
 
 def test_an_output_that_does_not_fit_is_not_sent(house):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,9 @@ from absl import flags
 
 from seed_rl.files import reason
 from seed_rl.launch.cli import UsageError, command
-from seed_rl.launch.flags import IMPORT_MODULE, boolean, comma_separated, integer, number, string
+from seed_rl.launch.flags import EXIT_WITH_PARENT, IMPORT_MODULE, boolean, comma_separated, integer, number, string
 from seed_rl.launch.native_output import load_tensorflow
-from seed_rl.launch.signals import signals
+from seed_rl.launch.signals import signals, stop_at_end_of_input
 from seed_rl.learner.ending import Stop
 from seed_rl.object_store import is_url
 
@@ -86,14 +87,18 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
         "output", None, "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory."
     ),
     number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
+    EXIT_WITH_PARENT,
 )
 def play(values: flags.FlagValues) -> int:
     """Films episodes that are played with the policy of a run."""
     for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
-    with _usable_run(values, values.logdir, "play.mp4", "play.gif") as paths:
-        from seed_rl.evaluation.film import film_run
+    with signals() as stopped, _usable_run(values, values.logdir, "play.mp4", "play.gif") as paths:
+        stopped.raises = True
+        if values.exit_with_parent:
+            stop_at_end_of_input(stopped)
+        from seed_rl.evaluation.film import Limits, film_run
 
         with _written(*paths):
             played = film_run(
@@ -104,10 +109,13 @@ def play(values: flags.FlagValues) -> int:
                 greedy=values.greedy,
                 seed=values.seed,
                 fps=values.fps,
+                limits=Limits() if values.exit_with_parent else None,
             )
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
         print("\n".join(paths))
-    return 0
+    if stopped.raised:
+        print("seed_rl: interrupted", file=sys.stderr)
+    return stopped.exit_code
 
 
 @command(

@@ -129,6 +129,8 @@ class RayActors(Fleet):
             except ray.exceptions.RayError as error:
                 if not_started(error):
                     raise ActorFailed(f"actors can't start: {not_started(error)}") from error
+                if isinstance(error, CannotBuild):
+                    raise ActorFailed(f"actor {number} can't run: {why_ended(error)} (its log: {log})") from error
                 return Ended(why_ended(error), killed=not isinstance(error, ray.exceptions.RayTaskError))
             finally:
                 self._placed.discard(number)
