@@ -185,7 +185,8 @@ class Learner:
         progress = self._batches.env_frames / self._experiment.total_frames
         with self._replicas.scope():
             unroll = self._replicas.joined(batch.parts)
-            update = self._train_step(unroll, progress, batch.importance_weights, counters.learner_updates)
+            seed = (self._experiment.seed, counters.learner_updates)
+            update = self._train_step(unroll, progress, batch.importance_weights, seed)
         self._count_left_out(update)
         self._source.write_back(update.priorities)
         if not update.metrics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,14 +96,16 @@ class TrainStep:
         """The state of the optimizers, for checkpoints: Keras variables by a name that is the same in every process."""
         return self._optimizers.variables
 
-    def __call__(self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int = 0) -> Update:
+    def __call__(
+        self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int | Sequence[int] = 0
+    ) -> Update:
         """Updates the weights from a batch of unrolls.
 
         Args:
           unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica.
           progress: the share of the run's frames before this batch, in [0, 1].
           importance_weights: float32 [B] of this process's sequences.
-          seed: of minibatches and losses; different at each update.
+          seed: of minibatches and losses, different at each update: entropy for NumPy's generator.
         """
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
         generator = np.random.default_rng(seed)

@@ -75,6 +75,19 @@ def test_the_density_integrates_to_one_and_its_entropy_is_that_of_the_integral(m
     assert float(distribution.entropy([mean, raw])) == pytest.approx(entropy, abs=5e-3)
 
 
+@pytest.mark.parametrize("deviation", [0.1, 1.0, 3.0, 10.0, 30.0])
+@pytest.mark.parametrize("mean", [0.0, 0.7, -5.0])
+def test_the_entropy_of_a_squashed_normal_is_exact_for_large_deviations_too(mean, deviation):
+    u = mean + deviation * np.linspace(-12, 12, 100_001)
+    weights = np.exp(-0.5 * np.square((u - mean) / deviation))
+    log_slope = 2 * (math.log(2) - u - np.logaddexp(0, -2 * u)) + math.log(2)
+    expected = math.log(deviation) + 0.5 * math.log(2 * math.pi * math.e) + np.average(log_slope, weights=weights)
+    raw = np.log(np.expm1(deviation - SquashedNormal.MIN_DEVIATION)) if deviation < 20 else deviation
+    raw -= math.log(math.expm1(1 - SquashedNormal.MIN_DEVIATION))
+    entropy = SquashedNormal((2.0,), (6.0,)).entropy(np.array([mean, raw], np.float32))
+    assert float(entropy) == pytest.approx(expected, abs=0.05 if deviation > 10 else 5e-3)
+
+
 def test_samples_lie_inside_and_have_the_moments_of_the_density():
     distribution = SquashedNormal(LOW, HIGH)
     drawn = distribution.sample(repeated(NORMAL), tf.constant([1, 2])).numpy()
