@@ -87,7 +87,8 @@ class TrainStep:
         self._compiled_pass = tf.function(self._pass, autograph=False)
         self._compiled_moments = tf.function(self._moments, autograph=False)
         self._compiled_move = tf.function(self._move_statistics, autograph=False)
-        self._moments_spec: Any = None  # TensorSpecs; () of an agent without running statistics
+        self._moments_spec: Any = None  # TensorSpecs
+        self._has_statistics: bool | None = None  # not known before the first batch
         self._compiled_packed = tf.function(self._packed, **options)
         self._compiled_finish = tf.function(self._finish_packed, **options)
 
@@ -145,12 +146,16 @@ class TrainStep:
 
         They are shown the first batch of a run twice, see `RunningMoments.update`.
         """
+        if self._has_statistics is False:
+            return
         hosts = self._link.hosts.count
         steps = tf.constant(self._agent.unroll_length * sequences * hosts, tf.float32)
-        first = self._moments_spec is None and self._optimizers.are_new
-        for _ in range(0 if self._moments_spec == () else 2 if first else 1):
+        for _ in range(2 if self._has_statistics is None and self._optimizers.are_new else 1):
             moments = self._compiled_moments(unroll)
-            if hosts > 1 and moments.shape[0]:
+            self._has_statistics = moments.shape[0] > 0
+            if not self._has_statistics:
+                return
+            if hosts > 1:
                 moments = tf.constant(self._link.sum(moments.numpy()) / hosts)
             self._compiled_move(moments, steps)
 
@@ -173,7 +178,7 @@ class TrainStep:
     def _move_statistics(self, moments: tf.Tensor, steps: tf.Tensor) -> None:
         """Moves the agent's statistics, if the moments are finite."""
         specs = tf.nest.flatten(self._moments_spec)
-        parts = tf.split(moments, [spec.shape.num_elements() for spec in specs]) if specs else []
+        parts = tf.split(moments, [spec.shape.num_elements() for spec in specs])
         nest = tf.nest.pack_sequence_as(
             self._moments_spec, [tf.reshape(part, spec.shape) for part, spec in zip(parts, specs, strict=True)]
         )
