@@ -15,6 +15,7 @@ from seed_rl.learner.group_optimizers import GroupOptimizers
 from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.minibatches import draw, in_order
 from seed_rl.learner.packing import Packing
+from seed_rl.learner.statistics import Statistics
 from seed_rl.optimizers import Optimizer
 from seed_rl.types import Unroll
 
@@ -75,6 +76,8 @@ class TrainStep:
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent = agent
         self._optimizers = GroupOptimizers(agent, optimizer, self._strategy)
+        self._statistics = Statistics(agent, self._strategy, link)
+        self._is_first = True  # of this start of the run
         self._replicas = self._strategy.num_replicas_in_sync
         self._passes = passes
         self._minibatches = minibatches
@@ -85,10 +88,6 @@ class TrainStep:
         options = {"jit_compile": self._replicas == 1 and devices.has_accelerator(), "autograph": False}
         self._compiled = tf.function(self._step, **options)
         self._compiled_pass = tf.function(self._pass, autograph=False)
-        self._compiled_moments = tf.function(self._moments, autograph=False)
-        self._compiled_move = tf.function(self._move_statistics, autograph=False)
-        self._moments_spec: Any = None  # TensorSpecs
-        self._has_statistics: bool | None = None  # not known before the first batch
         self._compiled_packed = tf.function(self._packed, **options)
         self._compiled_finish = tf.function(self._finish_packed, **options)
 
@@ -110,7 +109,10 @@ class TrainStep:
         """
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
         generator = np.random.default_rng(seed)
-        self._observe(unroll, len(importance_weights))
+        self._statistics.observe(
+            unroll, len(importance_weights), 2 if self._is_first and self._optimizers.are_new else 1
+        )
+        self._is_first = False
         passed, taken, left_out, ended = [], 0, 0, False
         for _ in range(self._passes):
             columns = draw(self._minibatches, len(importance_weights) // self._replicas, generator)
@@ -140,54 +142,6 @@ class TrainStep:
         columns = tf.range(len(importance_weights) // self._minibatches)
         weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
         return self._compiled, (unroll, weights, rates, columns, tf.zeros(2, tf.int32))
-
-    def _observe(self, unroll: Unroll, sequences: int) -> None:
-        """Moves the agent's running statistics by a batch with so many sequences of this process.
-
-        They are shown the first batch of a run twice, see `RunningMoments.update`.
-        """
-        if self._has_statistics is False:
-            return
-        hosts = self._link.hosts.count
-        steps = tf.constant(self._agent.unroll_length * sequences * hosts, tf.float32)
-        for _ in range(2 if self._has_statistics is None and self._optimizers.are_new else 1):
-            moments = self._compiled_moments(unroll)
-            self._has_statistics = moments.shape[0] > 0
-            if not self._has_statistics:
-                return
-            if hosts > 1:
-                moments = tf.constant(self._link.sum(moments.numpy()) / hosts)
-            self._compiled_move(moments, steps)
-
-    def _moments(self, unroll: Unroll) -> tf.Tensor:
-        """The moments of this process's part of a batch as one float32 tensor."""
-
-        def flat(unroll: Unroll) -> tf.Tensor:
-            moments = self._agent.moments(unroll)
-            self._moments_spec = tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape), moments)
-            return tf.concat([tf.zeros([0]), *(tf.reshape(each, [-1]) for each in tf.nest.flatten(moments))], axis=0)
-
-        # Also on CPUs: one pass over the observations instead of several. TPUStrategy compiles everything it runs.
-        compiled = not isinstance(self._strategy, tf.distribute.TPUStrategy)
-        flat = tf.function(flat, jit_compile=compiled, autograph=False)
-        if self._replicas == 1:
-            return flat(unroll)
-        run = lambda unroll: tf.distribute.get_replica_context().all_reduce("mean", flat(unroll))  # noqa: E731
-        return self._local(self._strategy.run(run, (unroll,)))[0]
-
-    def _move_statistics(self, moments: tf.Tensor, steps: tf.Tensor) -> None:
-        """Moves the agent's statistics, if the moments are finite."""
-        specs = tf.nest.flatten(self._moments_spec)
-        parts = tf.split(moments, [spec.shape.num_elements() for spec in specs])
-        nest = tf.nest.pack_sequence_as(
-            self._moments_spec, [tf.reshape(part, spec.shape) for part, spec in zip(parts, specs, strict=True)]
-        )
-
-        def move() -> tf.Tensor:
-            self._agent.update_statistics(nest, steps)
-            return tf.constant(True)
-
-        tf.cond(tf.reduce_all(tf.math.is_finite(moments)), move, lambda: tf.constant(False))
 
     def _pass(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor

@@ -136,7 +136,7 @@ def reference(unroll, kind="discrete", constants=None, **settings):
         "loss/entropy": -settings["entropy_cost"] * np.mean(entropies),
         "loss/kl": settings["kl_cost"] * np.mean(kl_terms),
     }
-    values, ratio = unroll["baseline"][: len(vs)], ratios(unroll, kind)
+    values, ratio, bound = unroll["baseline"][: len(vs)], ratios(unroll, kind), settings["max_abs_reward"]
     unexplained = np.var(vs - values) / np.var(vs) if np.var(vs) else 1.0
     return {
         **parts,
@@ -150,7 +150,7 @@ def reference(unroll, kind="discrete", constants=None, **settings):
         "policy/mean_abs_advantage": np.mean(np.abs(advantages)),
         "policy/mean_value": np.mean(unroll["baseline"][: len(vs)]),
         "policy/value_unit": 1.0,
-        "learning/value_to_bound": np.mean(np.abs(values)) * (1 - settings["discount"]) / settings["max_abs_reward"],
+        **({"learning/value_to_bound": np.mean(np.abs(values)) * (1 - settings["discount"]) / bound} if bound else {}),
     }
 
 

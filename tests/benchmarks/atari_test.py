@@ -124,11 +124,11 @@ def test_a_queue_that_was_killed_skips_what_is_recorded_and_continues_the_rest(q
 
 
 def test_a_record_has_what_is_needed_to_repeat_its_run(queue, tmp_path):
-    queue("--gin_param=VTrace.layer_norm=True")
+    queue("--gin_param=VTrace.layer_norm=all")
     record = json.loads((tmp_path / "out" / "pong_seed=1.json").read_text())
     assert "--gin_file=atari/vtrace_fast --gin_param=Atari.sticky_actions=0.25" in record["command"]
     assert record["settings"]["env.sticky_actions"] == 0.25
-    assert record["settings"]["agent.layer_norm"] is True
+    assert record["settings"]["agent.layer_norm"] == "all"
     assert (record["commit"], record["hardware"]["accelerators"]) == ("c0ffee", [])
     bindings = [word.removeprefix("--gin_param=") for word in shlex.split(record["command"])[3:]]
     again = config_files.load(["atari/vtrace_fast"], bindings)
@@ -137,7 +137,7 @@ def test_a_record_has_what_is_needed_to_repeat_its_run(queue, tmp_path):
         table = list(csv.DictReader(file))
     assert tuple(table[0]) == atari.COLUMNS
     assert table[-1]["env_frames"] == str(FRAMES)
-    with pytest.raises(BenchmarkError, match=r"pong_seed=1.* another configuration: agent.layer_norm was True"):
+    with pytest.raises(BenchmarkError, match=r"pong_seed=1.* another configuration: agent.layer_norm was 'all'"):
         queue()
 
 

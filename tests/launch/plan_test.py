@@ -19,8 +19,8 @@ RATES = Rates(
     learner_cores=4,
     accelerators=1,
 )
-UNROLL = 21 * (128 + 4 + 1 + 1 + 4 + 4 + 12)
-"""Bytes of 21 steps of Catch: padded observation, reward, done, truncated, action, the one before, three logits."""
+UNROLL = 21 * (128 + 4 + 1 + 1 + 4 + 4 + 12 + 4)
+"""Bytes of 21 steps of Catch: padded observation, reward, done, truncated, action, the one before, three logits and the value."""
 
 
 def load(name, *bindings):
@@ -238,7 +238,7 @@ def test_the_command_prints_the_plan(capsys):
         "192 environments",
         "2.81 Mbit/s",
         "0.454 Mbit/s",
-        "0.779 MB",
+        "0.8 MB",
         "--num_actors=6 --gin_param=Actors.groups_per_actor=2",
     ):
         assert words in out, out

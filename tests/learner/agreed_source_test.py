@@ -36,7 +36,7 @@ class Scripted(Source):
     def next(self, timeout):
         taken, name = self.calls.pop(0)
         self.taken += taken
-        return name and Batch([name], np.zeros(1), np.ones(1), np.zeros(1, object))
+        return name and Batch([name], np.zeros(1), np.ones(1))
 
     def write_back(self, priorities):
         raise NotImplementedError
