@@ -13,6 +13,7 @@ from seed_rl.experiment import ConfigError
 from seed_rl.learner.hosts import Hosts
 from seed_rl.learner.hosts.handshake import Greeted, Stranger, greet
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.transport.hosts import HostLog
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class Newcomers:
         self._purpose = purpose
         self._connections: dict[socket.socket, float] = {}  # and when they came
         self._done: queue.SimpleQueue[Greeted | ConfigError] = queue.SimpleQueue()
-        self._reported: set[str] = set()
+        self._log = HostLog(_log, lines=3)  # anyone can cause them
 
     def greet(self, connection: socket.socket) -> None:
         """Begins to find out who has connected; with too many strangers, the connection is closed."""
@@ -49,9 +50,7 @@ class Newcomers:
         except ConfigError as error:
             found = error
         except Stranger as error:
-            if str(error) not in self._reported:  # once each: anyone can cause it
-                self._reported.add(str(error))
-                _log.warning("a connection from %s was refused: %s", where, error)
+            self._log.write(logging.WARNING, f"{where}:0", f"a connection from {where} was refused: {error}")
         except OSError as error:
             _log.debug("a connection from %s has ended: %s", where, error)
         finally:

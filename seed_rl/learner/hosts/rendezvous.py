@@ -27,7 +27,7 @@ from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.hosts.newcomers import Newcomers
 from seed_rl.learner.hosts.peer import Peer
 from seed_rl.learner.hosts.ring import Ring
-from seed_rl.transport.address import AddressError, parse_address
+from seed_rl.transport.address import Address, AddressError, parse_address
 from seed_rl.transport.credentials import ServerSecurity
 
 _log = logging.getLogger(__name__)
@@ -62,11 +62,14 @@ def rendezvous(
       AddressError: an address is malformed, or this host can't listen at its own.
       ConfigError: the hosts were not started as parts of one run, or with different credentials or settings.
       HostLost: not all hosts connected in time, or one has ended.
+      SecurityError: other machines can reach this host, and credentials are missing.
     """
     if hosts.count == 1:
         return NO_OTHERS
     addresses = [_parse(text) for text in hosts.addresses]
-    with _listen(addresses[hosts.index][1]) as listener, ExitStack() as cleanup:
+    own = addresses[hosts.index]
+    security.check(own)
+    with _listen(own) as listener, ExitStack() as cleanup:
         _log.info("learner host %d of %d: waiting for the others", hosts.index, hosts.count)
         meeting = _Meeting(hosts, addresses, listener, security, stop, time.monotonic() + seconds, cleanup)
         peers = meeting.connect(0) if hosts.index else meeting.accept(range(1, hosts.count))
@@ -89,7 +92,7 @@ class _Meeting:
     """The arrival of the hosts' connections."""
 
     hosts: Hosts
-    addresses: Sequence[tuple[str, int]]
+    addresses: Sequence[Address]
     listener: socket.socket
     security: ServerSecurity
     stop: Stop
@@ -149,7 +152,8 @@ class _Meeting:
                 )
             try:
                 if peer is None:
-                    connection = socket.create_connection(self.addresses[number], _CONNECT_SECONDS)
+                    address = self.addresses[number]
+                    connection = socket.create_connection((address.host, address.port), _CONNECT_SECONDS)
                     peer, expected = introduce(connection, self.hosts, self.security, self.purpose)
                     self.cleanup.callback(peer.close)
                 if wait([peer], _POLL_SECONDS):  # type: ignore[list-item]
@@ -209,16 +213,19 @@ def _peers(hosts: Mapping[int, Greeted]) -> list[Any]:
     return [host.peer for host in hosts.values()]
 
 
-def _parse(text: str) -> tuple[str, int]:
+def _parse(text: str) -> Address:
     address = parse_address(text)
     if address.path or not address.port:
         raise AddressError(f"--learner_hosts must be HOST:PORT of each, got {text!r}")
-    return address.host, address.port
+    return address
 
 
-def _listen(port: int) -> socket.socket:
-    """Listens at all addresses of this machine."""
+def _listen(own: Address) -> socket.socket:
+    """Listens at all addresses of this machine, or within it if the host's own is local."""
+    port = own.port
     try:
+        if own.is_local:
+            return socket.create_server((own.host, port), family=socket.AF_INET6 if ":" in own.host else socket.AF_INET)
         if socket.has_dualstack_ipv6():
             try:
                 return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

@@ -15,7 +15,7 @@ from seed_rl.learner.hosts import HostLost, Hosts
 from seed_rl.learner.hosts.handshake import Stranger, equal, greet, introduce
 from seed_rl.learner.hosts.link import Agreed
 from seed_rl.transport.address import AddressError
-from seed_rl.transport.credentials import ServerSecurity, read_certificate
+from seed_rl.transport.credentials import SecurityError, ServerSecurity, read_certificate
 from tests.learner.hosts.conftest import addresses, agree, connect
 from tests.transport.peers import self_signed
 
@@ -26,6 +26,14 @@ from tests.transport.peers import self_signed
 def test_the_rendezvous_has_a_time_limit(index, sentence):
     with pytest.raises(HostLost, match=sentence):
         connect(Hosts(addresses(2), index), seconds=0.1)
+
+
+def test_a_host_that_other_machines_can_reach_needs_credentials_or_a_flag_that_says_so():
+    public = Hosts(tuple(address.replace("localhost", "0.0.0.0") for address in addresses(2)), 1)
+    with pytest.raises(SecurityError, match=r"0.0.0.0:\d+ lets other machines in: add .*--token_file, or --insecure"):
+        connect(public)
+    with pytest.raises(HostLost):
+        connect(public, security=ServerSecurity(insecure=True), seconds=0.1)
 
 
 @pytest.mark.parametrize("index", [0, 1])
