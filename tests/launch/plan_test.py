@@ -20,7 +20,7 @@ RATES = Rates(
     accelerators=1,
 )
 UNROLL = 21 * (128 + 4 + 1 + 1 + 4 + 4 + 12 + 4)
-"""Bytes of 21 steps of Catch: padded observation, reward, done, truncated, action, the last one, three logits, value."""
+"""Bytes of 21 steps of Catch: padded observation, reward, done, truncated, two actions, three logits and the value."""
 
 
 def load(name, *bindings):
