@@ -18,6 +18,7 @@ _BONUS_TO_ADVANTAGE = 0.75
 _MOVED = 0.97
 _CERTAIN = 0.02
 _LOST = 0.25  # of the distance from the first return to the best
+_OUT_OF_BOUNDS = 1.2
 _EXPLAINED_VARIANCE = 0.13
 _ADVANTAGE_TO_VALUE = 0.34
 _ADVANTAGE_TO_LARGEST = 0.4
@@ -75,7 +76,7 @@ class Trouble:
 
 def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
     ratio = row.get("learning/value_to_bound", 0.0)
-    if ratio <= 1.0:
+    if ratio <= _OUT_OF_BOUNDS:
         return ""
     return (
         f"values: {ratio:.3g} times what rewards and discount allow: layer_norm = 'features', or a lower learning rate"
