@@ -195,8 +195,8 @@ def reading(rows: Sequence[Mapping[str, float]], frames: int) -> dict[str, Any]:
 
 
 COLUMNS = ("env_frames", "seconds", "episodes", "total_return", "episode_return", "max_abs_value", "min_entropy_share")
-"""Of the CSV files. All but the last two are metrics (docs/metrics.md); these are a mean value, in units of the learned
-returns, and a share."""
+"""Columns of the CSV files. All but the last two are metrics (docs/metrics.md); these are a mean value, in units of the
+learned returns, and a share."""
 
 
 def thinned(rows: Sequence[Mapping[str, float]], most: int = 100) -> Iterator[dict[str, float]]:

@@ -35,9 +35,9 @@ class Scores(NamedTuple):
 
     frames: int
     ours: dict[str, list[float]]
-    """Of each game that has been run: a score for each seed in which an episode ended."""
+    """Scores by game, one for each seed in which an episode ended."""
     anchors: dict[str, dict[str, list[float]]]
-    """By agent and game, five runs each; empty where nothing is published for so many frames."""
+    """Scores by agent and game, five runs each; empty where nothing is published for so many frames."""
 
     def normalised(self, agent: str) -> list[np.ndarray]:
         """Float [R] in percent of human play, for each game that all agents and ours have scores in."""

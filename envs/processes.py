@@ -164,7 +164,7 @@ class _Remote(gymnasium.Env):
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     folder: str
-    """Of temporary files."""
+    """Directory of temporary files."""
     output: int
     """A descriptor of the parent process, for what this one prints."""
     env: Any = None

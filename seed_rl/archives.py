@@ -25,7 +25,7 @@ _HEADER = re.compile(
     rb"'shape': \(([\d, ]*)\), \} *\n",
     re.DOTALL,
 )
-"""Of an array, as NumPy writes it."""
+"""The header of an array, as NumPy writes it."""
 
 
 class BadArchive(ValueError):

@@ -20,7 +20,7 @@ from seed_rl.object_store import local_file
 from seed_rl.settings import subclasses
 
 SAVED = "config.json"
-"""In a log directory: every setting by dotted name."""
+"""File in a log directory with every setting by dotted name."""
 
 
 def saved_settings(logdir: str) -> dict[str, Any]:

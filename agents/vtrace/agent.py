@@ -110,7 +110,7 @@ class VTraceAgent(ModelAgent):
         return LossOutput(losses, metrics)
 
     def moments(self, unroll: Unroll) -> Moments:
-        """Those of the observations, and of the lambda-returns of the values with which the unrolls were acted."""
+        """Moments of the observations, and of the lambda-returns of the values with which the unrolls were acted."""
         r_t, discount_t, truncated_t = transitions_of(unroll.env_output, self._config)
         values = unroll.behaviour.baseline
         returns = vtrace(

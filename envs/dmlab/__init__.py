@@ -50,7 +50,7 @@ DEFAULT_ACTIONS = (
 MAX_WORDS = 16
 """Words of an instruction that are kept."""
 VOCABULARY = 10_000
-"""Words are numbered from 1 to this by a hash, in which no two words of DMLab-30 that are known to us collide."""
+"""Words are numbered from 1 to this by a hash, so large that common words do not collide."""
 
 HELD_OUT_MIXER_SEED = 0x600D5EED
 """Mixed into the seeds of held-out levels, so that none of their maps occurs in training. Within [0, 2^32)."""

@@ -31,8 +31,8 @@ class RunningMoments(keras.layers.Layer):
         Args:
           shape: of the quantity.
           name: of the layer.
-          bounded: count values at most 10 deviations from the mean: a single outlier can't blind a run, a quantity that
-            grows is followed within a few batches.
+          bounded: after the first batch, count values at most 10 deviations from the mean: a single outlier can't blind
+            a run, a quantity that grows is followed within a few batches.
         """
         super().__init__(name=name, dtype="float32", autocast=False)
         kept: dict[str, Any] = {"trainable": False, "autocast": False}  # exact in layers that compute in bfloat16, too

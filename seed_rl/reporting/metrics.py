@@ -31,7 +31,7 @@ class EpisodeWindow:
     def __init__(self, size: int):
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=size)
         self.count = 0
-        """Of all episodes so far."""
+        """Number of episodes so far."""
         self.total_return = 0.0
         """The sum of their returns."""
 
