@@ -190,7 +190,7 @@ class Agent(abc.ABC):
             env_output=EnvOutput(
                 reward=tf.TensorSpec((), tf.float32),
                 done=tf.TensorSpec((), tf.bool),
-                truncated=tf.TensorSpec((), tf.bool),
+                last=tf.TensorSpec((), tf.bool),
                 observation=observation.get("", observation),
             ),
             action=action,

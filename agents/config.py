@@ -33,7 +33,7 @@ class AgentConfig(Settings, abc.ABC):
     """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
     truncation_is_termination: bool = False
     """Treat the end of an episode at a time limit as terminal, with no value after it, as the original does. By default
-    targets bootstrap from the last state seen before it."""
+    targets bootstrap from the value of its last state."""
 
     @property
     def largest_value(self) -> float | None:

@@ -19,10 +19,9 @@ class Transitions(NamedTuple):
     r_t: tf.Tensor
     """float32 [T, B]: its reward, as the agent learns from it."""
     discount_t: tf.Tensor
-    """float32 [T, B]: gamma, zero where it ended the episode, in either way."""
-    truncated_t: tf.Tensor
-    """bool [T, B]: whether it ended the episode by truncation. The state that it led to was not seen: the trajectory is
-    known up to x_t."""
+    """float32 [T, B]: gamma, zero where no value follows: x_{t+1} is of another episode."""
+    last_t: tf.Tensor
+    """bool [T, B]: whether an episode ends in x_t, so that a_t leads nowhere and there is nothing to learn from it."""
 
 
 def transitions_of(env_output: EnvOutput, config: AgentConfig) -> Transitions:
@@ -30,6 +29,6 @@ def transitions_of(env_output: EnvOutput, config: AgentConfig) -> Transitions:
     r_t = config.reward_scale * env_output.reward[1:]
     if config.max_abs_reward:
         r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)
-    discount_t = config.discount * (1.0 - tf.cast(env_output.done[1:], tf.float32))
-    truncated_t = tf.convert_to_tensor(env_output.truncated[1:])
-    return Transitions(r_t, discount_t, tf.zeros_like(truncated_t) if config.truncation_is_termination else truncated_t)
+    done, last = tf.convert_to_tensor(env_output.done), tf.convert_to_tensor(env_output.last)
+    ends = (done | last if config.truncation_is_termination else done)[1:]
+    return Transitions(r_t, config.discount * (1.0 - tf.cast(ends, tf.float32)), last[:-1])

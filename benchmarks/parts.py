@@ -142,7 +142,7 @@ class ReplayPart:
         env_output=EnvOutput(
             reward=tf.TensorSpec([], tf.float32),
             done=tf.TensorSpec([], tf.bool),
-            truncated=tf.TensorSpec([], tf.bool),
+            last=tf.TensorSpec([], tf.bool),
             observation=tf.TensorSpec([4], tf.uint8),
         ),
         action=tf.TensorSpec([], tf.int32),

@@ -217,7 +217,7 @@ def _generate(address: str, load: Load, times: Connection) -> None:
 
 
 async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarray, np.ndarray]:
-    output, codec = random_output(load.env_spec, load.group_size), StepCodec(load.env_spec, load.group_size)
+    going, codec = random_output(load.env_spec, load.group_size), StepCodec(load.env_spec, load.group_size)
     rng = np.random.default_rng(0)
     options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
     target = str(parse_address(address))
@@ -225,7 +225,8 @@ async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarr
     times: list[tuple[float, float]] = []
 
     async def converse(actor: int, group: int) -> None:
-        message = codec.encode_step(output)
+        output = going._replace(done=np.ones_like(going.done))
+        first, message = codec.encode_step(output), codec.encode_step(going)
         memory = OfferedMemory(codec.payload_bytes) if load.share_memory else None
         shared = None if memory is None else codec.views(memory.step)
         metadata = protocol.Opening(leases[actor].session, group, memory.offer if memory else "").metadata()
@@ -234,14 +235,15 @@ async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarr
             if protocol.MEMORY_ACCEPTED not in tuple(await call.initial_metadata()):
                 raise RuntimeError("the learner doesn't accept the shared memory")
             memory.close()
-            message = b""
+            first = message = protocol.ALL_IN_MEMORY
         due = time.monotonic() + rng.uniform(0, load.step_seconds)
         while True:
             if load.step_seconds:
                 await asyncio.sleep(due - time.monotonic())
             if shared is not None:
                 codec.write_step(output, shared)
-            await call.write(message)
+            await call.write(first)
+            output, first = going, message
             if await call.read() is grpc.aio.EOF:
                 return
             answered = time.monotonic()

@@ -154,8 +154,10 @@ class _LinearResize(VectorWrapper):
 
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments."""
-        screens, *rest = self.env.step(actions)
-        return self._resized(screens), *rest
+        screens, reward, terminated, truncated, info = self.env.step(actions)
+        if "final_obs" in info:
+            info = {**info, "final_obs": self._resized(info["final_obs"])}
+        return self._resized(screens), reward, terminated, truncated, info
 
     def _resized(self, screens: np.ndarray) -> np.ndarray:
         # OpenCV's fixed-point arithmetic: weights of 11 bits, rounded once in between and once at the end.

@@ -201,9 +201,10 @@ def reset(env: VectorEnv, seed: int | None) -> EnvOutput:
 
 
 def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
-    """Steps B environments with SAME_STEP autoreset."""
+    """Steps B environments with SAME_STEP autoreset, without the last observations of truncated episodes."""
     observation, reward, terminated, truncated, _ = env.step(actions)
-    return EnvOutput(np.asarray(reward, np.float32), terminated | truncated, truncated & ~terminated, observation)
+    done = terminated | truncated
+    return EnvOutput(np.asarray(reward, np.float32), done, np.zeros_like(done), observation)
 
 
 def spec_of(env: VectorEnv) -> EnvSpec:

@@ -12,6 +12,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.envs.final import final_observations, replaced
+
 _SENT_AS = {
     "int8": "int32",
     "int16": "int32",
@@ -29,7 +31,8 @@ class SameStep(VectorWrapper):
 
     With NEXT_STEP, an episode's last observation comes with its end. The step after that ignores its action and returns
     the first observation of the next episode. Here the end is reported with that step instead, so the old episode
-    becomes one step longer; the extra step has zero reward.
+    becomes one step longer; the extra step has zero reward. `info["ended"]`, bool [2, E], says at once which episodes
+    have been terminated and which truncated.
     """
 
     def __init__(self, env: VectorEnv):
@@ -45,8 +48,8 @@ class SameStep(VectorWrapper):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments; ends are reported one step late."""
         observation, reward, terminated, truncated, info = self.env.step(actions)
-        ended, self._ended = self._ended, np.array([terminated, truncated], bool)
-        return observation, reward, ended[0], ended[1], info
+        ended, self._ended = self._ended, np.array([terminated, truncated & ~terminated], bool)
+        return observation, reward, ended[0], ended[1], {**info, "ended": self._ended}
 
 
 class RepeatedActions(VectorWrapper):
@@ -117,7 +120,12 @@ class FlatVectorEnv(VectorWrapper):
     def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments with actions [E, ...]."""
         observation, reward, terminated, truncated, info = self.env.step(self._to_action(actions))
-        return self._flatten(observation), np.asarray(reward, np.float64), terminated, truncated, info
+        flat = self._flatten(observation)
+        if "final_obs" in info and truncated.any():
+            which = np.flatnonzero(truncated)
+            final = self._flatten(final_observations(self.env, info, which))
+            info = {**info, "final_obs": replaced(flat, which, final)}
+        return flat, np.asarray(reward, np.float64), terminated, truncated, info
 
     def _flatten(self, observation: Any) -> Any:
         flat = {

@@ -17,19 +17,22 @@ from typing import Any, NamedTuple
 class EnvOutput(NamedTuple):
     """The output of an environment: the transition that the *previous* action caused.
 
-    Where `done` is true, `reward` belongs to the episode that just ended and `observation` is already the first one
-    of the next episode. The first output of a run has `done` true and `reward` zero.
-
     An episode ends in one of two ways. It is terminated if no reward can follow: the state that the action led to is
-    worth zero. It is truncated if it was cut off, as by a time limit: that state is worth something, but was not seen.
+    worth zero, nobody needs to see it, and the output has `done` and the first observation of the next episode. It is
+    truncated if it was cut off, as by a time limit: that state is worth something, so it has an output of its own, with
+    `last`. It is acted on like any other, the action is thrown away, and the next output of the environment has `done`.
+    That output reports no transition: no action led from the last observation to the first one.
+
+    The first output of a run has `done` true and `reward` zero.
     """
 
     reward: Any
     """float32 [...]: reward of the previous action, not clipped."""
     done: Any
     """bool [...]: whether `observation` is the first one of a new episode."""
-    truncated: Any
-    """bool [...]: whether the episode before it was truncated; never true where `done` is false."""
+    last: Any
+    """bool [...]: whether an episode ends in `observation`, and the action taken in it leads nowhere. Where `done` is
+    true as well, it is the state in which an episode was terminated, of an environment that can't leave it out."""
     observation: Any
     """Nest of arrays [..., *shape], as the environment's `EnvSpec.observation` says."""
 

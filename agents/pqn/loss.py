@@ -22,7 +22,7 @@ class PQNLoss(NamedTuple):
     total: tf.Tensor
     """float32 scalar."""
     errors: tf.Tensor
-    """float32 [T, B]: lambda-returns less values; zero where the episode was truncated."""
+    """float32 [T, B]: lambda-returns less values; zero where no transition follows."""
     values: tf.Tensor
     """float32 [T, B]: Q(x_t, a_t)."""
 
@@ -33,10 +33,10 @@ def pqn_loss(q: tf.Tensor, action: tf.Tensor, env_output: EnvOutput, config: PQN
     Args:
       q: float32 [T + 1, B, A].
       action: int32 [T + 1, B].
-      env_output: `reward`, `done` and `truncated` [T + 1, B].
+      env_output: `reward`, `done` and `last` [T + 1, B].
       config: settings of the targets.
     """
-    r_t, discount_t, truncated_t = transitions_of(env_output, config)
+    r_t, discount_t, last_t = transitions_of(env_output, config)
     greedy = tf.reduce_max(q, axis=-1)
     targets = vtrace(
         tf.zeros_like(r_t),
@@ -44,9 +44,9 @@ def pqn_loss(q: tf.Tensor, action: tf.Tensor, env_output: EnvOutput, config: PQN
         r_t,
         greedy[:-1],
         greedy[-1],
-        truncated_t=truncated_t,
+        last_t=last_t,
         lambda_=config.lambda_,
     ).vs
     values = q_learning.q_of_actions(q, action)[:-1]
-    errors = tf.where(truncated_t, 0.0, targets - values)
+    errors = tf.where(last_t, 0.0, targets - values)
     return PQNLoss(0.5 * tf.reduce_mean(tf.square(errors)), errors, values)

@@ -24,19 +24,19 @@ def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutpu
     Args:
       q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
       bootstrap: float32 [T + 1, B]: the value of x_t from which targets bootstrap.
-      env_output: `reward`, `done` and `truncated` [T + 1, B].
+      env_output: `reward`, `done` and `last` [T + 1, B].
       config: settings of the targets.
     """
-    r_t, discount_t, truncated_t = transitions_of(env_output, config)
+    r_t, discount_t, last_t = transitions_of(env_output, config)
     return q_learning.n_step_td_errors(
-        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config), truncated_t
+        q_of_action[:-1], r_t, discount_t, bootstrap[1:], config.n_steps, _transform(config), last_t
     )
 
 
 def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
     """The priorities float32 [B] of sequences with these errors [T, B]; `env_output` as for `td_errors`."""
-    truncated_t = transitions_of(env_output, config).truncated_t
-    return q_learning.sequence_priorities(errors, config.max_priority_weight, truncated_t)
+    last_t = transitions_of(env_output, config).last_t
+    return q_learning.sequence_priorities(errors, config.max_priority_weight, last_t)
 
 
 class R2D2Loss(NamedTuple):
@@ -65,7 +65,7 @@ def r2d2_loss(
       online_q: float32 [T + 1, B, A], of the online network.
       target_q: float32 [T + 1, B, A], of the target network.
       action: int32 [T + 1, B].
-      env_output: `reward`, `done` and `truncated` [T + 1, B].
+      env_output: `reward`, `done` and `last` [T + 1, B].
       importance_weights: float32 [B].
       config: settings of the targets.
     """

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from seed_rl.agents.sac.config import SAC
 from seed_rl.agents.transitions import transitions_of
+from seed_rl.rl.losses import mean
 from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.q_learning import sequence_priorities
 from seed_rl.types import EnvOutput
@@ -28,7 +29,7 @@ class SACLoss(NamedTuple):
     entropy: tf.Tensor
     """float32 scalar, nats: an estimate from the fresh actions."""
     errors: tf.Tensor
-    """float32 [2, T, B]: targets less values; zero where the episode was truncated."""
+    """float32 [2, T, B]: targets less values; zero where no transition follows."""
     priorities: tf.Tensor
     """float32 [B]"""
 
@@ -59,24 +60,25 @@ def sac_loss(
       log_prob: float32 [L, B]: of the fresh actions, differentiable.
       temperature: alpha, float32 scalar.
       target_entropy: nats.
-      env_output: `reward`, `done` and `truncated` [L, B].
+      env_output: `reward`, `done` and `last` [L, B].
       importance_weights: float32 [B].
       config: all other settings.
     """
     steps = config.unroll_length
     alpha = tf.stop_gradient(temperature)
-    r_t, discount_t, truncated_t = transitions_of(env_output, config)
+    r_t, discount_t, last_t = transitions_of(env_output, config)
     r_t -= discount_t * alpha * log_prob[1:]  # the entropy of the state that is reached
     values_t = tf.reduce_min(target_values, axis=0)
-    targets = n_step_returns(r_t, discount_t, values_t, config.n_steps, truncated_t)[:steps]
-    errors = tf.where(truncated_t[:steps], 0.0, tf.stop_gradient(targets) - values)
+    targets = n_step_returns(r_t, discount_t, values_t, config.n_steps, last_t)[:steps]
+    errors = tf.where(last_t[:steps], 0.0, tf.stop_gradient(targets) - values)
     squares = tf.reduce_sum(tf.square(errors), axis=0)
-    entropy = -tf.reduce_mean(log_prob[:steps])
+    acted_t = 1.0 - tf.cast(last_t[:steps], tf.float32)
+    entropy = -mean(log_prob[:steps], acted_t)
     return SACLoss(
         critics=0.5 * tf.reduce_mean(importance_weights * squares),
-        actor=tf.reduce_mean(alpha * log_prob[:steps] - tf.reduce_min(fresh_values, axis=0)),
+        actor=tf.reduce_mean(acted_t * (alpha * log_prob[:steps] - tf.reduce_min(fresh_values, axis=0))),
         temperature=temperature * tf.stop_gradient(entropy - target_entropy),
         entropy=entropy,
         errors=errors,
-        priorities=sequence_priorities(tf.reduce_mean(tf.abs(errors), axis=0), truncated_t=truncated_t[:steps]),
+        priorities=sequence_priorities(tf.reduce_mean(tf.abs(errors), axis=0), last_t=last_t[:steps]),
     )

@@ -111,7 +111,7 @@ class VTraceAgent(ModelAgent):
 
     def moments(self, unroll: Unroll) -> Moments:
         """Moments of the observations, and of the lambda-returns of the values with which the unrolls were acted."""
-        r_t, discount_t, truncated_t = transitions_of(unroll.env_output, self._config)
+        r_t, discount_t, last_t = transitions_of(unroll.env_output, self._config)
         values = unroll.behaviour.baseline
         returns = vtrace(
             tf.zeros_like(r_t),
@@ -119,7 +119,7 @@ class VTraceAgent(ModelAgent):
             r_t,
             values[:-1],
             values[-1],
-            truncated_t=truncated_t,
+            last_t=last_t,
             lambda_=self._config.lambda_,
         )
         return self.model.moments(unroll.env_output, returns.vs)

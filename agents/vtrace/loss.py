@@ -46,7 +46,7 @@ def vtrace_loss(
     """The total loss and its terms, of time-major unrolls of T + 1 steps.
 
     The policy at step t is paired with the reward and the discount of step t + 1: action a_t leads to r_{t+1}. The
-    last step only bootstraps.
+    last step only bootstraps. A step from which no transition follows counts as zero in the means of the losses.
 
     Args:
       actions: distribution over actions, with P parameters.
@@ -54,13 +54,14 @@ def vtrace_loss(
       baseline: float32 [T + 1, B].
       behaviour_policy: float32 [T + 1, B, P], parameters of the policy that acted.
       action: [T + 1, B, ...].
-      env_output: `reward`, `done` and `truncated` [T + 1, B].
+      env_output: `reward`, `done` and `last` [T + 1, B].
       entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
       value_unit: deviation of the value targets, in which errors of the value and advantages are measured.
       frozen: of the target network at the same steps; None without one.
       config: all other settings.
     """
     transitions = transitions_of(env_output, config)
+    acted_t = 1.0 - tf.cast(transitions.last_t, tf.float32)
     a_tm1 = action[:-1]
     target_log_prob = actions.log_prob(target_policy[:-1], a_tm1)
     behaviour_log_prob = actions.log_prob(behaviour_policy[:-1], a_tm1)
@@ -75,7 +76,7 @@ def vtrace_loss(
         transitions.r_t,
         values[:-1],
         values[-1],
-        truncated_t=transitions.truncated_t,
+        last_t=transitions.last_t,
         lambda_=config.lambda_,
         clip_rho=config.clip_rho,
         clip_pg_rho=config.clip_pg_rho,
@@ -85,8 +86,8 @@ def vtrace_loss(
         advantages = returns.vs - values[:-1]
     magnitude = tf.reduce_mean(tf.abs(advantages))
     advantages /= value_unit
-    if config.advantage_norm:  # a truncated step keeps its zero
-        advantages = tf.where(transitions.truncated_t, 0.0, losses.standardised(advantages))
+    if config.advantage_norm:
+        advantages = losses.standardised(advantages, acted_t)
     if config.clip_ratio:
         middle = behaviour_log_prob
         if frozen is not None:
@@ -94,13 +95,16 @@ def vtrace_loss(
         policy_loss = losses.clipped_ratio_loss(target_log_prob - middle, advantages, config.clip_ratio)
     else:
         policy_loss = losses.policy_gradient_loss(target_log_prob, advantages)
-    # Where an episode was truncated there is no target, nor a pull towards the target network.
-    targets = tf.where(transitions.truncated_t, baseline[:-1], returns.vs)
-    baseline_loss = config.baseline_cost * losses.baseline_loss(
-        baseline[:-1] / value_unit, targets / value_unit, values[:-1] / value_unit, config.clip_value
+    # Where an episode ends there is no target, nor a pull towards the target network.
+    targets, old_values = (
+        tf.where(transitions.last_t, baseline[:-1], each) / value_unit for each in (returns.vs, values[:-1])
     )
-    negative_entropy = losses.entropy_loss(actions.entropy(target_policy[:-1]))
-    kl = losses.kl_loss(behaviour_log_prob, target_log_prob)
+    baseline_loss = config.baseline_cost * losses.baseline_loss(
+        baseline[:-1] / value_unit, targets, old_values, config.clip_value
+    )
+    entropies = actions.entropy(target_policy[:-1])
+    negative_entropy, entropy = losses.entropy_loss(acted_t * entropies), tf.reduce_mean(entropies)
+    kl = losses.kl_loss(acted_t * behaviour_log_prob, acted_t * target_log_prob)
     total = policy_loss + baseline_loss + entropy_cost * negative_entropy + config.kl_cost * kl
     metrics = {
         "loss/total": total,
@@ -108,15 +112,15 @@ def vtrace_loss(
         "loss/baseline": baseline_loss,
         "loss/entropy": entropy_cost * negative_entropy,
         "loss/kl": config.kl_cost * kl,
-        "policy/entropy": -negative_entropy,
+        "policy/entropy": entropy,
         "policy/kl_behaviour_target": diagnostics.divergence(log_rhos),
         "policy/mean_abs_advantage": magnitude,
         "policy/mean_value": tf.reduce_mean(baseline[:-1]),
         "policy/value_unit": value_unit,
-        "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs),
+        "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs, acted_t),
     }
     if actions.max_entropy:
-        metrics["learning/entropy_share"] = -negative_entropy / actions.max_entropy
+        metrics["learning/entropy_share"] = entropy / actions.max_entropy
     if bound := config.largest_value:
         metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(baseline[:-1])) / bound
     if not config.gae:

@@ -15,7 +15,8 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs import base, registry
+from seed_rl.actor.steps import Steps
+from seed_rl.envs import registry
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
 from seed_rl.transport.client import Disconnected, LearnerClient
@@ -157,10 +158,10 @@ class Actor:
         env = self._envs[group]
         # When one group ends, closing the client ends the others.
         with contextlib.closing(client), contextlib.closing(client.open(lease, group, spec)) as stream:
-            output = self._call_env("reset", base.reset, env, lease.groups[group].seed)
+            steps = Steps(env)
+            output = self._call_env("reset", steps.reset, lease.groups[group].seed)
             while not self._stop.is_set():
-                actions = stream.step(output)
-                output = self._call_env("step", base.step, env, actions)
+                output = self._call_env("step", steps.step, stream.step(output))
 
     def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Calls an environment; any exception is logged and becomes an EnvironmentFailed of one sentence."""

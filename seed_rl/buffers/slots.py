@@ -15,6 +15,9 @@ class SlotPool:
         self.num_slots = num_slots
         self.versions = np.zeros(num_slots, np.int64)
         """int64 [num_slots]: learner updates at the time the unroll in each slot was begun."""
+        self.ends = np.zeros(num_slots, np.int64)
+        """int64 [num_slots]: steps of the unroll in each slot in which an episode ends, so that no transition follows;
+        without those that the next unroll repeats."""
         self._free = list(range(num_slots - 1, -1, -1))
         self._lock = threading.Lock()
 
@@ -32,6 +35,7 @@ class SlotPool:
                 raise RuntimeError(f"{count} slots asked for, {len(self._free)} of {self.num_slots} are free")
             slots = np.array([self._free.pop() for _ in range(count)], np.int32)
         self.versions[slots] = version
+        self.ends[slots] = 0
         return slots
 
     def release(self, slots: np.ndarray) -> None:

@@ -68,8 +68,8 @@ class Policy:
         """The next actions.
 
         Args:
-          output: reward float32 [B], done and truncated bool [B], observation [B, ...]; the state of an environment is
-            reset where `done`.
+          output: reward float32 [B], done and last bool [B], observation [B, ...]; the state of an environment is reset
+            where `done`. `last` has no effect.
 
         Returns:
           [B, ...], as specified by `env_spec`.
@@ -85,7 +85,7 @@ class Policy:
         return self._previous.numpy()
 
     def _check(self, output: EnvOutput) -> None:
-        scalars = {"reward": "float32", "done": "bool", "truncated": "bool"}
+        scalars = {"reward": "float32", "done": "bool", "last": "bool"}
         expected = {name: (getattr(output, name), ArraySpec((), dtype)) for name, dtype in scalars.items()}
         for name, spec in self.env_spec.observation_tensors():
             given = output.observation

@@ -17,20 +17,17 @@ from seed_rl.types import EnvOutput
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    """The outputs of one environment group, waiting for actions."""
+    """The outputs of a group's environments, waiting for actions."""
 
     lease: GroupLease
+    env_ids: np.ndarray
+    """int32 [E]: all of the group, or some of them."""
     first: bool
     """Whether a new run of the group begins with this request."""
     output: EnvOutput
     """Fields [E, ...]."""
     stream: ActorStream
     """Gets the actions, [E, ...]."""
-
-    @property
-    def env_ids(self) -> np.ndarray:
-        """int32 [E]."""
-        return self.lease.env_id_array
 
 
 class _Group:
@@ -101,7 +98,7 @@ class Batcher:
             self._expected -= group.expected
             group.expected = False
             self._requests.append((now, request))
-            self._size += len(request.lease.env_ids)
+            self._size += len(request.env_ids)
             # Waking the consumer is the expensive part: it needs the first request, which starts its clock, and the one
             # that makes the batch due.
             if len(self._requests) == 1 or self._size >= self.max_batch_size or not self._expected:

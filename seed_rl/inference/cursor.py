@@ -62,8 +62,12 @@ class UnrollCursor:
         done = (step >= self.length - 1) & ((step - (self.length - 1)) % self.stride == 0)
         return bool(np.any(done & self.recorded[env_ids]))
 
-    def advance(self, env_ids: np.ndarray) -> tuple[StepWrites, np.ndarray]:
+    def advance(self, env_ids: np.ndarray, last: np.ndarray | None = None) -> tuple[StepWrites, np.ndarray]:
         """Moves each of B different environments one step on.
+
+        Args:
+          env_ids: int32 [B].
+          last: bool [B], steps in which an episode ends (`EnvOutput.last`); None: in none.
 
         Returns:
           The destinations of that step, and int32 [any]: the slots whose unrolls it completes.
@@ -83,6 +87,8 @@ class UnrollCursor:
         inside = live & (unrolls >= 0) & (positions < self.length)
         slots = np.where(inside, self._open[env_ids, unrolls % self.depth], self.spare)
         positions = np.where(inside, positions, 0).astype(np.int32)
+        if last is not None and last.any():
+            self._pool.ends[slots[0, last & inside[0]]] += 1
 
         last = inside & (positions == self.length - 1)
         finished = slots[last]

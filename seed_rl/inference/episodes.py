@@ -25,27 +25,33 @@ class EpisodeTracker:
     def __init__(self, num_envs: int):
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, np.int64)
+        self._over = np.zeros(num_envs, bool)
         self._ended: collections.deque[Episodes] = collections.deque()
 
     def restart(self, env_ids: np.ndarray) -> None:
         """Forgets the unfinished episodes of these environments: a new run begins."""
         self._returns[env_ids] = 0
         self._lengths[env_ids] = 0
+        self._over[env_ids] = False
 
-    def step(self, env_ids: np.ndarray, reward: np.ndarray, done: np.ndarray) -> None:
-        """Adds one transition of each of B different environments.
+    def step(self, env_ids: np.ndarray, reward: np.ndarray, done: np.ndarray, last: np.ndarray) -> None:
+        """Adds one step of each of B different environments.
 
         Args:
           env_ids: int32 [B].
-          reward: float32 [B].
-          done: bool [B], whether the transition ended an episode.
+          reward: float32 [B], zero where no transition led to the step.
+          done: bool [B], see `EnvOutput`.
+          last: bool [B], see `EnvOutput`.
         """
+        moved = ~self._over[env_ids]
         self._returns[env_ids] += reward
-        self._lengths[env_ids] += 1
-        if done.any():
-            ended = env_ids[done]
+        self._lengths[env_ids] += moved
+        over = moved & (done | last)
+        if over.any():
+            ended = env_ids[over]
             self._ended.append(Episodes(ended, self._returns[ended], self._lengths[ended]))
             self.restart(ended)
+        self._over[env_ids] = last
 
     def take(self) -> list[Episodes]:
         """The episodes that have ended since the last call."""

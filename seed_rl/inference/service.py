@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import numpy as np
+
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
@@ -119,12 +121,12 @@ class CentralInference:
         sentence = f"environments {lease.env_ids[0]}..{lease.env_ids[-1]} left: {reason}"
         self._host_log.write(logging.INFO, actor, sentence)
 
-    def step(self, lease: GroupLease, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        """Queues a group's observations; the stream gets its actions, [E, ...]."""
+    def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
+        """Queues observations of a group's environments; the stream gets their actions, [E, ...]."""
         thread = self._threads[self._membership.device_of(lease)]
         if thread.failure is not None:
             raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")
-        thread.batcher.put(Request(lease, first, output, stream))
+        thread.batcher.put(Request(lease, env_ids, first, output, stream))
 
     def _batcher(self, lease: GroupLease) -> Batcher:
         return self._threads[self._membership.device_of(lease)].batcher

@@ -21,8 +21,8 @@ class Staging:
         """
         observation = {name: np.zeros((size, *spec.shape), spec.dtype) for name, spec in env_spec.observation_tensors()}
         self._names = () if isinstance(env_spec.observation, ArraySpec) else tuple(observation)
-        reward, (done, truncated) = np.zeros(size, np.float32), np.zeros((2, size), bool)
-        self.batch = EnvOutput(reward, done, truncated, observation if self._names else observation[""])
+        reward, (done, last) = np.zeros(size, np.float32), np.zeros((2, size), bool)
+        self.batch = EnvOutput(reward, done, last, observation if self._names else observation[""])
         """The whole batch, fields [size, ...]; rows beyond the last `fill` are stale."""
         self._arrays = self._tensors(self.batch)
 
@@ -39,5 +39,5 @@ class Staging:
 
     def _tensors(self, output: EnvOutput) -> list[np.ndarray]:
         observation = output.observation
-        outcome = [output.reward, output.done, output.truncated]
+        outcome = [output.reward, output.done, output.last]
         return [*outcome, *([observation[name] for name in self._names] or [observation])]

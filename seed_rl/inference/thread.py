@@ -117,7 +117,8 @@ class ActingThread:
             self.stats.blocked_seconds += time.monotonic() - started
 
         started = time.monotonic()
-        writes, finished = self._cursor.advance(env_ids)
+        last = np.concatenate([request.output.last for request in requests])
+        writes, finished = self._cursor.advance(env_ids, last)
         self.stats.updates_behind += self._cursor.updates_behind
         actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
         self.stats.acting_seconds += time.monotonic() - started
@@ -128,7 +129,7 @@ class ActingThread:
 
         self.stats.groups_waiting_seconds = self.batcher.waiting_seconds
         self.stats.groups_stepping_seconds = self.batcher.stepping_seconds
-        self.stats.agent_steps += len(env_ids)
+        self.stats.agent_steps += len(env_ids) - int(np.count_nonzero(last))
         self.stats.batches += 1
         self.stats.padded_steps += self._act_step.padding(len(env_ids))
         self._track_episodes(env_ids, restarted, requests)
@@ -143,6 +144,7 @@ class ActingThread:
                 env_ids[~restarted],
                 np.concatenate([request.output.reward for request in going]),
                 np.concatenate([request.output.done for request in going]),
+                np.concatenate([request.output.last for request in going]),
             )
 
 

@@ -28,9 +28,9 @@ class AgreedSource:
         self._source = source
         self._counters = counters
         self._link = link
-        self._steps_per_unroll = experiment.agent.unroll_length * link.hosts.count  # every host takes as many unrolls
+        self._unroll_length = experiment.agent.unroll_length
         self._action_repeat = experiment.env.action_repeat
-        self._counted = source.taken
+        self._counted = self._steps
         self._batch: Batch | None = None
 
     def next(self, leave: bool) -> Batch | None:
@@ -58,9 +58,14 @@ class AgreedSource:
             self._link.agree(leave=True, ready=False, env_frames=self._counters.env_frames)
             self.left = True
 
+    @property
+    def _steps(self) -> int:
+        """Agent steps that have been taken from acting, on this host."""
+        return self._source.taken * self._unroll_length - self._source.ends
+
     def _count(self) -> None:
         """Counts the unrolls taken since the last call: each once, however often it is replayed."""
-        steps = (self._source.taken - self._counted) * self._steps_per_unroll  # on all hosts
-        self._counted = self._source.taken
+        steps = (self._steps - self._counted) * self._link.hosts.count  # every host takes as many unrolls
+        self._counted = self._steps
         self._counters.agent_steps += steps
         self._counters.env_frames += steps * self._action_repeat

@@ -39,6 +39,8 @@ class Source(abc.ABC):
 
     taken: int
     """Finished unrolls taken from acting so far."""
+    ends: int
+    """Steps of theirs from which no transition follows (`SlotPool.ends`)."""
 
     @abc.abstractmethod
     def next(self, timeout: float) -> Batch | None:
@@ -68,7 +70,7 @@ class FifoSource(Source):
           read: copies them out of their store.
           batch_size: B.
         """
-        self.taken = 0
+        self.taken = self.ends = 0
         self._unrolls = unrolls
         self._read = read
         self._batch_size = batch_size
@@ -78,9 +80,10 @@ class FifoSource(Source):
         slots = self._unrolls.queue.take(self._batch_size, timeout)
         if slots is None:
             return None
-        self.taken += len(slots)
-        ones = np.ones(len(slots), np.float32)
         pool = self._unrolls.pool
+        self.taken += len(slots)
+        self.ends += int(pool.ends[slots].sum())
+        ones = np.ones(len(slots), np.float32)
         batch = Batch(self._read(tf.constant(slots)), pool.versions[slots], ones)
         pool.release(slots)
         return batch
@@ -107,7 +110,7 @@ class ReplaySource(Source):
           agent: gives the initial priorities.
           config: ratio and snapshots.
         """
-        self.taken = 0
+        self.taken = self.ends = 0
         self._unrolls = unrolls
         self._read = read
         self._sizes = sizes
@@ -140,6 +143,7 @@ class ReplaySource(Source):
         """Moves finished unrolls, int32 [n], into the replay and the oldest out of it."""
         for begin in range(0, len(slots), INSERT_AT_MOST):
             piece = slots[begin : begin + INSERT_AT_MOST]
+            self.ends += int(self._unrolls.pool.ends[piece].sum())
             self._unrolls.pool.release(self._sampler.insert(piece, self._initial_priorities(piece)))
             self.taken += len(piece)
 
@@ -236,7 +240,7 @@ class JoinedSource(Source):
         Args:
           sources: one at least, in the order of the training devices that their batches go to.
         """
-        self.taken = 0
+        self.taken = self.ends = 0
         self._sources = sources
         self._batches: list[Batch | None] = [None] * len(sources)
 
@@ -247,6 +251,7 @@ class JoinedSource(Source):
             if self._batches[index] is None:
                 self._batches[index] = source.next(max(0.0, deadline - time.monotonic()))
         self.taken = sum(source.taken for source in self._sources)
+        self.ends = sum(source.ends for source in self._sources)
         batches = [batch for batch in self._batches if batch is not None]
         if len(batches) < len(self._sources):
             return None

@@ -8,9 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.rl import checks
+from seed_rl.rl.losses import mean
 
 
-def explained_variance(values: Any, targets: Any) -> tf.Tensor:
+def explained_variance(values: Any, targets: Any, weights: Any) -> tf.Tensor:
     """1 - Var(target_t - V(x_t)) / Var(target_t), float32 scalar.
 
     1 if the values predict their targets, 0 if a constant would do as well, and negative if worse; at least -1, so that
@@ -19,12 +20,14 @@ def explained_variance(values: Any, targets: Any) -> tf.Tensor:
     Args:
       values: float [T, B]: V(x_t).
       targets: float [T, B], such as the `vs` of V-trace.
+      weights: float [T, B], of the steps: zero where there is no target.
     """
     checks.check_rank("values", values, 2)
     checks.check_shape("targets", targets, checks.static_shape(values))
+    checks.check_shape("weights", weights, checks.static_shape(values))
     values, targets = (tf.stop_gradient(tf.cast(x, tf.float32)) for x in (values, targets))
-    variance = tf.math.reduce_variance(targets)
-    explained = variance - tf.math.reduce_variance(targets - values)
+    variance, unexplained = (mean(tf.square(x - mean(x, weights)), weights) for x in (targets, targets - values))
+    explained = variance - unexplained
     return tf.maximum(tf.math.divide_no_nan(explained, variance), -1.0)
 
 

@@ -39,11 +39,20 @@ def clipped_ratio_loss(log_ratios: Any, advantages: Any, epsilon: float) -> tf.T
     return -tf.reduce_mean(tf.minimum(ratios * advantages, clipped * advantages))
 
 
-def standardised(x: Any) -> tf.Tensor:
-    """float32 of the same shape, with mean 0 and deviation 1."""
-    x = tf.cast(x, tf.float32)
-    mean, variance = tf.nn.moments(x, axes=list(range(x.shape.rank)))
-    return (x - mean) / (tf.sqrt(variance) + 1e-8)
+def mean(x: Any, weights: Any) -> tf.Tensor:
+    """sum(w x) / sum(w), a float32 scalar; 0 without weight.
+
+    Args:
+      x: float, of any shape.
+      weights: float of that shape, at least 0.
+    """
+    return tf.math.divide_no_nan(tf.reduce_sum(weights * tf.cast(x, tf.float32)), tf.reduce_sum(weights))
+
+
+def standardised(x: Any, weights: Any) -> tf.Tensor:
+    """float32 of the same shape: where there is weight, with mean 0 and deviation 1; elsewhere zero. See `mean`."""
+    deviations = weights * (tf.cast(x, tf.float32) - mean(x, weights))
+    return deviations / (tf.sqrt(mean(tf.square(deviations), weights)) + 1e-8)
 
 
 def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: float = 0.0) -> tf.Tensor:

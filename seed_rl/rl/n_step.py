@@ -11,21 +11,21 @@ import tensorflow as tf
 from seed_rl.rl import checks
 
 
-def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, truncated_t: Any = None) -> tf.Tensor:
+def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any = None) -> tf.Tensor:
     """float32 [T, B]: the n-step return of each a_t, shorter where fewer than n steps are left.
 
         G_t = sum_{k < m} (prod_{i < k} d_{t+i}) r_{t+k} + (prod_{i < m} d_{t+i}) v_{t+m-1},  m = min(n, T - t)
 
     So the last n - 1 rows all bootstrap from the last value. A discount of zero cuts off the rewards and the value
-    behind it. Where a_{t+k} truncated the episode, m is at most k: the return bootstraps from the state in which that
-    action was taken, the last one seen. For k = 0 there is no such return: row t has no meaning.
+    behind it. Where an episode ends in the state of a_{t+k}, m is at most k: the return bootstraps from that state. For
+    k = 0 there is no such return: row t has no meaning.
 
     Args:
       r_t: float [T, B]: the reward of a_t.
       discount_t: float [T, B]: d_t = gamma (1 - done), zero where a_t ended the episode.
       v_t: float [T, B]: the value of the state that a_t led to.
       n: the number of rewards, at least 1; it may be larger than T.
-      truncated_t: bool [T, B]: whether a_t truncated the episode; None: nowhere.
+      last_t: bool [T, B]: whether an episode ends in the state in which a_t was taken; None: nowhere.
 
     Raises:
       ValueError: for an argument of another shape, if n is less than 1, or if T is zero or unknown.
@@ -34,8 +34,8 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, truncated_t: Any
         raise ValueError(f"n must be at least 1, got {n}")
     checks.check_rank("r_t", r_t, 2)
     shape = checks.static_shape(r_t)
-    truncated_t = tf.zeros_like(r_t, tf.bool) if truncated_t is None else tf.convert_to_tensor(truncated_t)
-    for name, tensor in (("discount_t", discount_t), ("v_t", v_t), ("truncated_t", truncated_t)):
+    last_t = tf.zeros_like(r_t, tf.bool) if last_t is None else tf.convert_to_tensor(last_t)
+    for name, tensor in (("discount_t", discount_t), ("v_t", v_t), ("last_t", last_t)):
         checks.check_shape(name, tensor, shape)
     length = checks.static_length("r_t", r_t)
 
@@ -43,7 +43,7 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, truncated_t: Any
     n = min(n, length)
     # Padding behind the end that passes the last value on: no reward, discount 1.
     end = [[0, n - 1], [0, 0]]
-    r_t, truncated_t = tf.pad(r_t, end), tf.pad(truncated_t, end)
+    r_t, last_t = tf.pad(r_t, end), tf.pad(last_t, end)
     discount_t = tf.pad(discount_t, end, constant_values=1.0)
     v_t = tf.concat([v_t, *[v_t[-1:]] * (n - 1)], axis=0)
     returns = v_t[n - 1 :]
@@ -51,5 +51,5 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, truncated_t: Any
         rows, before = slice(i, i + length), slice(i - 1, i - 1 + length)
         returns = r_t[rows] + discount_t[rows] * returns
         if i:
-            returns = tf.where(truncated_t[rows], v_t[before], returns)
+            returns = tf.where(last_t[rows], v_t[before], returns)
     return returns

@@ -45,14 +45,14 @@ def n_step_td_errors(
     v_t: Any,
     n: int,
     transform: ValueTransform,
-    truncated_t: Any = None,
+    last_t: Any = None,
 ) -> tf.Tensor:
     """float32 [T, B]: the distances of the values of the actions taken from their n-step targets.
 
         td_t = h(G_t(h^-1(v))) - q_tm1_t,  with h, h^-1 = transform.apply, transform.inverse
 
     The action of row t, taken in the state that `q_tm1` is about, leads to the reward, the discount and the state of
-    row t of the other arguments; see `n_step_returns`. The error is zero where that action truncated the episode.
+    row t of the other arguments; see `n_step_returns`. The error is zero where an episode ends in that state.
 
     Args:
       q_tm1: float [T, B]: Q of the actions taken, as the online network gives it (transformed); only through it does
@@ -62,7 +62,7 @@ def n_step_td_errors(
       v_t: float [T, B]: values of the states reached, as the target network gives them (transformed).
       n: the number of rewards in a target, at least 1.
       transform: the scale in which networks give values.
-      truncated_t: bool [T, B]: whether the action truncated the episode; None: nowhere.
+      last_t: bool [T, B]: whether an episode ends in the state that `q_tm1` is about; None: nowhere.
 
     Raises:
       ValueError: for an argument of another shape, if n is less than 1, or if T is zero or unknown.
@@ -71,9 +71,9 @@ def n_step_td_errors(
     shape = checks.static_shape(q_tm1)
     for name, tensor in (("r_t", r_t), ("discount_t", discount_t), ("v_t", v_t)):
         checks.check_shape(name, tensor, shape)
-    target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n, truncated_t))
+    target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n, last_t))
     errors = tf.stop_gradient(target_tm1) - tf.cast(q_tm1, tf.float32)
-    return errors if truncated_t is None else tf.where(truncated_t, 0.0, errors)
+    return errors if last_t is None else tf.where(last_t, 0.0, errors)
 
 
 def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
@@ -89,7 +89,7 @@ def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
     return 0.5 * tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(tf.square(td_errors), axis=0))
 
 
-def sequence_priorities(td_errors: Any, eta: float = 0.9, truncated_t: Any = None) -> tf.Tensor:
+def sequence_priorities(td_errors: Any, eta: float = 0.9, last_t: Any = None) -> tf.Tensor:
     """eta max_t |td_t| + (1 - eta) mean_t |td_t|, float32 [B]; no gradient flows through it.
 
     The mean alone would hide the one surprising step of a long sequence (R2D2, ICLR 2019, section 2.3).
@@ -97,7 +97,7 @@ def sequence_priorities(td_errors: Any, eta: float = 0.9, truncated_t: Any = Non
     Args:
       td_errors: float [T, B].
       eta: weight of the maximum.
-      truncated_t: bool [T, B]: steps that have no error of their own, left out of the mean; None: no such steps.
+      last_t: bool [T, B]: steps that have no error of their own, left out of the mean; None: no such steps.
 
     Raises:
       ValueError: for an argument of another shape, or if T is zero or unknown.
@@ -105,7 +105,7 @@ def sequence_priorities(td_errors: Any, eta: float = 0.9, truncated_t: Any = Non
     checks.check_rank("td_errors", td_errors, 2)
     checks.static_length("td_errors", td_errors)
     magnitudes = tf.abs(tf.stop_gradient(tf.cast(td_errors, tf.float32)))
-    truncated_t = tf.zeros_like(magnitudes, tf.bool) if truncated_t is None else truncated_t
-    counted = tf.reduce_sum(1.0 - tf.cast(truncated_t, tf.float32), axis=0)
+    last_t = tf.zeros_like(magnitudes, tf.bool) if last_t is None else last_t
+    counted = tf.reduce_sum(1.0 - tf.cast(last_t, tf.float32), axis=0)
     mean = tf.reduce_sum(magnitudes, axis=0) / tf.maximum(counted, 1.0)
     return eta * tf.reduce_max(magnitudes, axis=0) + (1.0 - eta) * mean

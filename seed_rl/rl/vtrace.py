@@ -30,7 +30,7 @@ def vtrace(
     values: Any,
     bootstrap_value: Any,
     *,
-    truncated_t: Any = None,
+    last_t: Any = None,
     lambda_: float = 1.0,
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
@@ -42,7 +42,7 @@ def vtrace(
         v_t = V(x_t) + delta_t + gamma_t c_t (v_{t+1} - V(x_{t+1}))
         advantage_t = r_t + gamma_t v_{t+1} - V(x_t),  its importance weight min(clip_pg_rho, pi(a_t) / mu(a_t))
 
-    Where a_t truncated the episode, x_{t+1} was not seen and the trajectory ends in x_t: v_t = V(x_t), advantage_t = 0.
+    Where an episode ends in x_t, a_t leads nowhere: v_t = V(x_t), advantage_t = 0.
 
     Args:
       log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.
@@ -50,7 +50,7 @@ def vtrace(
       r_t: float [T, B]: the reward of a_t.
       values: float [T, B]: V(x_t).
       bootstrap_value: float [B]: V(x_T).
-      truncated_t: bool [T, B]: whether a_t truncated the episode (its discount is zero, too); None: nowhere.
+      last_t: bool [T, B]: whether an episode ends in x_t (the discount of a_t is zero, too); None: nowhere.
       lambda_: mixes the one-step target (0) and the full correction (1).
       clip_rho: bound of the importance weights of the targets, None for no bound. It decides which policy's value
         function v estimates.
@@ -63,22 +63,22 @@ def vtrace(
     shape = checks.static_shape(log_rhos)
     for name, tensor in (("discount_t", discount_t), ("r_t", r_t), ("values", values)):
         checks.check_shape(name, tensor, shape)
-    truncated_t = tf.zeros_like(log_rhos, tf.bool) if truncated_t is None else truncated_t
-    checks.check_shape("truncated_t", truncated_t, shape)
+    last_t = tf.zeros_like(log_rhos, tf.bool) if last_t is None else last_t
+    checks.check_shape("last_t", last_t, shape)
     checks.check_shape("bootstrap_value", bootstrap_value, shape[1:])
     checks.static_length("log_rhos", log_rhos)
 
     log_rhos, discount_t, r_t, values, bootstrap_value = (
         tf.stop_gradient(tf.cast(x, tf.float32)) for x in (log_rhos, discount_t, r_t, values, bootstrap_value)
     )
-    known_t = 1.0 - tf.cast(truncated_t, tf.float32)
+    acted_t = 1.0 - tf.cast(last_t, tf.float32)
     # The state that a_t leads to is x_{t+1}, and x_T after the last action.
     values_tp1 = _shift(values, bootstrap_value)
-    delta_t = known_t * _importance(log_rhos, clip_rho) * (r_t + discount_t * values_tp1 - values)
+    delta_t = acted_t * _importance(log_rhos, clip_rho) * (r_t + discount_t * values_tp1 - values)
     c_t = lambda_ * _importance(log_rhos, 1.0)
     vs = values + _backward_recursion(delta_t, discount_t * c_t)
     q_t = r_t + discount_t * _shift(vs, bootstrap_value)
-    advantages = known_t * (q_t - values)
+    advantages = acted_t * (q_t - values)
     return VTraceReturns(vs, advantages, _importance(log_rhos, clip_pg_rho) * advantages)
 
 

@@ -129,8 +129,7 @@ class LearnerClient:
         finally:
             if memory:
                 memory.close()
-        shared = codec.views(memory.step) if memory and accepted else None
-        return ActStream(call, requests, codec, shared, self._learner)
+        return ActStream(call, requests, codec, memory.step if memory and accepted else None, self._learner)
 
     def close(self) -> None:
         """Ends all streams and calls; waiting ones raise Disconnected. May be called twice."""
@@ -177,13 +176,14 @@ class ActStream:
         call: Any,  # a grpc.Call, grpc.Future and iterator of replies
         requests: queue.SimpleQueue[bytes | None],  # sent by a thread of gRPC's; None ends it
         codec: StepCodec,
-        shared: list[np.ndarray] | None,  # views of the memory in which the learner reads steps
+        shared: memoryview | None,  # the memory in which the learner reads steps
         learner: str,
     ):
         self._call = call
         self._requests = requests
         self._codec = codec
         self._shared = shared
+        self._views = codec.views(shared) if shared is not None else []
         self._learner = learner
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
@@ -192,23 +192,27 @@ class ActStream:
         """Sends a step of the group's E environments and waits for the answer.
 
         Args:
-          output: reward float32 [E], done and truncated bool [E], observation [E, ...] of the spec.
+          output: reward float32 [E], done and last bool [E], observation [E, ...] of the spec. After a step with
+            `last`, the environments that have it may go on alone, with fields [n, ...].
 
         Returns:
-          Actions [E, ...] of the spec.
+          Actions [E, ...] of the spec, or [n, ...].
 
         Raises:
           Disconnected: the connection to the learner is lost, or the client is closed.
           Rejected: `output` doesn't match the spec, or the learner refuses this stream.
         """
         try:
-            message = b""
+            codec, views, message = self._codec, self._views, protocol.ALL_IN_MEMORY
+            if 0 < len(output.done) < codec.num_envs:
+                codec, message = codec.of(len(output.done)), protocol.SOME_IN_MEMORY
+                views = codec.views(self._shared) if self._shared is not None else []
             if self._shared is None:
-                message = self._codec.encode_step(output)
+                message = codec.encode_step(output)
             else:
-                self._codec.write_step(output, self._shared)
+                codec.write_step(output, views)
             self._requests.put(message)
-            return self._codec.decode_actions(next(self._call))
+            return codec.decode_actions(next(self._call))
         except grpc.RpcError as error:
             raise _failure(error, self._learner) from error
         except StopIteration as error:

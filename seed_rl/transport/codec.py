@@ -50,8 +50,8 @@ class _Field(NamedTuple):
 class StepCodec:
     """Encodes and decodes the steps of one group of environments, checking both.
 
-    A step's tensors are reward float32 [E], done and truncated bool [E], and the observation [E, ...shape] as the spec
-    says: one array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
+    A step's tensors are reward float32 [E], done and last bool [E], and the observation [E, ...shape] as the spec says:
+    one array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
 
     Encoding raises a WireError if a tensor is missing, unexpected, or of the wrong dtype or shape. Decoding raises one
     if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number beyond its
@@ -74,13 +74,15 @@ class StepCodec:
         """
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
+        self.num_envs = num_envs
+        self._env_spec = env_spec
         observation = env_spec.observation_tensors()
         # None: the observation is one array.
         self._names = None if isinstance(env_spec.observation, ArraySpec) else [name for name, _ in observation]
         self._fields: list[_Field] = []
         self.payload_bytes = 0
         flag = ArraySpec((), "bool")
-        outcome = (("reward", ArraySpec((), "float32")), ("done", flag), ("truncated", flag))
+        outcome = (("reward", ArraySpec((), "float32")), ("done", flag), ("last", flag))
         for name, spec in (*outcome, *observation):
             shape = (num_envs, *spec.shape)
             self._fields.append(_Field(name or "observation", np.dtype(spec.dtype), shape, self.payload_bytes))
@@ -97,6 +99,10 @@ class StepCodec:
         self.actions_bytes = len(self._actions_header) + num_envs * action.tensor.nbytes
         low, high = (action.low, action.high) if isinstance(action, ContinuousSpec) else (0, np.array(action.n) - 1)
         self._action_low, self._action_high = np.array(low), np.array(high)
+
+    def of(self, num_envs: int) -> StepCodec:
+        """The codec for steps of so many of the group's environments."""
+        return self if num_envs == self.num_envs else StepCodec(self._env_spec, num_envs, self._bounds)
 
     def encode_step(self, output: EnvOutput) -> bytes:
         """The message of a step."""
@@ -128,15 +134,12 @@ class StepCodec:
         """The step whose tensors are these, in the order of the payload.
 
         Raises:
-          WireError: a bool isn't 0 or 1, a floating-point number isn't within its bound, or an episode is truncated
-            without end.
+          WireError: a bool isn't 0 or 1, or a floating-point number isn't within its bound.
         """
-        reward, done, truncated, *observation = tensors
+        reward, done, last, *observation = tensors
         # Strips every 0 and 1 from both ends: faster than numpy for these few bytes.
-        if (done.tobytes() + truncated.tobytes()).strip(b"\x00\x01"):
-            raise WireError("done and truncated must hold only 0 and 1, got another value")
-        if truncated.any() and (truncated > done).any():
-            raise WireError("truncated must be 0 where done is, got 1")
+        if (done.tobytes() + last.tobytes()).strip(b"\x00\x01"):
+            raise WireError("done and last must hold only 0 and 1, got another value")
         _check_magnitude("reward", reward, "max_reward", self._bounds.max_reward)
         for index in self._checked:
             name, tensor = self._fields[index].name, tensors[index]
@@ -145,8 +148,8 @@ class StepCodec:
             elif tensor.view(np.uint8).max() > 1:
                 raise WireError(f"{name} must hold only 0 and 1, got another value")
         if self._names is None:
-            return EnvOutput(reward, done, truncated, observation[0])
-        return EnvOutput(reward, done, truncated, dict(zip(self._names, observation, strict=True)))
+            return EnvOutput(reward, done, last, observation[0])
+        return EnvOutput(reward, done, last, dict(zip(self._names, observation, strict=True)))
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
         """The message of a reply."""
@@ -171,7 +174,7 @@ class StepCodec:
                 names = sorted(map(str, observation)) if isinstance(observation, Mapping) else ["one array"]
                 raise WireError(f"expected observations {', '.join(self._names)}, got {', '.join(names) or 'none'}")
             parts = [observation[name] for name in self._names]
-        tensors: tuple[Any, ...] = (output.reward, output.done, output.truncated, *parts)
+        tensors: tuple[Any, ...] = (output.reward, output.done, output.last, *parts)
         for tensor, field in zip(tensors, self._fields, strict=True):
             field.check(tensor)
         return tensors

@@ -25,6 +25,9 @@ _MEMORY_KEY = "seed-rl-memory"
 
 MEMORY_ACCEPTED = (_MEMORY_KEY, "shared")
 """The learner's metadata for a stream whose steps it reads from the offered memory."""
+ALL_IN_MEMORY, SOME_IN_MEMORY = b"", b"\x0a\x00"
+"""The messages of steps in shared memory: of the whole group, and of those environments alone whose last observation
+ended an episode. Both are a `StepRequest` without a payload, in the second it is present and empty."""
 
 
 class Opening(NamedTuple):

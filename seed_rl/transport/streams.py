@@ -36,11 +36,12 @@ class Service(Protocol):
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
         """Called when a group's stream begins; returns its environments and their spec."""
 
-    def step(self, lease: GroupLease, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        """Takes the observations of a group of E environments.
+    def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
+        """Takes the observations of a group's environments.
 
         Args:
           lease: from `open`.
+          env_ids: int32 [E]: those of the lease, or some of them.
           first: whether this is the stream's first message.
           output: fields [E, ...], read-only. The observation must not be read once the answer is given.
           stream: takes the actions, once.
@@ -81,17 +82,21 @@ class ActorStream:
         self.silent_since = time.monotonic()
         """When the actor was last answered; infinite while the learner has its step."""
         self._lease, env_spec = service.open(opening.session, opening.group)
-        self._codec = StepCodec(env_spec, len(self._lease.env_ids), bounds)
-        self._shared = self._open_memory(opening.memory)
+        self._codec = self._asked = StepCodec(env_spec, len(self._lease.env_ids), bounds)
+        """Of steps of the whole group; of the last one."""
+        self._ids = self._waiting = self._lease.env_id_array
+        """All environments of the group; those which must begin an episode with their next observation."""
+        self._memory = self._open_memory(opening.memory)
+        self._views = [] if self._memory is None else self._codec.views(self._memory)
         streams.add(self)
         stats.streams = len(streams)
-        call.listen(self._received, self._vanished, (protocol.MEMORY_ACCEPTED,) if self._shared else ())
+        call.listen(self._received, self._vanished, () if self._memory is None else (protocol.MEMORY_ACCEPTED,))
 
     def answer(self, actions: np.ndarray) -> None:
         """Sends actions [E, ...] for the last step, if the stream is still there. On any thread."""
         self.silent_since = time.monotonic()
         try:
-            self._call.send(self._codec.encode_actions(actions))
+            self._call.send(self._asked.encode_actions(actions))
         except WireError as error:  # not the actor's fault
             self.end_soon(error)
 
@@ -115,32 +120,46 @@ class ActorStream:
         first, self._first = self._first, False
         try:
             with reading():
-                output = self._read(message)
-            self._service.step(self._lease, first, output, self)
+                env_ids, output = self._read(message)
+            self._service.step(self._lease, env_ids, first, output, self)
         except Exception as error:
             self.end(error)
 
-    def _read(self, message: bytes) -> EnvOutput:
-        if self._shared is None:
-            return self._codec.decode_step(message)
-        if message:
+    def _read(self, message: bytes) -> tuple[np.ndarray, EnvOutput]:
+        """The environments that a message is about, and their step."""
+        codec, views, env_ids, in_memory = self._codec, self._views, self._ids, protocol.ALL_IN_MEMORY
+        if 0 < len(self._waiting) < codec.num_envs:
+            some = codec.of(len(self._waiting))
+            size = some.step_bytes if self._memory is None else len(protocol.SOME_IN_MEMORY)
+            if len(message) == size:
+                codec, env_ids, in_memory = some, self._waiting, protocol.SOME_IN_MEMORY
+                views = [] if self._memory is None else some.views(self._memory)
+        if self._memory is None:
+            output = codec.decode_step(message)
+        elif message == in_memory:
+            output = codec.read_step(views)
+        else:
             raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
-        return self._codec.read_step(self._shared)
+        if len(self._waiting) and not output.done[np.isin(env_ids, self._waiting)].all():
+            raise WireError("done must be 1 in an environment's first step, and in the one after its last, got 0")
+        self._asked, self._waiting = codec, env_ids[output.last]
+        return env_ids, output
 
     def _vanished(self) -> None:
         self._close("the actor vanished")
 
     def _close(self, reason: str) -> None:
         """Frees the group before the actor is notified and may join again."""
-        self._shared = None  # the last reference to the actor's memory, unless an observation is still being read
+        # The last references to the actor's memory, unless an observation is still being read.
+        self._memory, self._views = None, []
         self._streams.discard(self)
         self._stats.streams = len(self._streams)
         self._service.close(self._opening.session, self._opening.group, self._lease, reason)
 
-    def _open_memory(self, offer: str) -> list[np.ndarray] | None:
-        """Views of the memory that the actor offers for its steps, if this process can open it."""
+    def _open_memory(self, offer: str) -> memoryview | None:
+        """The memory that the actor offers for its steps, if this process can open it."""
         try:
-            return self._codec.views(open_offered(offer, self._codec.payload_bytes)) if offer else None
+            return open_offered(offer, self._codec.payload_bytes) if offer else None
         except OSError as error:
             self._call.report(logging.INFO, f"offers shared memory, but {error}: its steps arrive as messages")
             return None

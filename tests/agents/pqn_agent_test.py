@@ -22,19 +22,20 @@ def test_the_loss_is_the_error_to_the_lambda_returns():
     unroll = acted_unroll(agent, batch=3)
     assert_matches_step_spec(agent, unroll)
     q = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)[0].numpy()
-    reward, done, action = (x.numpy() for x in (*unroll.env_output[:2], unroll.action))
-    assert 0 < done[1:].sum() < done[1:].size
+    reward, done, last, action = (x.numpy() for x in (*unroll.env_output[:3], unroll.action))
+    assert 0 < last[:-1].sum() < done[1:].sum() < done[1:].size
     target, squares = q[-1].max(axis=-1), []
     for t in reversed(range(5)):
         mixed = 0.65 * target + 0.35 * q[t + 1].max(axis=-1)
-        target = reward[t + 1] + 0.9 * (1 - done[t + 1]) * mixed
-        squares.append((target - q[t, np.arange(3), action[t]]) ** 2)
+        target = reward[t + 1] + 0.9 * (1 - (done | last)[t + 1]) * mixed
+        squares.append(np.where(last[t], 0, (target - q[t, np.arange(3), action[t]]) ** 2))
+        target = np.where(last[t], q[t].max(axis=-1), target)
     output = agent.loss(unroll, tf.ones([3]))
     np.testing.assert_allclose(output.losses["model"], 0.5 * np.mean(squares), rtol=1e-5)
     assert output.metrics.keys() | output.maxima.keys() == {"loss/total"} | {metric.name for metric in PQN.metrics}
 
     with_nothing_known = unroll._replace(
-        env_output=unroll.env_output._replace(done=tf.ones_like(done), truncated=tf.ones_like(done))
+        env_output=unroll.env_output._replace(done=tf.ones_like(done), last=tf.ones_like(done))
     )
     blind = dataclasses.replace(SMALL, truncation_is_termination=False).build(SPEC, 4, 1)
     assert float(blind.loss(with_nothing_known, tf.ones([3])).losses["model"]) == 0

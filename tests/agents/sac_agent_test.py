@@ -32,32 +32,33 @@ def random_sequences(batch=5, config=SMALL, seed=0):
         "importance_weights": rng.uniform(0.2, 1, batch),
     }
     done = rng.random((length, batch)) < 0.25
-    truncated = done & (rng.random((length, batch)) < 0.5)
-    return data, (rng.normal(size=(length, batch)), done, truncated)
+    last = np.roll(done, -1, axis=0) & (rng.random((length, batch)) < 0.5)
+    last[-1] = False
+    return data, (rng.normal(size=(length, batch)), done, last)
 
 
 def loss_of(data, steps, config=SMALL):
-    reward, done, truncated = steps
+    reward, done, last = steps
     tensors = {name: tf.cast(value, tf.float32) for name, value in data.items()}
-    output = EnvOutput(tf.constant(reward, tf.float32), tf.constant(done), tf.constant(truncated), ())
+    output = EnvOutput(tf.constant(reward, tf.float32), tf.constant(done), tf.constant(last), ())
     return sac_loss(**tensors, target_entropy=-2.0, env_output=output, config=config)
 
 
 def errors_of(data, steps, config=SMALL):
     """The targets less the values [2, T, B], one reward at a time: float64."""
-    reward, done, truncated = steps
+    reward, done, last = steps
     values, bonus = data["target_values"].min(axis=0), -data["temperature"] * data["log_prob"]
     errors = np.zeros_like(data["values"])
     for t, b in np.ndindex(*errors.shape[1:]):
         target, discount, bootstrap = 0.0, 1.0, 0.0
         for k in range(t + 1, t + 1 + config.n_steps):  # action k - 1 leads to step k
-            if truncated[k, b]:  # the state behind it was not seen, the one before it was
+            if last[k - 1, b]:
                 break
             target += discount * reward[k, b]
             discount *= 0.0 if done[k, b] else config.discount
             target += discount * bonus[k, b]
             bootstrap = values[k - 1, b]  # of step k
-        if not truncated[t + 1, b]:
+        if not last[t, b]:
             errors[:, t, b] = target + discount * bootstrap - data["values"][:, t, b]
     return errors
 
@@ -69,17 +70,18 @@ def test_losses_and_gradients_are_those_of_the_formulas(config):
     errors = errors_of(data, steps, config)
     assert 0 < np.sum(errors == 0) < errors.size / 2, "some transitions are truncated"
     count = log_prob.size
+    acted = ~steps[2][: config.unroll_length]
     smaller = data["fresh_values"].min(axis=0)
     expected = {
         "critics": 0.5 * np.mean(data["importance_weights"] * np.sum(errors**2, axis=0)),
-        "actor": np.mean(alpha * log_prob - smaller),
-        "temperature": alpha * (-log_prob.mean() + 2.0),
+        "actor": np.mean(acted * (alpha * log_prob - smaller)),
+        "temperature": alpha * (-log_prob[acted].mean() + 2.0),
     }
-    padded = np.pad(np.full_like(log_prob, alpha / count), [(0, config.n_steps), (0, 0)])
+    padded = np.pad(acted * alpha / count, [(0, config.n_steps), (0, 0)])
     slopes = {
         "critics": {"values": -data["importance_weights"] * errors / count},
-        "actor": {"fresh_values": (data["fresh_values"] == smaller) / -count, "log_prob": padded},
-        "temperature": {"temperature": -log_prob.mean() + 2.0},
+        "actor": {"fresh_values": acted * (data["fresh_values"] == smaller) / -count, "log_prob": padded},
+        "temperature": {"temperature": -log_prob[acted].mean() + 2.0},
     }
     tensors = {name: tf.constant(data[name], tf.float32) for name in DIFFERENTIABLE}
     with tf.GradientTape(persistent=True) as tape:
@@ -93,8 +95,7 @@ def test_losses_and_gradients_are_those_of_the_formulas(config):
             np.testing.assert_allclose(gradients[key], slope, rtol=1e-5, atol=1e-6, err_msg=f"{name} by {key}")
     np.testing.assert_allclose(result.errors, errors, rtol=1e-5, atol=1e-5)
     magnitudes = np.abs(errors).mean(axis=0)
-    known = np.maximum(np.sum(~steps[2][1 : config.unroll_length + 1], axis=0), 1)
-    priorities = 0.9 * magnitudes.max(axis=0) + 0.1 * magnitudes.sum(axis=0) / known
+    priorities = 0.9 * magnitudes.max(axis=0) + 0.1 * magnitudes.sum(axis=0) / np.maximum(acted.sum(axis=0), 1)
     np.testing.assert_allclose(result.priorities, priorities, rtol=1e-5, atol=1e-6)
 
 
@@ -120,7 +121,8 @@ def test_the_actors_gradient_is_the_reparametrised_one():
         policy, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
         action, log_prob = agent._actions.sample_and_log_prob(policy, tf.constant([3, 4]))
         temperature = tf.exp(agent._log_temperature.value)
-        second = tf.reduce_sum(temperature * log_prob[:2] - tf.reduce_sum(slope * action, -1)[:2]) / 12
+        acted = tf.cast(~unroll.env_output.last[:2], tf.float32)
+        second = tf.reduce_sum(acted * (temperature * log_prob[:2] - tf.reduce_sum(slope * action, -1)[:2])) / 12
     assert max(np.abs(gradient).max() for gradient in gradients) > 1e-3
     for gradient, other in zip(gradients, tape.gradient(second, weights), strict=True):
         np.testing.assert_allclose(gradient, other, rtol=1e-5, atol=1e-5)

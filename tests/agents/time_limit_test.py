@@ -34,9 +34,9 @@ DQN = R2D2(
 
 def unroll_of(agent):
     """Environments whose episodes are cut off after `LIMIT` steps, at another step in each."""
-    steps = np.arange(agent.length)[:, None] + np.arange(BATCH)
-    ended = steps % LIMIT == 0
-    env_output = EnvOutput(np.ones_like(steps, np.float32), ended, ended, np.ones((*steps.shape, 1), np.float32))
+    steps = (np.arange(agent.length)[:, None] + np.arange(BATCH)) % (LIMIT + 1)
+    begins, last = steps == 0, steps == LIMIT
+    env_output = EnvOutput((~begins).astype(np.float32), begins, last, np.ones((*steps.shape, 1), np.float32))
     action = np.zeros_like(steps, np.int32)
     behaviour = tf.nest.map_structure(
         lambda spec: np.zeros((*steps.shape, *spec.shape), spec.dtype.as_numpy_dtype), agent.behaviour_spec

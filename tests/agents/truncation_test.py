@@ -23,14 +23,14 @@ POSITIONS = pytest.mark.parametrize("cut", range(T))
 
 
 def random_steps(cut, batch=3, terminated=()):
-    """T actions of B environments, of which the one at `cut` truncated every episode; float32."""
+    """T actions of B environments; every episode ends in the state of the one at `cut`. float32."""
     rng = np.random.default_rng(cut)
     steps = {name: rng.standard_normal((T, batch)).astype(np.float32) for name in ("log_rhos", "r_t", "values", "v_t")}
     steps["discount_t"] = np.full((T, batch), 0.9, np.float32)
     steps["discount_t"][[cut, *terminated]] = 0.0
     steps["bootstrap_value"] = rng.standard_normal(batch).astype(np.float32)
-    steps["truncated_t"] = np.zeros((T, batch), bool)
-    steps["truncated_t"][cut] = True
+    steps["last_t"] = np.zeros((T, batch), bool)
+    steps["last_t"][cut] = True
     return steps
 
 
@@ -41,9 +41,7 @@ def test_v_trace_before_and_after_are_two_trajectories(cut, terminated, log_rhos
     steps = random_steps(cut, terminated=set(terminated) - {cut})
     steps["log_rhos"] *= log_rhos
     names = ("log_rhos", "discount_t", "r_t", "values")
-    returns = vtrace(
-        *(steps[name] for name in names), steps["bootstrap_value"], truncated_t=steps["truncated_t"], lambda_=0.8
-    )
+    returns = vtrace(*(steps[name] for name in names), steps["bootstrap_value"], last_t=steps["last_t"], lambda_=0.8)
     np.testing.assert_allclose(returns.vs[cut], steps["values"][cut], rtol=0, atol=1e-6)
     np.testing.assert_array_equal(returns.pg_advantages[cut], 0)
     pieces = [(slice(0, cut), steps["values"][cut]), (slice(cut + 1, T), steps["bootstrap_value"])]
@@ -61,7 +59,7 @@ def test_v_trace_before_and_after_are_two_trajectories(cut, terminated, log_rhos
 def test_n_step_returns_before_and_after_are_those_of_two_trajectories(cut, terminated, n):
     steps = random_steps(cut, terminated=set(terminated) - {cut})
     names = ("r_t", "discount_t", "v_t")
-    returns = n_step_returns(*(steps[name] for name in names), n, steps["truncated_t"])
+    returns = n_step_returns(*(steps[name] for name in names), n, steps["last_t"])
     for rows in (slice(0, cut), slice(cut + 1, T)):
         if rows.start < rows.stop:
             expected = n_step_returns(*(steps[name][rows] for name in names), n)
@@ -69,11 +67,12 @@ def test_n_step_returns_before_and_after_are_those_of_two_trajectories(cut, term
 
 
 def random_sequence(cut):
-    """Q-values of two networks, actions and outputs of one sequence; step `cut` + 1 reports a truncation."""
+    """Q-values of two networks, actions and outputs of one sequence; step `cut` is the last of an episode."""
     rng = np.random.default_rng(cut)
     done = np.zeros((T + 1, 1), bool)
     done[cut + 1] = True
-    env_output = EnvOutput(tf.constant(rng.standard_normal((T + 1, 1)), tf.float32), done, done, ())
+    last = np.roll(done, -1, axis=0)
+    env_output = EnvOutput(tf.constant(rng.standard_normal((T + 1, 1)), tf.float32), done, last, ())
     q = [tf.constant(rng.standard_normal((T + 1, 1, 3)), tf.float32) for _ in range(2)]
     return q, rng.integers(0, 3, (T + 1, 1)).astype(np.int32), env_output
 
@@ -138,7 +137,7 @@ def test_the_loss_of_v_trace_and_its_gradient_are_those_of_two_unrolls(cut):
 
 
 @POSITIONS
-def test_a_truncated_step_moves_neither_policy_nor_value_of_ppo(cut):
+def test_the_last_step_of_an_episode_moves_neither_policy_nor_value_of_ppo(cut):
     (target_policy, behaviour_policy), action, env_output = random_sequence(cut)
     rng = np.random.default_rng(cut)
     baseline = tf.constant(rng.standard_normal((T + 1, 1)), tf.float32)
@@ -165,8 +164,7 @@ def test_a_truncated_step_moves_neither_policy_nor_value_of_ppo(cut):
 def test_a_setting_treats_truncation_as_termination(config):
     _, _, env_output = random_sequence(cut=2)
     as_end = dataclasses.replace(config, truncation_is_termination=True)
-    kept, dropped = transitions_of(env_output, config), transitions_of(env_output, as_end)
-    np.testing.assert_array_equal(np.flatnonzero(kept.truncated_t), [2])
-    assert not np.any(dropped.truncated_t)
-    np.testing.assert_array_equal(kept.discount_t, dropped.discount_t)
-    assert np.flatnonzero(kept.discount_t == 0).tolist() == [2]
+    for setting, ends in ((config, [2]), (as_end, [1, 2])):  # action 1 leads to the last step of the episode
+        transitions = transitions_of(env_output, setting)
+        np.testing.assert_array_equal(np.flatnonzero(transitions.last_t), [2])
+        np.testing.assert_array_equal(np.flatnonzero(transitions.discount_t == 0), ends)

@@ -21,7 +21,7 @@ def outputs(steps, batch, shape=CATCH, done_every=7, seed=0):
         EnvOutput(
             reward=rng.normal(size=batch).astype(np.float32),
             done=np.full(batch, step % done_every == 0),
-            truncated=np.zeros(batch, bool),
+            last=np.zeros(batch, bool),
             observation=rng.integers(0, 256, (batch, *shape), np.uint8),
         )
         for step in range(steps)

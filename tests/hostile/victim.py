@@ -22,8 +22,8 @@ class Forgetful(peers.FakeService):
             raise Refused(Refusal.FAILED_PRECONDITION, f"expected {peers.SPEC}, got {env_spec}")
         return super().join(run_id, env_spec, group_sizes, peer)
 
-    def step(self, lease, first, output, stream):
-        super().step(lease, first, output, stream)
+    def step(self, lease, env_ids, first, output, stream):
+        super().step(lease, env_ids, first, output, stream)
         self.steps.clear()
 
 

@@ -91,7 +91,7 @@ class Step(NamedTuple):
     prev_action: Any
     reward: Any
     done: bool
-    truncated: bool
+    last: bool
     observation: Any
     action: Any
     behaviour: int
@@ -105,11 +105,11 @@ class Twin:
         self.choose = kind.choose
         self.steps: list[Step] = []
 
-    def act(self, reward, done, truncated, observation):
+    def act(self, reward, done, last, observation):
         before, prev_action = self.state, self.prev_action
         self.state = 1 if done else before + 1
         self.prev_action = self.choose(observation)
-        self.steps.append(Step(before, prev_action, reward, done, truncated, observation, self.prev_action, self.state))
+        self.steps.append(Step(before, prev_action, reward, done, last, observation, self.prev_action, self.state))
 
 
 def fields(unroll):
@@ -139,15 +139,15 @@ class Twins:
         reward = rng.normal(size=batch).astype(np.float32)
         observation = rng.integers(0, 100, (batch, 4)).astype(np.int32)
         cuts = np.sort(rng.choice(batch + 1, size=min(2, batch), replace=False))  # pieces may be empty
-        truncated = done & (rng.random(batch) < 0.5)
-        pieces = zip(*(np.split(x, cuts) for x in (reward, done, truncated, observation)), strict=True)
+        last = rng.random(batch) < 0.2
+        pieces = zip(*(np.split(x, cuts) for x in (reward, done, last, observation)), strict=True)
         actions, writes, finished = act(self._acting, env_ids, restarted, [EnvOutput(*piece) for piece in pieces])
 
         for b, env in enumerate(env_ids.tolist()):
             if restarted[b]:
                 self._twins[env] = Twin(self._kind)
             twin = self._twins[env]
-            twin.act(reward[b], bool(done[b] or restarted[b]), truncated[b], observation[b])
+            twin.act(reward[b], bool(done[b] or restarted[b]), last[b], observation[b])
             self._store(twin, writes, b)
         expected = [self._twins[env].steps[-1].action for env in env_ids.tolist()]
         expected = np.array(expected, self._kind.spec.tensor.dtype)

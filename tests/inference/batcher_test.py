@@ -10,7 +10,8 @@ from seed_rl.types import EnvOutput
 
 def request(begin, size):
     output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
-    return Request(GroupLease(tuple(range(begin, begin + size)), 0), False, output, stream=None)
+    lease = GroupLease(tuple(range(begin, begin + size)), 0)
+    return Request(lease, lease.env_id_array, False, output, stream=None)
 
 
 def opened(batcher, *requests):

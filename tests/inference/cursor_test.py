@@ -81,6 +81,19 @@ def test_environments_that_are_not_recorded_hold_no_slot():
     assert pool.num_slots - len(pool) == 1
 
 
+@pytest.mark.parametrize(("length", "stride"), [(5, 4), (9, 4), (3, 1)])
+def test_a_step_in_which_an_episode_ends_is_counted_in_one_unroll(length, stride):
+    cursor, pool = make(2, length, stride)
+    ids, counted = np.array([1, 0]), 0
+    last = np.random.default_rng(0).random((41, 2)) < 0.3
+    for step in range(41):
+        _, finished = cursor.advance(ids, last[step])
+        counted += pool.ends[finished].sum()
+        pool.release(finished)
+    num_unrolls = (41 - length) // stride + 1
+    assert counted == last[: num_unrolls * stride].sum() > 0
+
+
 def test_versions_are_those_of_the_first_step():
     cursor, pool = make(1, length=3, stride=2)
     cursor.version = 5

@@ -8,19 +8,35 @@ def taken(tracker):
     return [row for episodes in tracker.take() for row in zip(*(array.tolist() for array in episodes), strict=True)]
 
 
+def step(tracker, env_ids, reward, done, last=(False, False)):
+    tracker.step(env_ids, reward, done, np.array(last))
+
+
 def test_adds_up_rewards_until_done():
     tracker, ids = EpisodeTracker(3), np.array([2, 0])
-    tracker.step(ids, np.array([1.0, 2.0]), np.array([False, False]))
+    step(tracker, ids, np.array([1.0, 2.0]), np.array([False, False]))
     assert taken(tracker) == []
-    tracker.step(ids, np.array([0.5, 4.0]), np.array([True, False]))
-    tracker.step(ids, np.array([1.0, 8.0]), np.array([True, True]))
+    step(tracker, ids, np.array([0.5, 4.0]), np.array([True, False]))
+    step(tracker, ids, np.array([1.0, 8.0]), np.array([True, True]))
     assert taken(tracker) == [(2, 1.5, 2), (2, 1.0, 1), (0, 14.0, 3)]
     assert taken(tracker) == [], "each once"
 
 
 def test_a_restart_forgets_the_unfinished_episode_of_these_environments_only():
     tracker, both = EpisodeTracker(2), np.array([0, 1])
-    tracker.step(both, np.array([1.0, 1.0]), np.array([False, False]))
+    step(tracker, both, np.array([1.0, 1.0]), np.array([False, False]))
     tracker.restart(np.array([0]))
-    tracker.step(both, np.array([1.0, 1.0]), np.array([True, True]))
+    step(tracker, both, np.array([1.0, 1.0]), np.array([True, True]))
     assert taken(tracker) == [(0, 1.0, 1), (1, 2.0, 2)]
+
+
+def test_the_step_after_the_last_of_an_episode_is_none_of_the_next():
+    tracker, both, neither = EpisodeTracker(2), np.array([0, 1]), np.array([False, False])
+    step(tracker, both, np.array([1.0, 2.0]), neither, last=[True, False])
+    assert taken(tracker) == [(0, 1.0, 1)]
+    step(tracker, np.array([0]), np.array([0.0]), np.array([True]), last=[False])  # alone, or with all others
+    step(tracker, both, np.array([4.0, 8.0]), np.array([True, True]), last=[False, True])
+    assert taken(tracker) == [(0, 4.0, 1), (1, 10.0, 2)]
+    step(tracker, both, np.array([1.0, 0.0]), np.array([False, True]))
+    step(tracker, both, np.array([1.0, 1.0]), np.array([True, True]))
+    assert taken(tracker) == [(0, 2.0, 2), (1, 1.0, 1)]

@@ -95,17 +95,21 @@ class Pipeline:
                 )
 
 
+def place(counters):
+    """The number of an environment's step since its run began: a truncated episode, every other one, has one more."""
+    return counters[..., 3] + counters[..., 1] // 2
+
+
 def check_inside(unroll):
     """The relations between the steps of an unroll."""
-    counters = unroll.env_output.observation
-    assert (np.diff(counters[:, 3]) == 1).all(), "steps are consecutive"
+    counters, last = unroll.env_output.observation, unroll.env_output.last
+    assert (np.diff(place(counters)) == 1).all(), "steps are consecutive"
     assert len(set(counters[:, 0])) == 1, "all of one environment's run"
     begins = counters[:, 2] == 0
     np.testing.assert_array_equal(unroll.env_output.done, begins)
-    after_odd_episode = (counters[:, 1] > 0) & (counters[:, 1] % 2 == 0)
-    np.testing.assert_array_equal(unroll.env_output.truncated, begins & after_odd_episode)
+    np.testing.assert_array_equal(last[:-1], begins[1:] & (counters[:-1, 1] % 2 == 1))
     np.testing.assert_array_equal(unroll.action, action_of(counters))
-    np.testing.assert_array_equal(unroll.env_output.reward[1:], unroll.action[:-1])
+    np.testing.assert_array_equal(unroll.env_output.reward[1:], np.where(last[:-1], 0, unroll.action[:-1]))
     np.testing.assert_array_equal(unroll.prev_action[1:], unroll.action[:-1])
     np.testing.assert_array_equal(unroll.behaviour, counters[:, 2] + 1)
 
@@ -119,7 +123,7 @@ def check_against_previous(unroll, previous, stride):
             assert unroll.initial_state == 0
             assert unroll.env_output.reward[0] == 0
         return
-    assert counters[0, 3] == previous.env_output.observation[0, 3] + stride, "no unroll is missing"
+    assert place(counters[0]) == place(previous.env_output.observation[0]) + stride, "no unroll is missing"
     overlap = len(counters) - stride
     tf.nest.map_structure(
         lambda now, before: np.testing.assert_array_equal(now[:overlap], before[stride:]),
@@ -150,7 +154,7 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, 
         for pid in pipeline.actors.pids:
             with open(f"/proc/{pid}/maps") as maps:
                 assert "tensorflow" not in maps.read()
-        first_steps = [unroll.env_output.observation[0, 3] for unroll in last.values()]
+        first_steps = [place(unroll.env_output.observation[0]) for unroll in last.values()]
         assert all(step % stride == 0 for step in first_steps) == (not stagger)
 
         before = set(counts)
@@ -171,7 +175,8 @@ def state_before_first_step(unroll):
     _, episode, step, steps = unroll.env_output.observation[0]
     if step:
         return step  # actions in this episode so far
-    return steps // episode if episode else 0  # those of the episode that has just ended: all have one length
+    # Those of the episode that has just ended: all have one length, and one more action if they are truncated.
+    return steps // episode + (episode % 2 == 0) if episode else 0
 
 
 def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_an_evaluation_environment(

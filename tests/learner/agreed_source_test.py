@@ -24,14 +24,18 @@ class Repeating(Counting):
         return 3
 
 
-EXPERIMENT = Experiment(env=Repeating(), agent=CountingAgentConfig(unroll_length=4))
+EXPERIMENT = Experiment(env=Repeating(), agent=CountingAgentConfig(unroll_length=5))
 
 
 class Scripted(Source):
-    """Takes so many unrolls at each call, and has a batch or none."""
+    """Takes so many unrolls at each call, in each of which an episode ends, and has a batch or none."""
 
     def __init__(self, *calls, taken=0):
         self.taken, self.calls = taken, list(calls)
+
+    @property
+    def ends(self):
+        return self.taken
 
     def next(self, timeout):
         taken, name = self.calls.pop(0)

@@ -34,7 +34,7 @@ OPTIMIZER = Optimizer(learning_rate=0.01, epsilon=1e-2, clip_norm=0.05)
 
 def fill(store):
     """Random unrolls in all slots."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     rows = []
     for array in store.get_rows(np.arange(store.num_slots, dtype=np.int32)):
         if array.dtype == bool:

@@ -21,11 +21,17 @@ TARGETS = np.array([[1.0, 2.0], [3.0, 6.0]], np.float32)
     ],
 )
 def test_the_explained_variance_is_that_of_the_targets_without_the_errors(values, share):
-    assert float(diagnostics.explained_variance(values, TARGETS)) == pytest.approx(share, abs=1e-6)
+    assert float(diagnostics.explained_variance(values, TARGETS, np.ones((2, 2)))) == pytest.approx(share, abs=1e-6)
+
+
+def test_steps_without_a_target_explain_nothing():
+    weights, values = np.array([[1.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 1.0], [1.0, 6.0]])
+    # The targets 1, 2, 3 have a variance of 2/3; so have their errors.
+    assert float(diagnostics.explained_variance(values, TARGETS, weights)) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_targets_that_do_not_vary_leave_nothing_to_explain():
-    assert float(diagnostics.explained_variance(TARGETS, np.ones((2, 2)))) == 0.0
+    assert float(diagnostics.explained_variance(TARGETS, *np.ones((2, 2, 2)))) == 0.0
 
 
 def test_clipping_takes_the_mass_of_the_policy_above_the_bound():

@@ -52,8 +52,9 @@ class CountingVectorEnv(UniformVectorEnv):
         """Counts."""
         self._counters[:, 2:] += 1
         ended = self._counters[:, 2] == self._episode_length
+        info = {"final_obs": self._counters.copy()} if ended.any() else {}
         self._counters[ended, 1] += 1
         self._counters[ended, 2] = 0
         truncated = ended & (self._counters[:, 1] % 2 == 0)
         reward = np.asarray(actions, np.float64)
-        return self._counters.copy(), reward, ended & ~truncated, truncated, {}
+        return self._counters.copy(), reward, ended & ~truncated, truncated, info

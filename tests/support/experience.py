@@ -35,10 +35,8 @@ def random_output(rng, spec, leading, done=0.3):
     """An `EnvOutput` with fields [*leading, ...] of an `EnvSpec`."""
     tensors = {name: random_tensor(rng, tensor, leading) for name, tensor in spec.observation_tensors()}
     reward, begins = rng.normal(size=leading), rng.random(leading) < done
-    truncated = begins & (rng.random(leading) < 0.5)
-    return EnvOutput(
-        tf.constant(reward, tf.float32), tf.constant(begins), tf.constant(truncated), tensors.get("", tensors)
-    )
+    last = np.roll(begins, -1, axis=0) & (rng.random(leading) < 0.5)  # an episode ends where the next one begins
+    return EnvOutput(tf.constant(reward, tf.float32), tf.constant(begins), tf.constant(last), tensors.get("", tensors))
 
 
 def random_steps(spec, length, batch, seed=0, done=0.25):
@@ -54,14 +52,15 @@ def acted_unroll(agent, batch, seed=0, warm_up=2, act=None):
     The first environment's episode goes on for ever.
     """
     rng, spec = np.random.default_rng(seed), agent.env_spec
+    begins = (rng.random((warm_up + agent.length + 1, batch)) < 0.4) & (np.arange(batch) > 0)
+    lasts = begins[1:] & (rng.random((warm_up + agent.length, batch)) < 0.5)
     state, steps = agent.initial_state(batch), []
     prev_action = tf.zeros([batch, *spec.action.tensor.shape], spec.action.tensor.dtype)
     for t in range(warm_up + agent.length):
         if t == warm_up:
             initial = state
         output = random_output(rng, spec, (batch,))
-        others = np.arange(batch) > 0
-        output = output._replace(done=output.done & others, truncated=output.truncated & others)
+        output = output._replace(done=tf.constant(begins[t]), last=tf.constant(lasts[t]))
         answer = (act or agent.act)(prev_action, output, state, tf.range(batch), tf.constant([seed, t]))
         steps.append((prev_action, output, answer.action, answer.behaviour))
         prev_action, state = answer.action, answer.state

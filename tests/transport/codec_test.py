@@ -27,7 +27,7 @@ seeded = settings(derandomize=True, database=None, deadline=None)
 def flat(output):
     """A step's tensors in the order of the payload."""
     observation = output.observation if isinstance(output.observation, dict) else {"": output.observation}
-    return [output.reward, output.done, output.truncated, *(observation[name] for name in sorted(observation))]
+    return [output.reward, output.done, output.last, *(observation[name] for name in sorted(observation))]
 
 
 def tree(function, part):
@@ -146,8 +146,8 @@ def test_a_message_of_another_size_or_header_is_refused():
 
 @pytest.mark.parametrize(
     ("spec", "byte", "name"),
-    [(SMALL, 2 + 2 * 4 + 1, "truncated"), (SMALL, 2 + 2 * 5, "truncated"), (NAMED, 2 + 2 * 6, "alive")],
-    ids=["done", "truncated", "observation"],
+    [(SMALL, 2 + 2 * 4 + 1, "last"), (SMALL, 2 + 2 * 5, "last"), (NAMED, 2 + 2 * 6, "alive")],
+    ids=["done", "last", "observation"],
 )
 @pytest.mark.parametrize("value", [2, 128, 255])
 def test_bools_must_be_0_or_1(spec, byte, name, value):
@@ -185,22 +185,14 @@ def test_what_an_actor_changes_in_shared_memory_after_the_check_is_not_used():
     memory = bytearray(codec.payload_bytes)
     step = codec.read_step(codec.views(memoryview(memory)))
     memory[:] = b"\xff" * len(memory)  # NaN, and bools that are neither 0 nor 1
-    for tensor in (step.reward, step.done, step.truncated, step.observation["x"], step.observation["y"]):
+    for tensor in (step.reward, step.done, step.last, step.observation["x"], step.observation["y"]):
         assert not tensor.view(np.uint8).any()
 
 
-def test_only_an_episode_that_ends_is_truncated():
-    codec = StepCodec(SMALL, 2)
-    truncated = ZEROS._replace(truncated=np.array([False, True]))
-    codec.decode_step(codec.encode_step(truncated._replace(done=np.array([False, True]))))
-    with pytest.raises(WireError, match="truncated must be 0 where done is, got 1"):
-        codec.decode_step(codec.encode_step(truncated._replace(done=np.array([True, False]))))
-
-
 def test_observations_named_like_the_outcome_are_checked():
-    spec = EnvSpec({"done": ArraySpec((), "float32"), "truncated": ArraySpec((), "bool")}, SMALL.action)
+    spec = EnvSpec({"done": ArraySpec((), "float32"), "last": ArraySpec((), "bool")}, SMALL.action)
     codec = StepCodec(spec, 2)
-    observation = {"done": np.array([0.0, math.nan], np.float32), "truncated": np.zeros(2, bool)}
+    observation = {"done": np.array([0.0, math.nan], np.float32), "last": np.zeros(2, bool)}
     with pytest.raises(WireError, match="done must be finite, got nan in environment 1"):
         codec.decode_step(codec.encode_step(ZEROS._replace(observation=observation)))
 

@@ -62,13 +62,13 @@ class FakeService:
         self._may_fail("open")
         return self._leases[int(session)].groups[group], SPEC
 
-    def step(self, lease, first, output, stream):
+    def step(self, lease, env_ids, first, output, stream):
         self._may_fail("step")
         self.steps.append((lease, first, output))
         if self.hold:
             self.held.put(stream)
         else:
-            self._requests.put((lease, output, stream))
+            self._requests.put((env_ids, output, stream))
 
     def close(self, session, group, lease, reason):
         self._may_fail("close")
@@ -82,19 +82,20 @@ class FakeService:
                 batch.append(self._requests.get())
             batch = [request for request in batch if request is not None]
             shuffle(batch)
-            for lease, output, stream in batch:
-                stream.answer(answer(lease, output.observation))
+            for env_ids, output, stream in batch:
+                stream.answer(answer(env_ids, output.observation))
             request = batch = output = stream = None  # frees the memory that they refer to
 
 
-def answer(lease, observation):
+def answer(env_ids, observation):
     """Actions int32 [E] for observations int32 [E, 4]."""
-    return (observation.sum(axis=1) + lease.env_ids).astype(np.int32)
+    return (observation.sum(axis=1) + env_ids).astype(np.int32)
 
 
 def output(size, value=1):
-    """A step of `size` environments whose observations hold `value`."""
-    return EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.full((size, 4), value, np.int32))
+    """A step of `size` environments, at the beginning of an episode, whose observations hold `value`."""
+    begins = np.ones(size, bool)
+    return EnvOutput(np.zeros(size, np.float32), begins, ~begins, np.full((size, 4), value, np.int32))
 
 
 def learn(address, *certificate):

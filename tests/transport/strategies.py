@@ -42,9 +42,9 @@ def steps(draw):
     spec, num_envs = draw(env_specs), draw(st.integers(1, 40))
     named = {name: draw(tensors(tensor, num_envs)) for name, tensor in spec.observation_tensors()}
     reward, done = draw(tensors(ArraySpec((), "float32"), num_envs)), draw(tensors(ArraySpec((), "bool"), num_envs))
-    truncated = done & draw(tensors(ArraySpec((), "bool"), num_envs))
+    last = draw(tensors(ArraySpec((), "bool"), num_envs))
     observation = named[""] if isinstance(spec.observation, ArraySpec) else named
-    return spec, num_envs, EnvOutput(reward, done, truncated, observation)
+    return spec, num_envs, EnvOutput(reward, done, last, observation)
 
 
 @st.composite

@@ -34,7 +34,7 @@ def test_every_step_is_answered_once_with_its_groups_answer(house, share_memory)
     assert learner.server.stats.steps == len(learner.service.steps) == len(sizes) * num_steps
     assert sum(first for _, first, _ in learner.service.steps) == len(sizes)
     assert all((output.reward == lease.env_ids).all() for lease, _, output in learner.service.steps)
-    assert all((output.done == (output.reward % 2 > 0)).all() for _, _, output in learner.service.steps)
+    assert all((output.last == (output.reward % 4 == 3)).all() for _, _, output in learner.service.steps)
     assert [learner.service.closed.get(timeout=5.0)[3] for _ in sizes] == ["the actor left"] * len(sizes)
     assert learner.server.stats.streams == 0
 
@@ -46,11 +46,9 @@ def run_steps(group, stream, num_steps):
     right = 0
     for _ in range(num_steps):
         ids = np.array(group.env_ids)
-        output = EnvOutput(
-            ids.astype(np.float32), ids % 2 > 0, ids % 4 == 3, rng.integers(0, 2000, (size, 4), np.int32)
-        )
+        output = EnvOutput(ids.astype(np.float32), ids >= 0, ids % 4 == 3, rng.integers(0, 2000, (size, 4), np.int32))
         actions = stream.step(output)
-        right += actions.dtype == np.int32 and np.array_equal(actions, peers.answer(group, output.observation))
+        right += actions.dtype == np.int32 and np.array_equal(actions, peers.answer(group.env_ids, output.observation))
     stream.close()
     return right
 
@@ -62,7 +60,7 @@ NAN = b"\x00\x00\xc0\x7f"
     ("change", "sentence"),
     [
         (lambda message: message[:-1], "expected a message of 46 bytes, got 45"),
-        (lambda message: message[:10] + b"\x02" + message[11:], "done and truncated must hold only 0 and 1"),
+        (lambda message: message[:10] + b"\x02" + message[11:], "done and last must hold only 0 and 1"),
         (lambda message: message[:2] + NAN + message[6:], "reward must be finite"),
     ],
 )
