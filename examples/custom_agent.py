@@ -80,14 +80,14 @@ class SimplePPOAgent(ModelAgent):
         """Of T + 1 steps: action t leads to the reward of step t + 1."""
         config = self._config
         (policy, baseline), _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        r_t, discount_t, truncated_t = transitions_of(unroll.env_output, config)
+        r_t, discount_t, last_t = transitions_of(unroll.env_output, config)
         targets = vtrace(
             tf.zeros_like(r_t),  # on-policy, V-trace gives the lambda-returns
             discount_t,
             r_t,
             baseline[:-1],
             baseline[-1],
-            truncated_t=truncated_t,
+            last_t=last_t,
             lambda_=config.lambda_,
         ).vs
         advantage = tf.stop_gradient(targets - baseline[:-1])

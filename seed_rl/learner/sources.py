@@ -39,7 +39,7 @@ class Source(abc.ABC):
 
     taken: int
     """Finished unrolls taken from acting so far."""
-    ends: int
+    ends: int = 0
     """Steps of theirs from which no transition follows (`SlotPool.ends`)."""
 
     @abc.abstractmethod
@@ -70,7 +70,7 @@ class FifoSource(Source):
           read: copies them out of their store.
           batch_size: B.
         """
-        self.taken = self.ends = 0
+        self.taken = 0
         self._unrolls = unrolls
         self._read = read
         self._batch_size = batch_size
@@ -110,7 +110,7 @@ class ReplaySource(Source):
           agent: gives the initial priorities.
           config: ratio and snapshots.
         """
-        self.taken = self.ends = 0
+        self.taken = 0
         self._unrolls = unrolls
         self._read = read
         self._sizes = sizes
@@ -240,7 +240,7 @@ class JoinedSource(Source):
         Args:
           sources: one at least, in the order of the training devices that their batches go to.
         """
-        self.taken = self.ends = 0
+        self.taken = 0
         self._sources = sources
         self._batches: list[Batch | None] = [None] * len(sources)
 

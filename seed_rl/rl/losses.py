@@ -46,7 +46,8 @@ def mean(x: Any, weights: Any) -> tf.Tensor:
       x: float, of any shape.
       weights: float of that shape, at least 0.
     """
-    return tf.math.divide_no_nan(tf.reduce_sum(weights * tf.cast(x, tf.float32)), tf.reduce_sum(weights))
+    x, weights = tf.cast(x, tf.float32), tf.cast(weights, tf.float32)
+    return tf.math.divide_no_nan(tf.reduce_sum(weights * x), tf.reduce_sum(weights))
 
 
 def standardised(x: Any, weights: Any) -> tf.Tensor:

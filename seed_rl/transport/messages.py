@@ -16,7 +16,7 @@ from seed_rl import specs
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.protocol import MAX_GROUPS, VersionMismatch, WireError
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Goes up with every change of the messages or of their meaning."""
 
 MAX_REQUEST_BYTES = 1 << 16

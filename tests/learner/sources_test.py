@@ -100,7 +100,9 @@ def test_fifo_takes_whole_batches_in_order_and_frees_their_slots():
     assert rig.source.next(0) is None
     assert len(rig.queue) == 1, "a part of a batch stays where it is"
     rig.produce(2)
+    rig.pool.ends[:] = 3
     batch = rig.source.next(0)
+    assert rig.source.ends == 2 * 3
     np.testing.assert_array_equal(numbers(batch), [1, 2])
     np.testing.assert_array_equal(batch.versions, [10, 20])
     assert batch.importance_weights.tolist() == [1, 1]
