@@ -22,48 +22,53 @@ T = 6
 POSITIONS = pytest.mark.parametrize("cut", range(T))
 
 
-def random_steps(cut, batch=3, terminated=()):
-    """T actions of B environments; every episode ends in the state of the one at `cut`. float32."""
-    rng = np.random.default_rng(cut)
-    steps = {name: rng.standard_normal((T, batch)).astype(np.float32) for name in ("log_rhos", "r_t", "values", "v_t")}
-    steps["discount_t"] = np.full((T, batch), 0.9, np.float32)
-    steps["discount_t"][[cut, *terminated]] = 0.0
-    steps["bootstrap_value"] = rng.standard_normal(batch).astype(np.float32)
-    steps["last_t"] = np.zeros((T, batch), bool)
-    steps["last_t"][cut] = True
-    return steps
+def random_steps(seed, steps=16, batch=8):
+    """Actions of environments whose episodes end at random, terminated or in a last state; float32 [T, B]."""
+    rng = np.random.default_rng(seed)
+    data = {
+        name: rng.standard_normal((steps, batch)).astype(np.float32) for name in ("log_rhos", "r_t", "values", "v_t")
+    }
+    data["last_t"], terminated = rng.random((2, steps, batch)) < 0.2
+    data["discount_t"] = np.where(data["last_t"] | terminated, 0, 0.9).astype(np.float32)
+    data["bootstrap_value"] = rng.standard_normal(batch).astype(np.float32)
+    return data
+
+
+def trajectories(last):
+    """The rows, and the row behind them, of the trajectories that one gets by cutting [T] at last steps."""
+    begin = 0
+    for end in [*np.flatnonzero(last), len(last)]:
+        if end > begin:
+            yield slice(begin, end), end
+        begin = end + 1
 
 
 @pytest.mark.parametrize("log_rhos", [0.0, 1.0], ids=["lambda-returns", "off-policy"])
-@pytest.mark.parametrize("terminated", [(), (1,), (4,)], ids=str)
-@POSITIONS
-def test_v_trace_before_and_after_are_two_trajectories(cut, terminated, log_rhos):
-    steps = random_steps(cut, terminated=set(terminated) - {cut})
+def test_v_trace_is_that_of_separate_trajectories(log_rhos):
+    steps = random_steps(seed=1)
     steps["log_rhos"] *= log_rhos
-    names = ("log_rhos", "discount_t", "r_t", "values")
-    returns = vtrace(*(steps[name] for name in names), steps["bootstrap_value"], last_t=steps["last_t"], lambda_=0.8)
-    np.testing.assert_allclose(returns.vs[cut], steps["values"][cut], rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(returns.pg_advantages[cut], 0)
-    pieces = [(slice(0, cut), steps["values"][cut]), (slice(cut + 1, T), steps["bootstrap_value"])]
-    for rows, bootstrap in pieces:
-        if rows.start == rows.stop:
-            continue
-        expected = vtrace(*(steps[name][rows] for name in names), bootstrap, lambda_=0.8)
-        for whole, part in zip(returns, expected, strict=True):
-            np.testing.assert_allclose(whole[rows], part, rtol=0, atol=1e-6)
+    names, last = ("log_rhos", "discount_t", "r_t", "values"), steps["last_t"]
+    returns = vtrace(*(steps[name] for name in names), steps["bootstrap_value"], last_t=last, lambda_=0.8)
+    np.testing.assert_allclose(returns.vs.numpy()[last], steps["values"][last], rtol=0, atol=1e-6)
+    assert not np.any(returns.pg_advantages.numpy()[last])
+    values = np.concatenate([steps["values"], steps["bootstrap_value"][None]])
+    for b in range(last.shape[1]):
+        own = slice(b, b + 1)
+        for rows, end in trajectories(last[:, b]):
+            expected = vtrace(*(steps[name][rows, own] for name in names), values[end, own], lambda_=0.8)
+            for whole, part in zip(returns, expected, strict=True):
+                np.testing.assert_allclose(whole[rows, own], part, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9])
-@pytest.mark.parametrize("terminated", [(), (1,), (4,)], ids=str)
-@POSITIONS
-def test_n_step_returns_before_and_after_are_those_of_two_trajectories(cut, terminated, n):
-    steps = random_steps(cut, terminated=set(terminated) - {cut})
-    names = ("r_t", "discount_t", "v_t")
+def test_n_step_returns_are_those_of_separate_trajectories(n):
+    steps, names = random_steps(seed=2), ("r_t", "discount_t", "v_t")
     returns = n_step_returns(*(steps[name] for name in names), n, steps["last_t"])
-    for rows in (slice(0, cut), slice(cut + 1, T)):
-        if rows.start < rows.stop:
-            expected = n_step_returns(*(steps[name][rows] for name in names), n)
-            np.testing.assert_allclose(returns[rows], expected, rtol=0, atol=1e-6)
+    for b in range(returns.shape[1]):
+        own = slice(b, b + 1)
+        for rows, _ in trajectories(steps["last_t"][:, b]):
+            expected = n_step_returns(*(steps[name][rows, own] for name in names), n)
+            np.testing.assert_allclose(returns[rows, own], expected, rtol=0, atol=1e-6)
 
 
 def random_sequence(cut):
