@@ -126,7 +126,8 @@ class VTraceAgent(ModelAgent):
 
     def after_update(self, learner_updates: int) -> None:
         if self._target is not None:
-            self._target.model.baseline.take_unit_of(self.model.baseline)
+            if self._config.target_update_rate < 1.0:
+                self._target.model.baseline.take_unit_of(self.model.baseline)
             self._target.after_update(learner_updates)
 
     def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:

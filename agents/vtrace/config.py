@@ -70,7 +70,8 @@ class VTrace(TrunkConfig, TargetConfig, AgentConfig):
     """A value that is this far from that of the target network, on the way to its target, moves no further; 0: no such
     bound. In units of reward, or with `value_norm` in deviations."""
     kl_stop: NonNegative = 0.0
-    """Nats: no further pass once the policy is this far from the behaviour policy, on average over a pass; 0: never."""
+    """Nats: an update ends before the first optimizer step in whose minibatch the policy is this far from the one that
+    acted; 0: never."""
 
     def __post_init__(self):
         super().__post_init__()

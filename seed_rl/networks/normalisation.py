@@ -31,8 +31,8 @@ class RunningMoments(keras.layers.Layer):
         Args:
           shape: of the quantity.
           name: of the layer.
-          bounded: after the first batch, count values at most 10 deviations from the mean: a single outlier can't blind
-            a run, a quantity that grows is followed within a few batches.
+          bounded: count a value at most as far from the mean as lets it double the variance, and in the first batch
+            from the median: no outlier blinds a run, and a quantity that grows is followed within a few batches.
         """
         super().__init__(name=name, dtype="float32", autocast=False)
         kept: dict[str, Any] = {"trainable": False, "autocast": False}  # exact in layers that compute in bfloat16, too
@@ -63,12 +63,18 @@ class RunningMoments(keras.layers.Layer):
     def moments(self, x: Any) -> tf.Tensor:
         """float32 [2, *shape]: the first two moments of a batch [..., *shape] about the running mean."""
         x = tf.stop_gradient(tf.cast(x, tf.float32)) - self.mean.value
+        x = tf.reshape(x, [-1, *self.mean.shape])
         if self._bounded:
-            known = (self.steps.value > 0.0) & (tf.sqrt(self.variance.value) > _ROUNDING * tf.abs(self.mean.value))
-            bound = tf.where(known, _CLIP * self.deviation, tf.float32.max)
-            x = tf.clip_by_value(x, -bound, bound)
-        axes = list(range(x.shape.rank - len(self.mean.shape)))
-        return tf.stack([tf.reduce_mean(x, axes), tf.reduce_mean(tf.square(x), axes)])
+            middle, unit = tf.cond(self.steps.value > 0.0, self._spread, lambda: _robust_spread(x))
+            count = tf.maximum(self.steps.value, tf.cast(tf.shape(x)[0], tf.float32))
+            reach = tf.where(unit > 0.0, tf.maximum(_CLIP, tf.sqrt(count)) * unit, tf.float32.max / 2)
+            x = tf.clip_by_value(x, middle - reach, middle + reach)
+        return tf.stack([tf.reduce_mean(x, axis=0), tf.reduce_mean(tf.square(x), axis=0)])
+
+    def _spread(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Where values lie about the running mean, and how far from there; zero if they never changed."""
+        deviation, rounding = tf.sqrt(self.variance.value), _ROUNDING * tf.abs(self.mean.value)
+        return tf.zeros_like(deviation), tf.where(deviation > rounding, deviation, tf.zeros_like(deviation))
 
     def update(self, moments: tf.Tensor, steps: float) -> None:
         """Moves mean and variance by the `moments` of a batch of so many agent steps.
@@ -85,6 +91,16 @@ class RunningMoments(keras.layers.Layer):
         variance = (1.0 - rate) * self.variance.value + rate * moments[1] - tf.square(step)
         self.variance.assign(tf.where(first, self.variance.value, tf.maximum(variance, 0.0)))
         self.steps.assign(tf.where(first, 0.0, total))
+
+
+def _robust_spread(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The median of [N, ...] and the median distance from it, which outliers don't move."""
+
+    def median(values: tf.Tensor) -> tf.Tensor:
+        return tf.sort(values, axis=0)[tf.shape(values)[0] // 2]
+
+    middle = median(x)
+    return middle, median(tf.abs(x - middle))
 
 
 class ValueHead(keras.layers.Dense):

@@ -13,7 +13,7 @@ class TargetNetwork:
         target <- target + rate (online - target)
 
     A rate of 1 copies the weights (Mnih et al. 2015); a small rate at every update is Polyak averaging (Lillicrap et
-    al. 2016, arXiv:1509.02971).
+    al. 2016, arXiv:1509.02971). Variables that are not trained, such as running statistics, are copied at any rate.
     """
 
     def __init__(self, online: Any, frozen: Any, period: int = 1, rate: float = 1.0):
@@ -38,4 +38,5 @@ class TargetNetwork:
     @tf.function(autograph=False)
     def _follow(self, rate: float) -> None:
         for target, online in zip(self.model.variables, self._online.variables, strict=True):
-            target.assign(online.value if rate == 1.0 else target.value + rate * (online.value - target.value))
+            copied = rate == 1.0 or not online.trainable
+            target.assign(online.value if copied else target.value + rate * (online.value - target.value))

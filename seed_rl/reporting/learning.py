@@ -17,7 +17,7 @@ _UNIFORM = 0.98
 _BONUS_TO_ADVANTAGE = 0.75
 _MOVED = 0.97
 _CERTAIN = 0.02
-_LOST = 0.25  # of the distance from the first return to the best
+_LOST = 0.25  # of the best return, or of the distance from the first to it if that is larger
 _OUT_OF_BOUNDS = 1.2
 _EXPLAINED_VARIANCE = 0.13
 _ADVANTAGE_TO_VALUE = 0.34
@@ -58,7 +58,8 @@ class Trouble:
         remedy = "layer_norm = 'features', or a lower learning rate"
         if value is None:
             return f"policy: certain ({entropy:.1%} of the entropy) before any episode has ended: {remedy}"
-        if value < self._best_return - _LOST * (self._best_return - self._first_return):
+        best = self._best_return
+        if value < best - _LOST * max(best - self._first_return, abs(best)):
             return f"policy: certain, at a return of {value:.4g} after one of {self._best_return:.4g}: {remedy}"
         return ""
 

@@ -53,7 +53,8 @@ def mean(x: Any, weights: Any) -> tf.Tensor:
 def standardised(x: Any, weights: Any) -> tf.Tensor:
     """float32 of the same shape: where there is weight, with mean 0 and deviation 1; elsewhere zero. See `mean`."""
     deviations = weights * (tf.cast(x, tf.float32) - mean(x, weights))
-    return deviations / (tf.sqrt(mean(tf.square(deviations), weights)) + 1e-8)
+    rounding = 1e-6 * mean(tf.abs(x), weights)
+    return tf.math.divide_no_nan(deviations, tf.sqrt(mean(tf.square(deviations), weights)) + rounding)
 
 
 def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: float = 0.0) -> tf.Tensor:

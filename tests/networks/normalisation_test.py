@@ -45,25 +45,37 @@ def test_quantities_that_never_changed_are_zero_and_their_first_change_is_standa
     assert -0.2 < low < 0 < 5 < high <= 10
 
 
-def test_a_single_outlier_does_not_blind():
+@pytest.mark.parametrize("when", [0, 10])
+def test_a_single_outlier_does_not_blind(when):
     rng = np.random.default_rng(0)
     moments, free = RunningMoments((), name="moments", bounded=True), RunningMoments((), name="free")
     for step in range(20):
         batch = rng.standard_normal([64])
-        batch[0] = 1e6 if step == 10 else batch[0]
+        batch[0] = 1e6 if step == when else batch[0]
         show(moments, batch)
         show(free, batch)
     assert 0.8 < float(moments.deviation) < 1.5
+    assert abs(float(moments.mean.value)) < 0.3
     assert float(free.deviation) > 1e4
     assert float(moments.normalise(1e6)) == 10
 
 
-def test_a_bounded_quantity_that_grows_is_followed_within_a_few_batches():
+@pytest.mark.parametrize("batches", [10, 200], ids=["at first", "with a full window"])
+def test_a_bounded_quantity_that_grows_is_followed_within_a_few_batches(batches):
     rng = np.random.default_rng(0)
     moments = RunningMoments((), name="moments", bounded=True)
-    for scale in [1.0] * 10 + [1e3] * 10:
-        show(moments, scale * rng.standard_normal([64]))
-    assert 300 < float(moments.deviation) < 1000
+    for scale in [1.0] * batches + [1e3] * 10:
+        show(moments, scale * rng.standard_normal([1024]))
+    assert 200 < float(moments.deviation) < 1000
+
+
+@pytest.mark.parametrize("share", [0.005, 0.001])
+def test_a_quantity_that_is_seldom_anything_but_zero_keeps_its_deviation(share):
+    rng = np.random.default_rng(0)
+    moments = RunningMoments((), name="moments", bounded=True)
+    for _ in range(1000):
+        show(moments, (rng.random([1024]) < share) * rng.random([1024]))
+    assert float(moments.deviation) == pytest.approx((share / 3) ** 0.5, rel=0.2)
 
 
 def test_what_lies_further_back_than_the_window_is_forgotten():

@@ -38,7 +38,10 @@ def test_it_moves_by_its_rate_every_so_many_updates(period, rate):
         assert_equal(frozen, expected)  # it shares no weights
         target.after_update(update)
         if update % period == 0:
-            expected = [old + rate * (new - old) for old, new in zip(expected, before, strict=True)]
+            expected = [
+                old + (rate if variable.trainable else 1.0) * (new - old)
+                for variable, old, new in zip(online.variables, expected, before, strict=True)
+            ]
         assert_equal(frozen, expected)
         for now, value in zip(values(online), before, strict=True):
             np.testing.assert_array_equal(now, value)
