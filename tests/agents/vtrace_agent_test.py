@@ -195,6 +195,51 @@ def test_a_normalised_value_is_learned_as_fast_in_any_unit_of_reward(scale):
     np.testing.assert_allclose(values, np.where(high, 3.0, 1.0), atol=0.4)
 
 
+def test_an_update_ends_when_the_policy_is_too_far_from_the_one_that_acted():
+    steps = {}
+    for limit in (0.0, 1e-9, 1e9):
+        agent = dataclasses.replace(SMALL, kl_stop=limit).build(SPEC, 4, seed=1)
+        unroll = acted_unroll(agent, batch=4)
+        move(agent, seed=1, scale=0.1)
+        update = TrainStep(agent, Optimizer(), passes=2, minibatches=2)(unroll, 0.0, np.ones(4, np.float32))
+        assert update.metrics["policy/kl_behaviour_target"] > 1e-9
+        steps[limit] = update.optimizer_steps
+    assert steps == {0.0: 4, 1e-9: 0, 1e9: 4}
+
+
+def test_the_moments_of_value_targets_are_those_of_lambda_returns_of_the_acting_values():
+    agent = dataclasses.replace(SMALL, value_norm=True, discount=0.9, lambda_=0.8).build(SPEC, 4, seed=1)
+    move(agent, seed=1)
+    unroll = acted_unroll(agent, batch=8)
+    reward, done, last, values = (x.numpy() for x in (*unroll.env_output[:3], unroll.behaviour.baseline))
+    assert last[:-1].any()
+    target, targets = values[-1], []
+    for t in reversed(range(agent.unroll_length)):
+        target = reward[t + 1] + 0.9 * (1 - done[t + 1]) * (0.8 * target + 0.2 * values[t + 1])
+        target = np.where(last[t], values[t], target)
+        targets.append(target)
+    expected = [np.mean(targets), np.mean(np.square(targets))]
+    np.testing.assert_allclose(agent.moments(unroll).value_targets, expected, rtol=1e-5)
+
+
+def test_a_target_network_that_follows_slowly_follows_in_one_unit_of_value():
+    config = dataclasses.replace(SMALL, value_norm=True, clip_ratio=0.2, target_network=True, target_update_rate=0.1)
+    agent = config.build(SPEC, 4, seed=1)
+    unroll = acted_unroll(agent, batch=4)
+    steps = tf.nest.map_structure(tf.identity, unroll)
+    agent.update_statistics(agent.moments(with_reward(steps, 1e3 * steps.env_output.reward)), 16)
+    agent.update_statistics(agent.moments(with_reward(steps, 1e3 * steps.env_output.reward)), 16)
+    agent.model.baseline.bias.assign([2.0])  # in deviations of about a thousand
+    values = [
+        model(unroll.prev_action, unroll.env_output, unroll.initial_state)[0].baseline
+        for model in (agent.model, agent._target.model)
+    ]
+    agent.after_update(1)
+    followed, _ = agent._target.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+    assert np.abs(values[0]).min() > 100
+    np.testing.assert_allclose(followed.baseline, 0.1 * values[0] + 0.9 * values[1], rtol=1e-3, atol=1e-2)
+
+
 def test_the_gradients_of_repeated_words_are_added_up():
     spec = EnvSpec({"a": NUMBERS, "words": ArraySpec((4,), "uint16")}, DiscreteSpec(5))
     agent = SMALL.build(spec, num_training_envs=2, seed=1)
