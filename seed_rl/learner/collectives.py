@@ -120,11 +120,12 @@ class Link:
         try:
             yield
         except _LOST as error:
-            if self.hosts.count == 1 or not re.search(r"[Cc]ollective|tensorflow\.WorkerService", error.message):
+            if self.hosts.count == 1 or not re.search(r"[Cc]ollective|/tensorflow\.\w+Service/", error.message):
                 raise
-            _log.debug("%s", error.message)
-            others = [int(task) for task in re.findall(r"task:(\d+)", error.message) if int(task) != self.hosts.index]
-            name = self.hosts.name(others[0]) if others else "another learner host"
+            _log.debug("%s", " ".join(error.message.split()))
+            # Without a number it is the heartbeat to the service on host 0 that failed.
+            others = {int(task) for task in re.findall(r"task:(\d+)", error.message)} - {self.hosts.index}
+            name = self.hosts.name(min(others, default=0)) if others or self.hosts.index else "another learner host"
             remedy = f"start all {self.hosts.count} again, and they continue from the last checkpoint"
             raise HostLost(f"{name} is gone: {remedy}") from None
 
