@@ -216,7 +216,7 @@ class TrainStep:
         maxima = outcome.maxima
         if maxima:
             found = tf.reduce_max(context.all_gather(tf.stack([*maxima.values()])[None], axis=0), axis=0)
-            maxima = dict(zip(maxima, tf.unstack(found), strict=True))
+            maxima = dict(zip(maxima, tf.unstack(found, len(maxima)), strict=True))
         return _Outcome(gradients, dict(zip(outcome.means, tf.unstack(means), strict=True)), maxima), priorities
 
     def _local(self, value: Any) -> tuple[tf.Tensor, ...]:
