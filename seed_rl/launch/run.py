@@ -191,9 +191,13 @@ class Run:
         load_tensorflow()
         from seed_rl.learner.collectives import connect
         from seed_rl.learner.replicas import make_logical_cpus
+        from seed_rl.learner.split import BadDevices
 
-        if self.hosts.count > 1:
-            make_logical_cpus(self.experiment.devices.logical_cpus)  # before the server, which makes the devices
+        if self.hosts.count > 1:  # before the server, which makes the devices
+            try:
+                make_logical_cpus(self.experiment.devices.logical_cpus)
+            except BadDevices as error:
+                raise ConfigError(str(error)) from error
         return connect(self.hosts, common_settings(self.experiment), stop)
 
     def _new_learner(self, link: Link) -> Learner:

@@ -27,6 +27,7 @@ import tensorflow as tf
 from seed_rl.experiment import ConfigError
 from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts, meet
+from seed_rl.transport.address import AddressError
 
 _log = logging.getLogger(__name__)
 
@@ -207,8 +208,8 @@ def connect(hosts: Hosts, settings: Mapping[str, Any], stop: Stop) -> Link | Non
       The link to the others; None if `stop` was set.
 
     Raises:
-      AddressError: this host can't listen at its address.
-      ConfigError: the settings differ.
+      AddressError: this host can't listen at its address, or not at that alone.
+      ConfigError: the settings differ, or TensorFlow has been used before.
       HostLost: a host did not come, or is gone.
     """
     if hosts.count > 1:
@@ -231,6 +232,8 @@ def _start_server(hosts: Hosts) -> None:
             tf.distribute.MultiWorkerMirroredStrategy(resolver)  # its server stays
     except tf.errors.OpError as error:
         raise HostLost(f"the learner hosts can't be connected: {error.message.splitlines()[0]}") from error
+    except RuntimeError as error:
+        raise ConfigError("learner hosts must be connected before their processes use TensorFlow") from error
     if not hosts.trusted_network:
         _keep_to_this_machine(hosts.parsed[hosts.index].port)
 
@@ -259,7 +262,11 @@ def _keep_to_this_machine(port: int) -> None:
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
             with socket.socket(fileno=os.dup(connection.fd)) as listener:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+                try:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+                except OSError as error:
+                    reason = f"port {port} can't be closed to other machines: {error.strerror}"
+                    raise AddressError(f"{reason}; --trusted_network says that none can reach it") from error
 
 
 NO_OTHERS = Link()
