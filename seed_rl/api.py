@@ -39,7 +39,7 @@ from seed_rl.launch.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
 from seed_rl.launch.run_directory import CannotUse  # noqa: E402
 from seed_rl.learner.checkpoints import CheckpointError  # noqa: E402
 from seed_rl.learner.ending import Diverged  # noqa: E402
-from seed_rl.learner.hosts import HostLost, Hosts  # noqa: E402
+from seed_rl.learner.hosts import HostLost, Hosts, find_hosts  # noqa: E402
 from seed_rl.object_store import CannotReach  # noqa: E402
 from seed_rl.optimizers import Optimizer  # noqa: E402
 from seed_rl.reporting.metrics import read as read_metrics  # noqa: E402
@@ -83,6 +83,7 @@ __all__ = [
     "VariableGroup",
     "evaluate_run",
     "film_run",
+    "find_hosts",
     "load_experiment",
     "load_policy",
     "play",

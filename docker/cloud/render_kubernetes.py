@@ -14,6 +14,7 @@ import pathlib
 from rendering import RunParser, count, fill, form, learner_arguments, name, pair
 
 TEMPLATES = pathlib.Path(__file__).parent / "kubernetes"
+_HOSTS_PORT = 9000
 _HEALTH = ["python3", "/usr/local/lib/seed_rl/health.py"]
 # The certificate of docker/make_secrets.sh always names "learner".
 _TRUST = ["--tls_server_name=learner", "--tls_ca=/secrets/cert.pem", "--token_file=/secrets/token"]
@@ -32,6 +33,8 @@ def main() -> None:
         parser.error(f"--least_actors ({asked.least_actors}) must not exceed --actors ({asked.actors})")
     if asked.bucket and asked.claim:
         parser.error("--bucket and --claim are two places for one run: give one")
+    if asked.learners > 1 and not (asked.bucket or asked.claim):
+        parser.error("--learners needs --bucket, or a --claim of a volume that all of their nodes can mount")
     if asked.bucket and asked.service_account == "default":
         parser.error("--bucket needs --service_account, one that may write into the bucket")
     print(manifests(asked), end="")
@@ -42,6 +45,7 @@ def _parser() -> RunParser:
     add = parser.add_argument
     add("--namespace", type=name, default="default")
     add("--least_actors", type=count, metavar="N", help="scale between this number and --actors by their CPU usage")
+    add("--learners", type=count, default=1, metavar="N", help="learner hosts, which share the batch and the actors")
     quantity = form(r"[1-9][0-9]*(\.[0-9]+)?(m|[KMGT]i?)?", "a quantity such as 4, 500m or 16Gi")
     add("--learner_cpu", type=quantity, default="4", metavar="CORES")
     add("--learner_memory", type=quantity, default="16Gi", metavar="SIZE")
@@ -68,12 +72,24 @@ def _parser() -> RunParser:
 def manifests(asked: argparse.Namespace) -> str:
     """All of them, as one text of YAML."""
     learner, claim = f"{asked.name}-learner", asked.claim or f"{asked.name}-runs"
-    devices = dict(asked.learner_device)
+    devices, several = dict(asked.learner_device), asked.learners > 1
+    of_each = argparse.Namespace(**vars(asked) | {"actors": -(-asked.actors // asked.learners)})
+    hosts = ",".join(f"{learner}-{index}.{learner}:{_HOSTS_PORT}" for index in range(asked.learners))
     # With a bucket, the learner works on a local copy in its cache.
     volume = {"emptyDir": {}} if asked.bucket else {"persistentVolumeClaim": {"claimName": claim}}
     made = {
         "learner": learner,
-        "learner_arguments": learner_arguments(asked, f"{asked.bucket or ''}/runs/{asked.name}") + _SERVE,
+        "learner_arguments": [
+            *learner_arguments(of_each, f"{asked.bucket or ''}/runs/{asked.name}"),
+            *_SERVE,
+            *([f"--learner_hosts={hosts}", "--trusted_network"] if several else []),
+        ],
+        # Kubernetes tells each pod of an Indexed Job which one it is, and names it in the subdomain.
+        "completion_mode": "Indexed" if several else None,
+        "subdomain": learner if several else None,
+        "by_name_at_once": True if several else None,
+        "hosts_port": _HOSTS_PORT if several else None,
+        "retries": 10 * asked.learners,
         "learner_tolerations": _tolerations(asked.learner_taint),
         "learner_requests": {"cpu": asked.learner_cpu, "memory": asked.learner_memory, **devices},
         "learner_limits": {"memory": asked.learner_memory, **devices},
@@ -93,7 +109,7 @@ def manifests(asked: argparse.Namespace) -> str:
         # Without the number, applying the manifest again leaves the autoscaler's choice alone.
         "replicas": None if asked.least_actors else asked.actors,
     }
-    templates = ["learner.yaml", "actors.yaml"]
+    templates = ["learner.yaml", "actors.yaml", *(["network_policy.yaml"] if several else [])]
     templates += [] if asked.bucket or asked.claim else ["claim.yaml"]
     templates += ["autoscaler.yaml"] if asked.least_actors else []
     return "".join(fill(TEMPLATES / template, vars(asked) | made) for template in templates)

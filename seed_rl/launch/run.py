@@ -26,13 +26,12 @@ from seed_rl.launch.native_output import load_tensorflow, native_stderr_to
 from seed_rl.launch.run_directory import run_directory
 from seed_rl.launch.signals import ctrl_c_asks
 from seed_rl.learner.hosts import ALONE, Hosts
-from seed_rl.learner.hosts.link import Link
-from seed_rl.learner.hosts.rendezvous import rendezvous
 from seed_rl.object_store import Store
 from seed_rl.specs import CannotAct
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
+    from seed_rl.learner.collectives import Link
     from seed_rl.learner.ending import Stop
     from seed_rl.learner.learner import Learner
 
@@ -157,13 +156,11 @@ class Run:
     def _train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
         actors = self._new_actors()
         stopping = _StopOrFailure(stop, actors)
-        with (
-            rendezvous(self.hosts, common_settings(self.experiment), stopping, self.security) as link,
-            contextlib.ExitStack() as cleanup,
-        ):
-            if link is None:
-                return
-            started = time.monotonic()
+        started = time.monotonic()
+        link = self._connect(stopping)
+        if link is None:
+            return
+        with contextlib.ExitStack() as cleanup:
             learner = self._new_learner(link)
             if learner.finished:
                 _log.info(
@@ -188,9 +185,22 @@ class Run:
             frames, updates = learner.counters.env_frames, learner.counters.learner_updates
             _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 
-    def _new_learner(self, link: Link) -> Learner:
+    def _connect(self, stop: Stop) -> Link | None:
+        """The link to the other learner hosts; None if `stop` was set before all were there."""
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
+        from seed_rl.learner.collectives import connect
+        from seed_rl.learner.replicas import make_logical_cpus
+        from seed_rl.learner.split import BadDevices
+
+        if self.hosts.count > 1:  # before the server, which makes the devices
+            try:
+                make_logical_cpus(self.experiment.devices.logical_cpus)
+            except BadDevices as error:
+                raise ConfigError(str(error)) from error
+        return connect(self.hosts, common_settings(self.experiment), stop)
+
+    def _new_learner(self, link: Link) -> Learner:
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner
         from seed_rl.learner.placement import DoesNotFit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seed_rl.experiment import Experiment
-from seed_rl.learner.hosts.link import Link
+from seed_rl.learner.collectives import Link
 from seed_rl.learner.progress import Counters
 from seed_rl.learner.sources import Batch, Source
 

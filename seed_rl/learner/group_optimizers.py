@@ -25,6 +25,9 @@ class GroupOptimizers:
         self._groups = agent.groups
         self.settings = {name: group.optimizer(optimizer) for name, group in self._groups.items()}
         """Of each group."""
+        first, *others = self.settings
+        self.prefixed = {"": self.settings[first], **{f"{name}/": self.settings[name] for name in others}}
+        """The same by the prefix of the group's metrics."""
         with strategy.scope():
             self._optimizers = {name: settings.build() for name, settings in self.settings.items()}
             for name, group in self._groups.items():

@@ -14,8 +14,8 @@ from seed_rl.experiment import Experiment
 from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.assembly import assemble, server_of
 from seed_rl.learner.checkpoints import name_variables
+from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.ending import Diverged, Stop
-from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
@@ -186,7 +186,8 @@ class Learner:
         with self._replicas.scope():
             unroll = self._replicas.joined(batch.parts)
             seed = (self._experiment.seed, counters.learner_updates)
-            update = self._train_step(unroll, progress, batch.importance_weights, seed)
+            with self._link.losses_named():
+                update = self._train_step(unroll, progress, batch.importance_weights, seed)
         self._count_left_out(update)
         self._source.write_back(update.priorities)
         if not update.metrics:

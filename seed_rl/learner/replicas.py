@@ -42,11 +42,11 @@ class Replicas:
         Raises:
           BadDevices: see `split`.
         """
-        _make_logical_cpus(experiment.devices.logical_cpus)
+        make_logical_cpus(experiment.devices.logical_cpus)
         self.hosts = hosts
         available = _available()
         self.split = split(experiment, available, hosts.count)
-        self.strategy = _strategy(self.split.training)
+        self.strategy = _strategy(self.split.training, hosts)
         self.count = self.strategy.num_replicas_in_sync
         """Training devices."""
         self.shared = self.split.training == self.split.inference and self.count == 1
@@ -146,7 +146,12 @@ def _one_of(variable: Any) -> Any:
     return variable.values[0] if hasattr(variable, "values") else variable
 
 
-def _make_logical_cpus(count: int) -> None:
+def make_logical_cpus(count: int) -> None:
+    """Splits the CPU into so many devices.
+
+    Raises:
+      BadDevices: TensorFlow has made its devices already.
+    """
     cpu = tf.config.list_physical_devices("CPU")[0]
     if count == len(tf.config.get_logical_device_configuration(cpu) or [cpu]):
         return
@@ -168,13 +173,15 @@ def _available() -> list[str]:
     raise BadDevices("TensorFlow has no devices")
 
 
-def _strategy(training: Sequence[str]) -> tf.distribute.Strategy:
+def _strategy(training: Sequence[str], hosts: Hosts) -> tf.distribute.Strategy:
     if len(training) == 1:
         return tf.distribute.get_strategy()
     if training[0].startswith("TPU"):
         resolver, topology = _tpu()
         return tf.distribute.TPUStrategy(resolver, assignment(topology, training))
-    return tf.distribute.MirroredStrategy([f"/device:{name}" for name in training])
+    # By default it reduces by collectives, too, under keys that would be the same on all hosts.
+    reduction = tf.distribute.ReductionToOneDevice() if hosts.count > 1 else None
+    return tf.distribute.MirroredStrategy([f"/device:{name}" for name in training], reduction)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.learner.hosts.link import Link
+from seed_rl.learner.collectives import Link
 from seed_rl.types import Unroll
 
 
@@ -38,19 +38,16 @@ class Statistics:
           sequences: of this process.
           times: to show it; twice at the start of a run, see `RunningMoments.update`.
         """
-        hosts = self._link.hosts.count
-        steps = tf.constant(self._agent.unroll_length * sequences * hosts, tf.float32)
+        steps = tf.constant(self._agent.unroll_length * sequences * self._link.hosts.count, tf.float32)
         for _ in range(times if self._has_any else 0):
             moments = self._compiled_moments(unroll)
             self._has_any = moments.shape[0] > 0
             if not self._has_any:
                 return
-            if hosts > 1:
-                moments = tf.constant(self._link.sum(moments.numpy()) / hosts)
             self._compiled_move(moments, steps)
 
     def _moments(self, unroll: Unroll) -> tf.Tensor:
-        """The moments of this process's part of a batch as one float32 tensor."""
+        """The moments of a batch as one float32 tensor; [0] of an agent that has none."""
 
         def flat(unroll: Unroll) -> tf.Tensor:
             moments = self._agent.moments(unroll)
@@ -65,8 +62,10 @@ class Statistics:
             return tf.distribute.get_replica_context().all_reduce("mean", flat(unroll))
 
         if self._strategy.num_replicas_in_sync == 1:
-            return flat(unroll)
-        return self._strategy.experimental_local_results(self._strategy.run(on_replica, (unroll,)))[0]
+            moments = flat(unroll)
+        else:
+            moments = self._strategy.experimental_local_results(self._strategy.run(on_replica, (unroll,)))[0]
+        return self._link.mean(moments) if moments.shape[0] else moments
 
     def _move(self, moments: tf.Tensor, steps: tf.Tensor) -> None:
         specs = tf.nest.flatten(self._specs)

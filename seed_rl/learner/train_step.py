@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from seed_rl import devices
 from seed_rl.agents.base import Agent
+from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.group_optimizers import GroupOptimizers
-from seed_rl.learner.hosts.link import NO_OTHERS, Link
 from seed_rl.learner.minibatches import draw, in_order
-from seed_rl.learner.packing import Packing
 from seed_rl.learner.statistics import Statistics
 from seed_rl.optimizers import Optimizer
 from seed_rl.types import Unroll
@@ -28,7 +27,7 @@ class Update(NamedTuple):
     is set) and `learning_rate`; of a second and further group of variables these are prefixed with its name.
     Means over optimizer steps, maxima where the agent says so."""
     priorities: np.ndarray
-    """float32 [B] of the batch's sequences; empty if the agent gives none."""
+    """float32 [B] of this process's sequences; empty if the agent gives none."""
     optimizer_steps: int
     """At most passes x minibatches: the agent may end an update before any step, and some may be left out."""
     left_out: int
@@ -36,18 +35,33 @@ class Update(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """Results of differentiation that are averaged over replicas and hosts."""
+    """What the devices and hosts find for the same optimizer step, each from sequences of its own."""
 
     gradients: dict[str, list[tf.Tensor]]
-    """Of each group."""
-    means: tf.Tensor
-    """Metrics, float32 [N]."""
-    maxima: tf.Tensor
-    """Metrics, float32 [M]: their maxima over replicas and hosts."""
+    """Of each group; their means are applied."""
+    means: dict[str, tf.Tensor]
+    """Metrics, of which the mean is reported."""
+    maxima: dict[str, tf.Tensor]
+    """Metrics, of which the maximum is reported."""
+
+
+class _Step(NamedTuple):
+    """An optimizer step; of several, each field has one more axis in front."""
+
+    finite: tf.Tensor
+    """Whether all gradients are finite: bool []. Otherwise the step is left out."""
+    ended: tf.Tensor
+    """Whether the agent had learned enough before it: bool []. Then the step is not made, and none follows."""
+    means: dict[str, tf.Tensor]
+    """Metrics by name, float32 []."""
+    maxima: dict[str, tf.Tensor]
+    """Metrics by name, float32 []; their maximum over steps is reported."""
+    priorities: tf.Tensor
+    """float32 [R n]: of n sequences of each replica; [0] if the agent gives none."""
 
 
 class TrainStep:
-    """Differentiates the losses of an agent and applies the gradients: one compiled function, or two with other hosts.
+    """Differentiates the losses of an agent and applies the gradients, one compiled call for each pass over a batch.
 
     Each replica of a strategy, on each of several hosts, has its part of the batch; gradients and metrics are averaged
     over them before the gradients are clipped, so that an update is the same for any number of replicas. An optimizer
@@ -82,14 +96,10 @@ class TrainStep:
         self._passes = passes
         self._minibatches = minibatches
         self._link = link
-        self._packing = Packing(link.hosts)
-        self._mean_names: list[str] = []
-        self._max_names: list[str] = []
-        options = {"jit_compile": self._replicas == 1 and devices.has_accelerator(), "autograph": False}
-        self._compiled = tf.function(self._step, **options)
+        # Of several devices or hosts, only what each does alone: XLA knows nothing of the others.
+        whole = self._replicas == 1 and link.hosts.count == 1 and devices.has_accelerator()
+        self._compiled = tf.function(self._step, jit_compile=whole, autograph=False)
         self._compiled_pass = tf.function(self._pass, autograph=False)
-        self._compiled_packed = tf.function(self._packed, **options)
-        self._compiled_finish = tf.function(self._finish_packed, **options)
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -108,34 +118,32 @@ class TrainStep:
           seed: of minibatches and losses, different at each update: entropy for NumPy's generator.
         """
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
-        generator = np.random.default_rng(seed)
-        self._statistics.observe(
-            unroll, len(importance_weights), 2 if self._is_first and self._optimizers.are_new else 1
-        )
+        generator, hosts = np.random.default_rng(seed), self._link.hosts
+        times = 2 if self._is_first and self._optimizers.are_new else 1
+        self._statistics.observe(unroll, len(importance_weights), times)
         self._is_first = False
-        passed, taken, left_out, ended = [], 0, 0, False
-        for _ in range(self._passes):
+        passes: list[_Step] = []
+        while len(passes) < self._passes and not (passes and passes[-1].ended[-1]):
             columns = draw(self._minibatches, len(importance_weights) // self._replicas, generator)
-            replicas, hosts = self._replicas, self._link.hosts
-            seeds = generator.integers(2**31 - replicas * hosts.count, size=(len(columns), 2), dtype=np.int32)
-            seeds += replicas * hosts.index  # each replica adds its number
-            run = self._compiled_pass if hosts.count == 1 else self._pass_with_others
-            steps = run(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
-            means, maxima, priorities, missing, ended = self._read(steps.numpy())
-            taken, left_out = taken + len(steps) - missing - ended, left_out + missing
-            passed += [(means, maxima)] if means else []
-            if ended:
-                break
-        priorities = in_order(columns, priorities, self._replicas) if len(steps) == len(columns) else np.zeros(0)
-        if not passed:
-            return Update({}, priorities, taken, left_out)
-        metrics = {name: float(np.mean([means[name] for means, _ in passed])) for name in self._mean_names}
-        metrics |= {name: float(np.max([maxima[name] for _, maxima in passed])) for name in self._max_names}
-        for index, (name, settings) in enumerate(self._optimizers.settings.items()):
-            if settings.clip_norm:
-                prefix = f"{name}/" if index else ""
-                metrics[f"{prefix}gradient_to_clip"] = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
-        return Update(metrics, priorities, taken, left_out)
+            seeds = generator.integers(2**31 - self._replicas * hosts.count, size=(len(columns), 2), dtype=np.int32)
+            seeds += self._replicas * hosts.index  # each replica adds its number
+            steps = self._compiled_pass(unroll, weights, rates, tf.constant(columns), tf.constant(seeds))
+            passes.append(tf.nest.map_structure(lambda tensor: tensor.numpy(), steps))
+        last = passes[-1].priorities
+        priorities = in_order(columns, last, self._replicas) if len(last) == len(columns) else np.zeros(0)
+        return self._summary(tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *passes), priorities)
+
+    def _summary(self, steps: _Step, priorities: np.ndarray) -> Update:
+        """The update from all its steps, NumPy arrays [steps, ...], and the priorities of the batch."""
+        finite, metrics = steps.finite, {}
+        if finite.any():
+            metrics = {name: float(np.mean(values[finite])) for name, values in steps.means.items()}
+            metrics |= {name: float(np.max(values[finite])) for name, values in steps.maxima.items()}
+            for prefix, settings in self._optimizers.prefixed.items():
+                if settings.clip_norm:
+                    ratio = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
+                    metrics[f"{prefix}gradient_to_clip"] = ratio
+        return Update(metrics, priorities, int(np.sum(finite & ~steps.ended)), int(np.sum(~finite)))
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """The `tf.function` of an optimizer step, and arguments for a minibatch."""
@@ -145,121 +153,71 @@ class TrainStep:
 
     def _pass(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
-    ) -> tf.Tensor:
-        """The optimizer steps of a pass, one after the other, until one ends it: rows of `_step`.
+    ) -> _Step:
+        """The optimizer steps of a pass, one after the other, until one ends it.
 
         Columns and seeds have one row for each.
         """
         step = functools.partial(self._compiled, unroll, weights, rates)
         count = columns.shape[0]
         if count == 1:
-            return step(columns[0], seeds[0])[None]
+            return tf.nest.map_structure(lambda tensor: tensor[None], step(columns[0], seeds[0]))
+        traced = self._compiled.get_concrete_function(unroll, weights, rates, columns[0], seeds[0]).structured_outputs
+        rows = tf.nest.map_structure(lambda tensor: tf.TensorArray(tensor.dtype, count), traced)
 
-        def one(at: tf.Tensor, _: tf.Tensor, rows: tf.TensorArray) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            row = step(columns[at], seeds[at])
-            return at + 1, row[0] > 0.0, rows.write(at, row)
+        def one(at: tf.Tensor, _: tf.Tensor, rows: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
+            made = step(columns[at], seeds[at])
+            return at + 1, made.ended, tf.nest.map_structure(lambda row, value: row.write(at, value), rows, made)
 
-        rows = tf.TensorArray(tf.float32, count, infer_shape=False)
         at, _, rows = tf.while_loop(
             lambda at, ended, _: (at < count) & ~ended, one, (0, tf.constant(False), rows), parallel_iterations=1
         )
-        return rows.gather(tf.range(at))
+        return tf.nest.map_structure(lambda row: row.gather(tf.range(at)), rows)
 
-    def _pass_with_others(
-        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
-    ) -> tf.Tensor:
-        """As `_pass`, with a sum over hosts in the middle of each step."""
-        rows = []
-        for row in zip(columns, seeds, strict=True):
-            packed, priorities = self._compiled_packed(unroll, weights, *row)
-            values = self._compiled_finish(tf.constant(self._link.sum(packed.numpy())), rates)
-            rows.append(tf.concat([values, priorities], axis=0))
-            if values[0] > 0.0:
-                break
-        return tf.stack(rows)
-
-    def _read(self, values: np.ndarray) -> tuple[dict[str, float], dict[str, float], np.ndarray, int, bool]:
-        """From rows of `_step`: means and maxima by name of the metrics of a pass, its priorities [steps, any], the
-        number of steps left out, and whether the last one ended the update."""
-        ends = np.cumsum([1, len(self._mean_names), len(self._max_names)])
-        ended, means, maxima, priorities = np.split(values, ends, axis=1)
-        norms = means[:, [name.endswith("gradient_norm") for name in self._mean_names]]
-        made = np.isfinite(norms).all(axis=1)
-        if not made.any():
-            return {}, {}, priorities, len(made), False
-        return (
-            dict(zip(self._mean_names, means[made].mean(axis=0).tolist(), strict=True)),
-            dict(zip(self._max_names, maxima[made].max(axis=0).tolist(), strict=True)),
-            priorities,
-            int(np.count_nonzero(~made)),
-            bool(ended[-1] > 0),
-        )
-
-    def _step(
-        self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tf.Tensor:
-        """Whether the update ends, means, maxima and priorities as one float32 tensor, so that the host reads once."""
-        outcome, norms, priorities = self._outcome(unroll, weights, columns, seed)
-        return tf.concat([self._finish(outcome, norms, rates), *self._local(priorities)], axis=0)
-
-    def _packed(
-        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """This host's term of the sum over hosts, and its priorities."""
-        outcome, _, priorities = self._outcome(unroll, weights, columns, seed)
-        packed = self._strategy.run(lambda own: self._packing.pack(own[:-1], own.maxima), (outcome,))
-        return self._local(packed)[0], tf.concat(self._local(priorities), axis=0)
-
-    def _finish_packed(self, total: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
-        """Applies the sum over hosts; returns as `_finish` does."""
-
-        def on_replica(total: tf.Tensor) -> tuple[_Outcome, tf.Tensor]:
-            (gradients, means), maxima = self._packing.unpack(total)
-            return _Outcome(gradients, means, maxima), self._optimizers.norms(gradients)
-
-        outcome, norms = self._strategy.run(on_replica, (total,))
-        return self._finish(outcome, norms, rates)
-
-    def _outcome(
-        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
-    ) -> tuple[_Outcome, tf.Tensor, tf.Tensor]:
-        """The outcome and the norms of its gradients, equal on all replicas, and the priorities of each."""
-        # Several replicas are compiled here, one by one; TPUStrategy compiles everything it runs.
-        compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
-        differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
-
-        def on_replica(unroll: Unroll) -> tuple[_Outcome, tf.Tensor, tf.Tensor]:
-            context = tf.distribute.get_replica_context()
-            replica = context.replica_id_in_sync_group
-            own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
-            own, priorities = differentiate(unroll, own_weights, columns, seed + replica)
-            gradients, means = context.all_reduce("mean", own[:-1])
-            maxima = context.all_gather(own.maxima[None], axis=0) if self._max_names else own.maxima[None]
-            outcome = _Outcome(gradients, means, tf.reduce_max(maxima, axis=0))
-            return outcome, self._optimizers.norms(gradients), priorities
-
-        if self._replicas > 1:
-            return self._strategy.run(on_replica, (unroll,))
-        outcome, priorities = self._differentiate(unroll, weights, columns, seed)
-        return outcome, self._optimizers.norms(outcome.gradients), priorities
-
-    def _finish(self, outcome: _Outcome, norms: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
-        """Applies an outcome, if it is finite and the agent has not learned enough.
-
-        Returns:
-          Whether it has, means, norms, rates and maxima.
-        """
-        first, norms = tf.nest.map_structure(lambda each: self._local(each)[0], (outcome, norms))
-        means = dict(zip(self._mean_names, tf.unstack(first.means), strict=False))
-        ends = tf.convert_to_tensor(self._agent.learned_enough(means))
+    def _step(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> _Step:
+        """Makes an optimizer step from some sequences of each replica."""
+        run = self._strategy.run
+        outcome, priorities = run(self._on_replica, (unroll, weights, columns, seed))
+        first = tf.nest.map_structure(lambda value: self._local(value)[0], outcome)
+        if self._link.hosts.count > 1:
+            gradients, means = self._link.mean((first.gradients, first.means))
+            outcome = first = _Outcome(gradients, means, self._link.maximum(first.maxima))
+        norms = run(self._optimizers.norms, (outcome.gradients,))
+        ended = tf.convert_to_tensor(self._agent.learned_enough(first.means))
+        norm = self._local(norms)[0]  # equal on all replicas of all hosts
+        finite = tf.reduce_all(tf.math.is_finite(norm))
 
         def apply() -> tf.Tensor:
             self._optimizers.apply(outcome.gradients, norms, rates)
             return tf.constant(True)
 
-        # Outside of the compiled part, where it would copy the weights. Norms are equal on all replicas of all hosts.
-        tf.cond(tf.reduce_all(tf.math.is_finite(norms)) & ~ends, apply, lambda: tf.constant(False))
-        return tf.concat([tf.cast(ends, tf.float32)[None], first.means, norms, rates, first.maxima], axis=0)
+        # Outside of the compiled part, where it would copy the weights.
+        tf.cond(finite & ~ended, apply, lambda: tf.constant(False))
+        own = dict(first.means)
+        for index, prefix in enumerate(self._optimizers.prefixed):
+            own |= {f"{prefix}gradient_norm": norm[index], f"{prefix}learning_rate": rates[index]}
+        return _Step(finite, ended, own, first.maxima, tf.concat(self._local(priorities), axis=0))
+
+    def _on_replica(
+        self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[_Outcome, tf.Tensor]:
+        """The outcome of all replicas, and the priorities of this one's sequences."""
+        context = tf.distribute.get_replica_context()
+        replica = context.replica_id_in_sync_group
+        # TPUStrategy compiles everything it runs.
+        compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
+        own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
+        outcome, priorities = differentiate(unroll, own_weights, columns, seed + replica)
+        if self._replicas == 1:
+            return outcome, priorities
+        stacked = tf.stack([*outcome.means.values()])  # one tensor on its way between devices
+        gradients, means = context.all_reduce("mean", (outcome.gradients, stacked))
+        maxima = outcome.maxima
+        if maxima:
+            found = tf.reduce_max(context.all_gather(tf.stack([*maxima.values()])[None], axis=0), axis=0)
+            maxima = dict(zip(maxima, tf.unstack(found, len(maxima)), strict=True))
+        return _Outcome(gradients, dict(zip(outcome.means, tf.unstack(means), strict=True)), maxima), priorities
 
     def _local(self, value: Any) -> tuple[tf.Tensor, ...]:
         """The tensors of this process's replicas."""
@@ -284,13 +242,9 @@ class TrainStep:
             found = tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
             # Those of embeddings are a row for each look-up, which neither norms nor Keras's optimizers add up.
             gradients[name] = [tf.convert_to_tensor(gradient) for gradient in found]
-        prefixes = ["", *(f"{name}/" for name in list(variables)[1:])]
-        extra = [f"{prefix}{name}" for name in ("gradient_norm", "learning_rate") for prefix in prefixes]
-        self._mean_names, self._max_names = [*output.metrics, *extra], list(output.maxima)
+        means, maxima = (
+            {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
+            for metrics in (output.metrics, output.maxima)
+        )
         priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
-        outcome = _Outcome(gradients, _stacked(output.metrics), _stacked(output.maxima))
-        return outcome, priorities
-
-
-def _stacked(metrics: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    return tf.stack([tf.cast(value, tf.float32) for value in metrics.values()]) if metrics else tf.zeros([0])
+        return _Outcome(gradients, means, maxima), priorities

@@ -127,6 +127,32 @@ def test_any_cluster_gets_manifests_with_its_own_nodes_and_an_autoscaler_if_want
     assert "replicas" not in found["Deployment"]["spec"], "or it would be reset whenever it is applied"
 
 
+def test_learner_hosts_are_the_pods_of_an_indexed_job_which_others_do_not_reach(script, capsys):
+    images = ("--learner_image=r/gpu:1", "--actor_image=r/actor:1", "--name=a", "--gin_file=catch/vtrace", "--actors=5")
+    assert "--learners needs --bucket" in script.run("cloud/render_kubernetes.py", *images, "--learners=2").stderr
+    found = {}
+    for document in yaml.safe_load_all(
+        script.done("cloud/render_kubernetes.py", *images, "--learners=2", "--claim=nfs")
+    ):
+        kubernetes_validate.validate(document, "1.31", strict=True)
+        found[document["kind"]] = document
+    job, service = found["Job"]["spec"], found["Service"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
+    pod = job["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["publishNotReadyAddresses"], "they meet before they serve actors"
+    names = [f"{found['Job']['metadata']['name']}-{index}.{pod['subdomain']}:9000" for index in range(2)]
+    arguments = pod["containers"][0]["args"]
+    assert {f"--learner_hosts={','.join(names)}", "--trusted_network", "--num_actors=3"} <= set(arguments)
+    assert main([*arguments, "--help"]) == 0, capsys.readouterr().err
+    ours = found["NetworkPolicy"]["spec"]["podSelector"]
+    assert ours["matchLabels"].items() <= job["template"]["metadata"]["labels"].items()
+    of_actors, of_hosts = found["NetworkPolicy"]["spec"]["ingress"]
+    assert of_actors == {"ports": [{"port": "actors"}]}
+    assert of_hosts == {"from": [{"podSelector": ours}], "ports": [{"port": 9000}]}
+    assert found["Deployment"]["spec"]["replicas"] == 5
+
+
 def test_the_job_of_vertex_ai_has_a_learner_and_actors(script, secrets, capsys):
     printed = script.done(*VERTEX, f"--secrets={secrets}", "--dry_run", "--spot", "--days=2", *EXPERIMENT)
     job = yaml.safe_load(printed[printed.index("<<'EOF'\n") + 8 : printed.rindex("EOF")])

@@ -3,9 +3,10 @@
 import os
 import re
 import signal
-import socket
 
 import pytest
+
+from tests.support.ports import free_addresses
 
 CATCH = ("--gin_file=catch/vtrace", "--gin_param=Logs.metrics_interval_s=0.2")
 FRAMES_PER_BATCH = 16 * 20
@@ -36,22 +37,13 @@ def test_a_run_on_several_devices_continues_on_one(runs, rows, tmp_path):
     assert updates == [20, 30], "a batch has the same size on any number of devices"
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 @pytest.fixture
 def pair(runs, tmp_path):
-    """Starts a learner host of two, and another; without a common disk, so that only the first has the checkpoints."""
+    """Starts the pods of an Indexed Job with two learner hosts; only the first has the checkpoints on its disk."""
 
     def start(*bindings, commands=("train", "train"), hosts=(0, 1), of_second=()):
-        addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
+        addresses = ",".join(free_addresses(2))
         common = (*CATCH, "--gin_param=Logs.checkpoint_interval_s=0.5", "--total_frames=1000000000")
-        each = f"--learner_hosts={addresses}"
         return [
             runs.start(
                 commands[index],
@@ -59,8 +51,8 @@ def pair(runs, tmp_path):
                 *(f"--gin_param={binding}" for binding in (*bindings, *(of_second if index else ()))),
                 f"--logdir={tmp_path}/disk-{index}",
                 *(() if commands[index] == "train" else (f"--server_address=unix:{tmp_path}/{index}.sock",)),
-                each,
-                f"--learner_host={index}",
+                f"--learner_hosts={addresses}",
+                env={**os.environ, "JOB_COMPLETION_INDEX": str(index)},
             )
             for index in hosts
         ]
@@ -100,9 +92,12 @@ def test_two_hosts_train_one_model_and_go_on_after_the_one_with_the_checkpoints_
     wait_for(lambda: os.listdir(f"{directories[0]}/checkpoints"), hosts[0])
     hosts[0].process.kill()
     left = hosts[1]
-    assert left.wait(60) == 1, left.text()
-    assert "is gone" in left.text().splitlines()[-1]
-    assert "start all 2 again, and they continue from the last checkpoint" in left.text().splitlines()[-1]
+    assert left.wait(15) == 1, left.text()
+    assert re.fullmatch(
+        r"seed_rl train: learner host 0 \(localhost:\d+\) is gone: "
+        "start all 2 again, and they continue from the last checkpoint",
+        left.text().splitlines()[-1],
+    )
     assert "Traceback" not in left.text()
     assert not os.listdir(f"{directories[1]}/checkpoints"), "one checkpoint, written by the first"
     hosts[0].wait()

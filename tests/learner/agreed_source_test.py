@@ -7,8 +7,8 @@ import pytest
 
 from seed_rl.experiment import Experiment
 from seed_rl.learner.agreed_source import AgreedSource
+from seed_rl.learner.collectives import NO_OTHERS, Agreed
 from seed_rl.learner.hosts import Hosts
-from seed_rl.learner.hosts.link import NO_OTHERS, Agreed
 from seed_rl.learner.progress import Counters
 from seed_rl.learner.sources import Batch, Source
 from tests.support.counting import Counting
@@ -50,7 +50,7 @@ class ScriptedLink:
     """Of the first of two hosts; `others` says whether the other one has a batch, or wants to leave."""
 
     def __init__(self, *others):
-        self.hosts, self.others, self.said = Hosts(("here:1", "there:2")), list(others), []
+        self.hosts, self.others, self.said = Hosts(("localhost:1", "localhost:2")), list(others), []
 
     def agree(self, *, leave, ready, env_frames):
         other = self.others.pop(0)

@@ -32,7 +32,7 @@ from seed_rl.launch.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.launch.signals import signals, stop_at_end_of_input
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Diverged
-from seed_rl.learner.hosts import HostLost, Hosts
+from seed_rl.learner.hosts import HostLost, find_hosts
 from seed_rl.learner.split import BadDevices
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
@@ -52,8 +52,17 @@ _LEARNER = (
     string("tls_cert", None, "PEM file with the learner's certificate chain."),
     string("tls_key", None, "PEM file with the certificate's private key."),
     *SHARED_CREDENTIALS,
-    comma_separated("learner_hosts", [], "host:port of each of several learners that train together."),
-    integer("learner_host", 0, "Which of them this one is, from 0."),
+    comma_separated(
+        "learner_hosts",
+        [],
+        "host:port of each of several learners that train together, or TF_CONFIG: those named there.",
+    ),
+    integer("learner_host", None, "Which of them this one is, from 0; default: JOB_COMPLETION_INDEX or TF_CONFIG's."),
+    boolean(
+        "trusted_network",
+        False,
+        "Let learner hosts use addresses that other machines reach: they send plain text, and obey whoever connects.",
+    ),
     boolean("quiet", False, "Show nothing but warnings and errors."),
 )
 _RAY = (
@@ -114,9 +123,9 @@ def learner(values: flags.FlagValues) -> int:
 
 def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
     try:
-        hosts = Hosts(tuple(values.learner_hosts), values.learner_host)
+        hosts = find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
     except ValueError as error:
-        raise UsageError(f"--learner_hosts, --learner_host: {error}") from error
+        raise UsageError(f"--learner_hosts: {error}") from error
     return Run(
         experiment,
         logdir_of(values),

@@ -1,0 +1,273 @@
+"""What the learner hosts of a run tell each other, by TensorFlow's collectives.
+
+`MultiWorkerMirroredStrategy` is used for what it starts: a server in each process, and on the first host a service that
+learns from heartbeats who is alive. Agents are built in the strategy of a host's own devices (`learner.replicas`), so
+some of those devices are free to act. Sums over hosts are operations of the compiled update.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import itertools
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from seed_rl.experiment import ConfigError
+from seed_rl.learner.ending import Stop
+from seed_rl.learner.hosts import ALONE, HostLost, Hosts, meet
+from seed_rl.transport.address import AddressError
+
+_log = logging.getLogger(__name__)
+
+_GROUP_KEY = 1000  # strategies count from 1
+_REGISTRATION_SECONDS = 60
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+
+
+class Agreed(NamedTuple):
+    """The next step of all hosts."""
+
+    leave: bool
+    """End the run, because at least one host is about to end."""
+    update: bool
+    """Make an update: all hosts have a batch, and none is about to end."""
+    env_frames: int
+    """The progress of host 0: schedules must be the same on all hosts."""
+
+
+class Link:
+    """A host's part in the collectives. All hosts call the same methods in the same order; each call waits for all."""
+
+    def __init__(self, hosts: Hosts = ALONE):
+        """
+        Args:
+          hosts: connected already, see `connect`.
+        """
+        self.hosts = hosts
+        self._keys = itertools.count(1)
+        self._own_keys: dict[tuple[Any, ...], int] = {}
+
+    def mean(self, nest: Any) -> Any:
+        """The means over hosts of a nest of float32 tensors; in a function that is being traced."""
+        return tf.nest.map_structure(lambda total: total / self.hosts.count, self._over_hosts(nest, "Add"))
+
+    def maximum(self, nest: Any) -> Any:
+        """The maxima over hosts of a nest of float32 tensors; in a function that is being traced."""
+        return self._over_hosts(nest, "Max")
+
+    def _over_hosts(self, nest: Any, merge: str) -> Any:
+        tensors = tf.nest.flatten(nest)
+        if self.hosts.count == 1 or not tensors:
+            return nest
+        joined = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+        parts = tf.split(
+            self._reduce(joined, next(self._keys), merge), [tensor.shape.num_elements() for tensor in tensors]
+        )
+        shaped = [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+        return tf.nest.pack_sequence_as(nest, shaped)
+
+    def _reduce(self, tensor: tf.Tensor, key: int, merge: str = "Add") -> tf.Tensor:
+        with tf.device(f"/job:worker/task:{self.hosts.index}/device:CPU:0"):
+            return tf.raw_ops.CollectiveReduceV2(
+                input=tensor,
+                group_size=self.hosts.count,
+                group_key=_GROUP_KEY,
+                instance_key=key,
+                ordering_token=[],
+                merge_op=merge,
+                final_op="Id",
+            )
+
+    def sum(self, array: np.ndarray) -> np.ndarray:
+        """The sum of all hosts' arrays, of int32, int64 or floats.
+
+        Raises:
+          HostLost: another host is gone.
+        """
+        if self.hosts.count == 1:
+            return array
+        kind = (array.shape, array.dtype)
+        if kind not in self._own_keys:
+            self._own_keys[kind] = next(self._keys)
+        with self.losses_named():
+            return self._reduce(tf.constant(array), self._own_keys[kind]).numpy()
+
+    @contextlib.contextmanager
+    def losses_named(self) -> Iterator[None]:
+        """Around calls of functions with `mean` and `maximum`.
+
+        Raises:
+          HostLost: another host is gone.
+        """
+        try:
+            yield
+        except _LOST as error:
+            if self.hosts.count == 1 or not re.search(r"[Cc]ollective|/tensorflow\.\w+Service/", error.message):
+                raise
+            _log.debug("%s", " ".join(error.message.split()))
+            # Without a number it is the heartbeat to the service on host 0 that failed.
+            others = {int(task) for task in re.findall(r"task:(\d+)", error.message)} - {self.hosts.index}
+            name = self.hosts.name(min(others, default=0)) if others or self.hosts.index else "another learner host"
+            remedy = f"start all {self.hosts.count} again, and they continue from the last checkpoint"
+            raise HostLost(f"{name} is gone: {remedy}") from None
+
+    def gather(self, own: Mapping[str, Any]) -> list[Any]:
+        """The messages of all hosts, JSON values by name, by index.
+
+        Raises:
+          HostLost: another host is gone.
+        """
+        text = np.frombuffer(json.dumps(own).encode(), np.uint8)
+        count, index = self.hosts.count, self.hosts.index
+        lengths = self.sum(np.eye(count, dtype=np.int32)[index] * len(text))
+        texts = np.zeros((count, lengths.max()), np.int32)
+        texts[index, : len(text)] = text
+        texts = self.sum(texts).astype(np.uint8)
+        return [json.loads(row[:length].tobytes()) for row, length in zip(texts, lengths, strict=True)]
+
+    def compare(self, own: Mapping[str, Any]) -> None:
+        """Checks that all hosts have the same settings, JSON values by name.
+
+        Raises:
+          ConfigError: the settings differ.
+          HostLost: another host is gone.
+        """
+        first, *others = self.gather(own)
+        for index, other in enumerate(others, 1):
+            names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
+            # Names that only one host has are explained by a shared one that differs, such as `agent.kind`.
+            names = [name for name in names if name in first and name in other] or names
+            if names:
+                differ = (f"{n} is {first.get(n)!r} on host 0 and {other.get(n)!r} on host {index}" for n in names)
+                raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
+
+    def agree(self, *, leave: bool, ready: bool, env_frames: int) -> Agreed:
+        """Decides on the next step; called several times a second.
+
+        Args:
+          leave: whether this host is about to end.
+          ready: whether it has a batch.
+          env_frames: its progress.
+
+        Raises:
+          HostLost: another host is gone, and this one is not about to end.
+        """
+        try:
+            own = np.array([leave, ready, 0 if self.hosts.index else env_frames], np.int64)
+            leaving, having, frames = self.sum(own).tolist()
+        except HostLost:
+            if not leave:
+                raise
+            return Agreed(True, False, env_frames)
+        return Agreed(bool(leaving), not leaving and having == self.hosts.count, frames)
+
+    def of_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The arrays of host 0; every host gives its own, of the same shapes and dtypes.
+
+        Raises:
+          HostLost: another host is gone.
+        """
+        joined = b"".join(array.tobytes() for array in arrays)
+        words = np.frombuffer(joined + bytes(-len(joined) % 4), np.int32)
+        received = self.sum(words if self.hosts.index == 0 else np.zeros_like(words)).tobytes()
+        starts = np.cumsum([0, *(array.nbytes for array in arrays)]).tolist()
+        return [
+            np.frombuffer(received, array.dtype, array.size, start).reshape(array.shape)
+            for array, start in zip(arrays, starts, strict=False)
+        ]
+
+
+def connect(hosts: Hosts, settings: Mapping[str, Any], stop: Stop) -> Link | None:
+    """Waits for all hosts of a run, and compares their settings. TensorFlow must not have been used before.
+
+    Args:
+      hosts: all hosts, and which this is.
+      settings: JSON values by name that must be the same on all hosts.
+      stop: ends the wait.
+
+    Returns:
+      The link to the others; None if `stop` was set.
+
+    Raises:
+      AddressError: this host can't listen at its address, or not at that alone.
+      ConfigError: the settings differ, or TensorFlow has been used before.
+      HostLost: a host did not come, or is gone.
+    """
+    if hosts.count > 1:
+        if not meet(hosts, stop):
+            return None
+        _start_server(hosts)
+    link = Link(hosts)
+    link.compare(settings)
+    return link
+
+
+def _start_server(hosts: Hosts) -> None:
+    cluster = tf.train.ClusterSpec({"worker": list(hosts.addresses)})
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster, task_type="worker", task_id=hosts.index, rpc_layer="grpc"
+    )
+    _log.info("all learner hosts answer; connecting them, for at most %d s", _REGISTRATION_SECONDS)
+    try:
+        with _ended_if_stuck():
+            tf.distribute.MultiWorkerMirroredStrategy(resolver)  # its server stays
+    except tf.errors.OpError as error:
+        raise HostLost(f"the learner hosts can't be connected: {error.message.splitlines()[0]}") from error
+    except RuntimeError as error:
+        raise ConfigError("learner hosts must be connected before their processes use TensorFlow") from error
+    if not hosts.trusted_network:
+        _keep_to_this_machine(hosts.parsed[hosts.index].port)
+
+
+@contextlib.contextmanager
+def _ended_if_stuck() -> Iterator[None]:
+    """TensorFlow waits without letting Python run: signals end the process at once, and so does time.
+
+    It takes SIGTERM for itself, which is given back.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    with open(os.devnull, "w") as nowhere:
+        faulthandler.dump_traceback_later(_REGISTRATION_SECONDS, exit=True, file=nowhere)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _keep_to_this_machine(port: int) -> None:
+    """Closes the server's port, which is open at all addresses, to other machines."""
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+            with socket.socket(fileno=os.dup(connection.fd)) as listener:
+                try:
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+                except OSError as error:
+                    reason = f"port {port} can't be closed to other machines: {error.strerror}"
+                    raise AddressError(f"{reason}; --trusted_network says that none can reach it") from error
+
+
+NO_OTHERS = Link()
+"""The link of a single learner process."""

@@ -1,0 +1,150 @@
+"""Several learner processes, one per host, that train one model: where they are, and that all have come.
+
+What they then tell each other is in `learner.collectives`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Sequence
+
+from seed_rl.learner.ending import Stop
+from seed_rl.transport.address import Address, AddressError, parse_address
+
+_log = logging.getLogger(__name__)
+
+FROM_TF_CONFIG = "TF_CONFIG"
+"""In place of addresses: those in the environment variable of that name, which launchers for TensorFlow set."""
+
+_MEETING_SECONDS = 600.0
+_POLL_SECONDS = 0.2
+_CONNECT_SECONDS = 1.0
+
+
+class HostLost(Exception):
+    """Another learner process is gone, without which no update can be made; one sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """The learner processes of a run, and the index of this one. Each serves its own actors."""
+
+    addresses: tuple[str, ...] = ()
+    """`host:port` of each, where the others reach it; in the same order everywhere. Empty: a single process."""
+    index: int = 0
+    """The index of this process; process 0 writes the checkpoints."""
+    trusted_network: bool = False
+    """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""
+
+    def __post_init__(self):
+        if not 0 <= self.index < self.count:
+            raise ValueError(f"of {self.count} learner hosts the index must be 0 to {self.count - 1}, got {self.index}")
+        if len(set(self.addresses)) < len(self.addresses):
+            raise ValueError(f"learner hosts must have different addresses, got {','.join(self.addresses)}")
+        if not all(address.port for address in self.parsed):
+            raise ValueError(f"learner hosts are at HOST:PORT each, got {','.join(self.addresses)}")
+        if not self.trusted_network and not self.are_local:
+            raise ValueError(
+                "learner hosts neither encrypt nor authenticate what they send each other, and whoever reaches their "
+                "ports controls them: keep them in a private network, and say so with --trusted_network"
+            )
+
+    @property
+    def count(self) -> int:
+        """Number of processes, at least 1."""
+        return max(1, len(self.addresses))
+
+    @property
+    def parsed(self) -> list[Address]:
+        """The addresses in parts."""
+        return [parse_address(text) for text in self.addresses]
+
+    @property
+    def are_local(self) -> bool:
+        """Whether all of them are on this machine, by addresses that no other machine reaches."""
+        return all(address.is_local for address in self.parsed)
+
+    def name(self, index: int) -> str:
+        """A host for people."""
+        return f"learner host {index} ({self.addresses[index]})"
+
+
+ALONE = Hosts()
+"""A single learner process."""
+
+
+def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_network: bool = False) -> Hosts:
+    """The hosts of a run, with what a launcher has put into environment variables.
+
+    Args:
+      addresses: of all hosts; `FROM_TF_CONFIG` alone: those in TF_CONFIG, with the index.
+      index: of this one; None: JOB_COMPLETION_INDEX, which Kubernetes gives the pods of an Indexed Job.
+      trusted_network: see `Hosts`.
+
+    Raises:
+      ValueError: no possible hosts; one sentence.
+    """
+    if list(addresses) == [FROM_TF_CONFIG]:
+        try:
+            config = json.loads(os.environ.get(FROM_TF_CONFIG, ""))
+            chief, workers = (config["cluster"].get(kind, []) for kind in ("chief", "worker"))
+            kind, index = config["task"]["type"], int(config["task"]["index"])
+            addresses, index = [*chief, *workers], {"chief": 0, "worker": len(chief)}[kind] + index
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError("TF_CONFIG does not name workers and which of them this is") from error
+    elif index is None and addresses:
+        index = int(os.environ.get("JOB_COMPLETION_INDEX", "-1"))
+    return Hosts(tuple(addresses), index or 0, trusted_network)
+
+
+def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
+    """Waits until every host listens at its port. TensorFlow waits without a limit, and can't be interrupted.
+
+    Args:
+      hosts: all hosts, and which this is.
+      stop: ends the wait.
+      seconds: limit of the wait.
+
+    Returns:
+      Whether all are there; false if `stop` was set.
+
+    Raises:
+      AddressError: this host can't listen at its port.
+      HostLost: a host does not answer.
+    """
+    missing = {index: address for index, address in enumerate(hosts.parsed) if index != hosts.index}
+    deadline = time.monotonic() + seconds
+    with _listening(hosts.parsed[hosts.index].port):
+        _log.info("learner host %d of %d: waiting for the others", hosts.index, hosts.count)
+        while missing:
+            for index, address in [*missing.items()]:
+                if stop.is_set():
+                    return False
+                if _answers(address):
+                    del missing[index]
+            if missing and time.monotonic() > deadline:
+                names = ", ".join(map(hosts.name, missing))
+                raise HostLost(f"{names} did not answer within {seconds:.0f} s")
+            time.sleep(_POLL_SECONDS if missing else 0.0)
+    return not stop.is_set()
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("0.0.0.0", port))  # as TensorFlow will
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise AddressError(f"this learner host cannot listen on port {port}: {reason}") from error
+
+
+def _answers(address: Address) -> bool:
+    try:
+        socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
+    except OSError:  # it does not listen yet, or has no name yet
+        return False
+    return True

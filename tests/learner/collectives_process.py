@@ -1,0 +1,105 @@
+"""Two learner hosts, each in a process of its own, and updates from their parts of a batch.
+
+Writes `host-<index>.npz` into a directory, the first argument; the others are the hosts' addresses.
+"""
+
+import os
+import socket
+import sys
+import threading
+
+import keras
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from seed_rl.learner.collectives import NO_OTHERS, connect
+from seed_rl.learner.hosts import Hosts
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.optimizers import Optimizer
+from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
+
+BATCH = 12
+
+
+class Statistician(QuadraticAgent):
+    """Keeps the mean reward of the batch."""
+
+    def __init__(self):
+        super().__init__(two_groups=True)
+        self.mean = keras.Variable(0.0, dtype="float32")
+
+    def moments(self, unroll):
+        return (tf.reduce_mean(unroll.env_output.reward),)
+
+    def update_statistics(self, moments, steps):
+        self.mean.assign(moments[0] * steps)
+
+
+def updates(link=NO_OTHERS):
+    """Results of updates from this host's part of the batches, by name; the second batch has an infinite reward."""
+    rng = np.random.default_rng(0)
+    rewards, states, weights = rng.normal(size=(LENGTH, BATCH)), rng.normal(size=BATCH), rng.uniform(0.5, 1, BATCH)
+    spoiled = rewards.copy()
+    spoiled[1, BATCH - 1] = np.inf  # of the last host
+    own = np.split(np.arange(BATCH), link.hosts.count)[link.hosts.index]
+    agent, results = Statistician(), {}
+    step = TrainStep(agent, Optimizer(learning_rate=0.05, epsilon=1e-2, clip_norm=1.0), link=link)
+    for number, batch in enumerate((rewards, spoiled, rewards + 1)):
+        update = step(unroll_of(batch[:, own], states[own]), 0.0, weights[own])
+        results |= {f"{number} {name}": value for name, value in update.metrics.items()}
+        results[f"{number} steps"] = (update.optimizer_steps, update.left_out)
+        results[f"{number} weights"] = np.append(agent.numpy(), agent.mean.numpy())
+        results[f"{number} priorities"] = update.priorities
+    agent = QuadraticAgent()
+    update = TrainStep(agent, Optimizer(), passes=2, minibatches=2, link=link)(
+        unroll_of(rewards[:, own], states[own]), 0.0, weights[own]
+    )
+    return results | {
+        "minibatches steps": (update.optimizer_steps, update.left_out),
+        "minibatches weights": agent.numpy(),
+        "minibatches priorities": update.priorities,
+        "minibatches reward/max": update.metrics["reward/max"],
+    }
+
+
+def open_elsewhere(port):
+    """Addresses of this machine, other than loopback, at which a port is open."""
+    found = []
+    for each in (each for addresses in psutil.net_if_addrs().values() for each in addresses):
+        if each.family == socket.AF_INET and not each.address.startswith("127."):
+            with socket.socket() as probe:
+                found += [each.address] if probe.connect_ex((each.address, port)) == 0 else []
+    return found
+
+
+def main(directory, addresses, index):
+    link = connect(Hosts(addresses, index), {"batch_size": BATCH}, threading.Event())
+    arrays = [np.float32(index), np.full((2, 3), index - 0.5), np.array([index == 0] * 3), np.array([7 - index])]
+    for received, first in zip(
+        link.of_first(arrays), link.gather({"arrays": [a.tolist() for a in arrays]})[0]["arrays"], strict=True
+    ):
+        np.testing.assert_array_equal(received, first)
+    agreed = [
+        link.agree(leave=leave == index, ready=ready >= index, env_frames=640 + index)
+        for leave, ready in ((9, 0), (9, 1), (1, 1))
+    ]
+    np.savez(
+        os.path.join(directory, f"host-{index}.npz"),
+        agreed=agreed,
+        elsewhere=open_elsewhere(link.hosts.parsed[index].port),
+        **updates(link),
+    )
+    link.sum(np.ones(1))  # the service on the first host stays until the other has done
+
+
+if __name__ == "__main__":
+    directory, *addresses = sys.argv[1:]
+    children = []
+    for index in range(len(addresses)):
+        if (pid := os.fork()) == 0:  # TensorFlow is imported, but not yet at work
+            main(directory, tuple(addresses), index)
+            sys.stdout.flush()
+            os._exit(0)
+        children.append(pid)
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children))

@@ -1,0 +1,120 @@
+"""Learner hosts that compare their settings, decide together, and make the updates of a single one."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from seed_rl import config_files
+from seed_rl.config_files import common_settings
+from seed_rl.experiment import ConfigError
+from seed_rl.learner.collectives import NO_OTHERS, Agreed, Link
+from seed_rl.learner.hosts import HostLost, Hosts
+from tests.learner.collectives_process import updates
+from tests.support.ports import free_addresses
+
+PROCESS = pathlib.Path(__file__).with_name("collectives_process.py")
+THREE = ("localhost:1", "localhost:2", "localhost:3")
+
+
+class Told(Link):
+    """The link of host 1 of three, to which the others are what a test says."""
+
+    def __init__(self, *messages):
+        super().__init__(Hosts(THREE, 1))
+        self.messages = messages
+
+    def gather(self, own):
+        return self.messages
+
+    def sum(self, array):
+        raise HostLost("learner host 2 is gone")
+
+
+def test_a_single_learner_agrees_with_itself():
+    NO_OTHERS.compare({"batch_size": 16})
+    assert NO_OTHERS.gather({"a": [1]}) == [{"a": [1]}]
+    assert NO_OTHERS.agree(leave=False, ready=True, env_frames=5) == Agreed(False, True, 5)
+    assert NO_OTHERS.agree(leave=True, ready=True, env_frames=0) == Agreed(True, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "differences"),
+    [
+        ({"kind": "A", "a": 1}, {"kind": "B", "b": 2}, "kind is 'A' on host 0 and 'B' on host 1"),
+        ({"kind": "A", "a": 1}, {"kind": "A"}, "a is 1 on host 0 and None on host 1"),
+        (
+            common_settings(config_files.load(["catch/vtrace"])),
+            common_settings(config_files.load(["catch/vtrace"], ["Experiment.batch_size = 32", "VTrace.hidden = 8"])),
+            "agent.hidden is 64 on host 0 and 8 on host 1; batch_size is 16 on host 0 and 32 on host 1",
+        ),
+    ],
+)
+def test_the_settings_that_must_not_differ_are_named(first, second, differences):
+    """Names that only one host has matter if nothing else differs."""
+    with pytest.raises(ConfigError) as error:
+        Told(first, second).compare({})
+    assert str(error.value) == f"learner hosts must be started with the same settings: {differences}"
+
+
+def test_settings_of_actors_logs_and_queues_may_differ():
+    bindings = ["Actors.num_actors = 3", "Logs.metrics_interval_s = 1", "Inference.max_wait_ms = 9"]
+    Told(*(common_settings(config_files.load(["catch/vtrace"], each)) for each in ([], bindings))).compare({})
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        (
+            "_device_/job:worker/task:1/device:CPU:0}} Collective ops is aborted by: reset by peer /task:2 while",
+            "host 2",
+        ),
+        ("/task:1}} Collective ops is aborted by: Deadline Exceeded RPC: /tensorflow.CoordinationService/", "host 0"),
+    ],
+)
+def test_a_lost_host_is_named(message, name):
+    sentence = rf"learner {name} \(localhost:\d\) is gone: start all 3 again"
+    with pytest.raises(HostLost, match=sentence), Told().losses_named():
+        raise tf.errors.UnavailableError(None, None, message)
+    with pytest.raises(HostLost):
+        Told().agree(leave=False, ready=True, env_frames=3)
+    assert Told().agree(leave=True, ready=True, env_frames=3).leave, "a host that ends needs no other for it"
+
+
+@pytest.mark.parametrize(("link", "message"), [(Told(), "out of scratch space"), (NO_OTHERS, "Collective ops")])
+def test_other_errors_are_not_taken_for_a_lost_host(link, message):
+    with pytest.raises(tf.errors.InternalError), link.losses_named():
+        raise tf.errors.InternalError(None, None, message)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Of both hosts of `collectives_process`."""
+    directory = tmp_path_factory.mktemp("hosts")
+    command = [sys.executable, PROCESS, directory, *free_addresses(2)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [dict(np.load(directory / f"host-{index}.npz")) for index in range(2)]
+
+
+def test_hosts_agree_and_are_open_to_no_other_machine(found):
+    for host in found:
+        np.testing.assert_array_equal(host["agreed"], [(False, False, 640), (False, True, 640), (True, False, 640)])
+        assert host["elsewhere"].size == 0
+
+
+def test_an_update_is_the_same_on_one_host_and_on_two(found):
+    expected = updates()
+    assert [tuple(expected[f"{number} steps"]) for number in range(3)] == [(1, 0), (0, 1), (1, 0)]
+    for name, value in expected.items():
+        if name.endswith("priorities"):
+            np.testing.assert_allclose(np.concatenate([host[name] for host in found]), value, rtol=1e-6)
+        elif name != "minibatches weights":  # each host draws from sequences of its own
+            size = 2 if name.endswith("a/size") else 1  # of a host's own part
+            np.testing.assert_allclose(found[0][name] * size, value, rtol=1e-5, err_msg=name)
+        if name.endswith(("weights", "steps", "max")):
+            np.testing.assert_array_equal(found[0][name], found[1][name], "the same bits on both")

@@ -1,0 +1,74 @@
+"""Where learner hosts are, and their wait for each other."""
+
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from seed_rl.learner.hosts import ALONE, HostLost, Hosts, find_hosts, meet
+from seed_rl.transport.address import AddressError
+from tests.support.ports import free_addresses
+
+PUBLIC = ("one.example:9000", "10.0.0.2:9000")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "index", "sentence"),
+    [
+        (("localhost:1",), 1, "of 1 learner hosts the index must be 0 to 0, got 1"),
+        (("localhost:1", "localhost:1"), 0, "different addresses, got localhost:1,localhost:1"),
+        (("localhost:1", "localhost"), 0, "HOST:PORT"),
+        (("localhost:1", "unix:/two"), 0, "learner hosts are at HOST:PORT each"),
+        (PUBLIC, 0, "neither encrypt nor authenticate .* say so with --trusted_network"),
+        (("127.0.0.1:1", "0.0.0.0:2"), 0, "--trusted_network"),
+    ],
+)
+def test_impossible_hosts_are_named(addresses, index, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Hosts(addresses, index)
+
+
+def test_hosts_are_found_where_launchers_name_them(monkeypatch):
+    assert find_hosts([]) == ALONE
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
+    assert find_hosts([]) == ALONE, "a single learner in a Job"
+    assert find_hosts(PUBLIC, trusted_network=True) == Hosts(PUBLIC, 1, True)
+    assert find_hosts(PUBLIC, 0, trusted_network=True).index == 0
+    for kind, index in ("chief", 0), ("worker", 1):
+        config = {"cluster": {"chief": PUBLIC[:1], "worker": PUBLIC[1:]}, "task": {"type": kind, "index": 0}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+        assert find_hosts([]) == ALONE, "nobody has asked for several"
+        assert find_hosts(["TF_CONFIG"], trusted_network=True) == Hosts(PUBLIC, index, True)
+    for text in "", "7", json.dumps({"cluster": {"ps": PUBLIC}, "task": {"type": "ps", "index": 0}}):
+        monkeypatch.setenv("TF_CONFIG", text)
+        with pytest.raises(ValueError, match="TF_CONFIG does not name workers"):
+            find_hosts(["TF_CONFIG"])
+    monkeypatch.delenv("JOB_COMPLETION_INDEX")
+    with pytest.raises(ValueError, match="the index must be 0 to 1, got -1"):
+        find_hosts(PUBLIC, trusted_network=True)
+
+
+def test_hosts_meet_when_all_listen_each_at_a_port_of_its_own():
+    with socket.create_server(("localhost", 0)) as other, ThreadPoolExecutor(1) as pool:
+        addresses = (f"localhost:{other.getsockname()[1]}", *free_addresses(2))
+        stop = threading.Event()
+        waiting = pool.submit(meet, Hosts(addresses, 1), stop)
+        host, _, port = addresses[2].partition(":")
+        with socket.create_server((host, int(port))):
+            assert waiting.result(30)
+        with pytest.raises(
+            AddressError, match=f"cannot listen on port {other.getsockname()[1]}: address already in use"
+        ):
+            meet(Hosts(addresses, 0), stop)
+
+
+def test_the_wait_for_the_others_has_a_limit_and_can_be_ended():
+    addresses, stop = free_addresses(3), threading.Event()
+    names = ", ".join(f"learner host {index} ({addresses[index]})" for index in (0, 2))
+    with pytest.raises(HostLost) as error:
+        meet(Hosts(addresses, 1), stop, 0.3)
+    assert str(error.value) == f"{names} did not answer within 0 s"
+    stop.set()
+    assert not meet(Hosts(addresses, 1), stop)
