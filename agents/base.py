@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from seed_rl.optimizers import Optimizer
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 

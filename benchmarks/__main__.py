@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from benchmarks import BenchmarkError, report
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
-from seed_rl.launch.native_output import load_tensorflow
+from seed_rl.system.native_output import load_tensorflow
 
 BENCHMARKS = {
     "env": "Environments: steps per second of each suite, by threads.",

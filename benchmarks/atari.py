@@ -30,11 +30,11 @@ from typing import Any
 from benchmarks import BenchmarkError, flags, report
 from benchmarks.runs import Run, in_turn
 from scripts.record_result import write_table
-from seed_rl import config_files
 from seed_rl.envs.atari import ATARI_57, REFERENCES, games
-from seed_rl.launch.display import duration
-from seed_rl.launch.trial import Trial
+from seed_rl.experiment import config_files
 from seed_rl.reporting import metrics
+from seed_rl.reporting.text import duration
+from seed_rl.studies.trial import Trial
 
 SETS = {"atari57": ATARI_57, "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert")}
 """Named games: those that papers report, and the five from which their median can be predicted (arXiv:2210.02019)."""

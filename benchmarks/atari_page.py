@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.atari import READINGS, SETS
+from seed_rl.cli.flags import whole_number
 from seed_rl.envs.atari import REFERENCES
-from seed_rl.launch.flags import whole_number
-from seed_rl.reporting.statistics import Drawn, interquartile_mean, median, performance_profile
+from seed_rl.evaluation.statistics import Drawn, interquartile_mean, median, performance_profile
 
 ANCHORS = "dopamine.csv"
 AGENTS = ("DQN", "Rainbow", "IQN")
@@ -202,7 +202,7 @@ def draw(folder: pathlib.Path) -> None:
     """Draws the pictures of a folder's records, at their largest number of frames, if there are any."""
     from matplotlib import pyplot
 
-    from seed_rl.launch.plot import COLOURS, STYLE
+    from seed_rl.studies.plot import COLOURS, STYLE
 
     records = read_records(folder)
     frames = max((each["frames"] for record in records for each in record["result"]["scores"]), default=0)

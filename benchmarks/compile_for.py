@@ -25,9 +25,9 @@ from benchmarks.flops import forward_flops, update_flops
 from benchmarks.hlo import Array
 from benchmarks.parts import ActStepPart, UpdatePart
 from benchmarks.report import columns, number
-from seed_rl import devices
 from seed_rl.experiment import Experiment
-from seed_rl.sizes import Sizes
+from seed_rl.experiment.sizes import Sizes
+from seed_rl.system import devices
 
 EXPERIMENTS = {
     "catch/vtrace": Recipe("catch/vtrace"),

@@ -28,8 +28,8 @@ from benchmarks.parts import LearnerPart
 from benchmarks.report import columns, median
 from benchmarks.timing import milliseconds, ratio, spread
 from seed_rl.experiment import Experiment
-from seed_rl.launch.local_actors import how_it_ended
 from seed_rl.reporting import metrics
+from seed_rl.runs.local_actors import how_it_ended
 
 COMPONENTS = ("env", "act", "train")
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchmarks import flags
-from seed_rl import config_files
-from seed_rl.experiment import Experiment
+from seed_rl.experiment import Experiment, config_files
 from seed_rl.networks.config import DTYPES
 
 

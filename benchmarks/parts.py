@@ -16,6 +16,7 @@ from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment import Actors, Experiment, Replay
+from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
@@ -26,7 +27,6 @@ from seed_rl.inference.thread import ActingThread
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.sizes import Sizes
 from seed_rl.specs import ActorSettings, EnvDescription, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
@@ -161,7 +161,8 @@ class ReplayPart:
         self._store = UnrollStore(self.STEP_SPEC, steps, sequences + batch)
         self._fill_store()
         self._pool = SlotPool(self._store.num_slots)
-        self._replay = PrioritizedSampler(Replay(), sequences, self._store.num_slots, seed=0)
+        exponents = Replay().priority_exponent, Replay().importance_exponent
+        self._replay = PrioritizedSampler(sequences, self._store.num_slots, 0, *exponents)
         self._replay.insert(self._pool.acquire(sequences), self._rng.exponential(size=sequences))
         self._slots = np.zeros(0, np.int32)
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from seed_rl import __version__
-from seed_rl.files import complete_or_absent
+from seed_rl.system.files import complete_or_absent
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Their versions go into every report."""
@@ -83,7 +83,7 @@ def _accelerators() -> list[str]:
     """Names of the GPUs and TPUs that TensorFlow sees."""
     import tensorflow as tf
 
-    from seed_rl import devices
+    from seed_rl.system import devices
 
     return [
         str(tf.config.experimental.get_device_details(device).get("device_name", device.name))

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from benchmarks import BenchmarkError
 from benchmarks.report import commit
-from seed_rl import config_files
-from seed_rl.launch.signals import signals
-from seed_rl.launch.sweep import Sweep
-from seed_rl.launch.trial import Trial
+from seed_rl.experiment import config_files
 from seed_rl.reporting import metrics
+from seed_rl.studies.sweep import Sweep
+from seed_rl.studies.trial import Trial
+from seed_rl.system.signals import signals
 
 _STARTS = "starts.jsonl"
 

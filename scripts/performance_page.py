@@ -20,7 +20,7 @@ import shlex
 import sys
 from typing import Any
 
-from seed_rl.launch.cli import main as seed_rl
+from seed_rl.cli.main import main as seed_rl
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed

@@ -14,8 +14,8 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from seed_rl.launch.plot import plot_curves
 from seed_rl.reporting import metrics
+from seed_rl.studies.plot import plot_curves
 
 COLUMNS = (
     "env_frames",

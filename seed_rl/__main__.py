@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Runs a command; returns the exit code. Ctrl-C ends it with a line, while modules are loaded too."""
     try:
-        from seed_rl.launch.cli import main
+        from seed_rl.cli.main import main
 
         return main()
     except KeyboardInterrupt:

@@ -13,14 +13,12 @@ Experiments are frozen dataclasses: `dataclasses.replace` changes them, gin file
 
 from __future__ import annotations
 
-from seed_rl.launch.native_output import load_tensorflow
+from seed_rl.system.native_output import load_tensorflow
 
 load_tensorflow()
 
 from seed_rl.agents.base import ActOutput, Agent, LossOutput, ModelAgent, VariableGroup  # noqa: E402
 from seed_rl.agents.config import AgentConfig  # noqa: E402
-from seed_rl.config_files import load as load_experiment  # noqa: E402
-from seed_rl.config_files import shipped_configs  # noqa: E402
 from seed_rl.envs.base import CannotBuild, EnvConfig  # noqa: E402
 from seed_rl.evaluation.episodes import Played, evaluate_run, play  # noqa: E402
 from seed_rl.evaluation.film import film_run  # noqa: E402
@@ -34,16 +32,18 @@ from seed_rl.experiment import (  # noqa: E402
     Logs,
     Replay,
 )
-from seed_rl.launch.fleet import ActorFailed  # noqa: E402
-from seed_rl.launch.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
-from seed_rl.launch.run_directory import CannotUse  # noqa: E402
+from seed_rl.experiment.config_files import load as load_experiment  # noqa: E402
+from seed_rl.experiment.config_files import shipped_configs  # noqa: E402
+from seed_rl.experiment.optimizer import Optimizer  # noqa: E402
 from seed_rl.learner.checkpoints import CheckpointError  # noqa: E402
 from seed_rl.learner.ending import Diverged  # noqa: E402
 from seed_rl.learner.hosts import HostLost, Hosts, find_hosts  # noqa: E402
-from seed_rl.object_store import CannotReach  # noqa: E402
-from seed_rl.optimizers import Optimizer  # noqa: E402
 from seed_rl.reporting.metrics import read as read_metrics  # noqa: E402
+from seed_rl.runs.fleet import ActorFailed  # noqa: E402
+from seed_rl.runs.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
+from seed_rl.runs.run_directory import CannotUse  # noqa: E402
 from seed_rl.specs import CannotAct, EnvSpec  # noqa: E402
+from seed_rl.system.object_store import CannotReach  # noqa: E402
 from seed_rl.types import EnvOutput, Unroll  # noqa: E402
 
 __all__ = [

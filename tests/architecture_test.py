@@ -16,9 +16,9 @@ SOURCES = {"seed_rl": "seed_rl", **{name: f"seed_rl.{name}" for name in ("agents
 """Folders at the root, and the packages that they install as."""
 
 LAYERS = (
-    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.files", "seed_rl.foreign"),
-    ("seed_rl.devices", "seed_rl.host_memory"),
-    ("seed_rl.archives", "seed_rl.specs", "seed_rl.object_store", "seed_rl.optimizers"),
+    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.foreign"),
+    ("seed_rl.system",),
+    ("seed_rl.specs", "seed_rl.experiment.optimizer"),
     ("seed_rl.rl",),
     ("seed_rl.networks",),
     ("seed_rl.envs", "seed_rl.envs.base"),
@@ -31,26 +31,23 @@ LAYERS = (
     ("seed_rl.agents", "seed_rl.agents.base", "seed_rl.agents.config"),
     ("seed_rl.agents.transitions",),
     ("seed_rl.agents.*",),
-    ("seed_rl.buffers.sum_tree",),
-    ("seed_rl.buffers.samplers",),
-    ("seed_rl.experiment",),
-    ("seed_rl.saved_config",),
-    ("seed_rl.config_files", "seed_rl.configs"),
     ("seed_rl.buffers",),
-    ("seed_rl.sizes",),
+    ("seed_rl.experiment", "seed_rl.configs"),
     ("seed_rl.inference",),
     ("seed_rl.learner.ending",),
     ("seed_rl.reporting", "seed_rl.learner.hosts"),
     ("seed_rl.learner",),
     ("seed_rl.evaluation",),
-    ("seed_rl.launch",),
+    ("seed_rl.runs",),
+    ("seed_rl.studies",),
+    ("seed_rl.cli",),
     ("seed_rl.api", "seed_rl.__main__"),
 )
 """From the ground up. A module imports its own room and rooms of lower layers. `package.*` makes every other member of
 a package a room that nothing else imports: gin files and entry points name agents and suites."""
 
 EXCEPTIONS = {
-    ("seed_rl.launch", "seed_rl.envs.atari"): "`doctor` checks that the games are installed",
+    ("seed_rl.cli", "seed_rl.envs.atari"): "`doctor` checks that the games are installed",
     ("seed_rl.agents.ppo", "seed_rl.agents.vtrace"): "PPO is that agent with other settings",
     ("seed_rl.envs.mujoco", "seed_rl.envs.gym"): "its tasks are Gymnasium's",
 }
@@ -72,7 +69,6 @@ WITHOUT_TENSORFLOW = (
     "seed_rl.envs",
     "seed_rl.transport",
     "seed_rl.experiment",
-    "seed_rl.config_files",
     "seed_rl.learner.hosts",
     "seed_rl.learner.ending",
     "seed_rl.__main__",
@@ -235,7 +231,7 @@ def test_no_module_of_the_package_is_too_long():
         ("seed_rl.envs.atari", "from . import football", "seed_rl.envs.football"),
         ("seed_rl.agents.vtrace.agent", "from seed_rl.agents.r2d2 import loss", "seed_rl.agents.r2d2.loss"),
         ("seed_rl.learner.learner", "import seed_rl.agents.vtrace.loss", "seed_rl.agents.vtrace.loss"),
-        ("seed_rl.launch.plan", "from benchmarks import env", "benchmarks.env"),
+        ("seed_rl.runs.plan", "from benchmarks import env", "benchmarks.env"),
         ("seed_rl", "from seed_rl import types", "seed_rl.types"),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,6 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import seed_rl
+from tests.support.source import copy_source
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MOVED = ("agents", "configs", "envs")
@@ -31,8 +31,7 @@ def run(*command, cwd):
 def wheel(tmp_path_factory) -> zipfile.ZipFile:
     """The wheel, built from a copy, so that no earlier build leaves anything in it."""
     copy = tmp_path_factory.mktemp("source")
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "docs", "runs")
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+    copy_source(copy)
     run("-m", "build", "--no-isolation", "--outdir", "dist", cwd=copy)
     (built,) = (copy / "dist").glob("*.whl")
     return zipfile.ZipFile(built)

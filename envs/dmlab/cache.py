@@ -11,8 +11,8 @@ import shutil
 import zipfile
 
 from seed_rl.envs.base import CannotBuild
-from seed_rl.files import complete_or_absent
-from seed_rl.object_store import CannotReach, ObjectStore, is_url
+from seed_rl.system.files import complete_or_absent
+from seed_rl.system.object_store import CannotReach, ObjectStore, is_url
 
 _log = logging.getLogger(__name__)
 

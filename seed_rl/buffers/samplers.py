@@ -8,15 +8,12 @@ from __future__ import annotations
 import abc
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from seed_rl.buffers.sum_tree import SumTree
 from seed_rl.foreign import json_object
-
-if TYPE_CHECKING:
-    from seed_rl.experiment import Replay
 
 PRIORITY_FLOOR = 1e-6
 """Smaller priorities count as this one, so that every sequence can be drawn."""
@@ -43,13 +40,21 @@ class Sampler(abc.ABC):
     is inside at most once. Not thread-safe: it belongs to the learner's thread. A call that raises has changed nothing.
     """
 
-    def __init__(self, settings: Replay, capacity: int, num_slots: int, seed: int):
+    def __init__(
+        self,
+        capacity: int,
+        num_slots: int,
+        seed: int,
+        priority_exponent: float = 1.0,
+        importance_exponent: float = 1.0,
+    ):
         """
         Args:
-          settings: of the replay; subclasses read the fields that they need.
           capacity: maximum number of sequences.
           num_slots: slots of the store, at least `capacity`; those in progress are among them.
           seed: of the draws.
+          priority_exponent: alpha of `PrioritizedSampler`, in [0, 1].
+          importance_exponent: its beta, in [0, 1].
 
         Raises:
           ValueError: an argument is out of its range.
@@ -58,6 +63,7 @@ class Sampler(abc.ABC):
             raise ValueError(f"capacity must be in 1 .. {num_slots} (the number of slots), got {capacity}")
         self.capacity = capacity
         self.num_slots = num_slots
+        self._priority_exponent, self._importance_exponent = priority_exponent, importance_exponent
         self._generator = np.random.Generator(np.random.PCG64(seed))
         # A ring: the `len(self)` slots from `_oldest` on, oldest first.
         self._order = np.zeros(capacity, np.int32)
@@ -218,11 +224,9 @@ class PrioritizedSampler(Sampler):
     replaced by one stored sequence as in R2D2 (Kapturowski et al., ICLR 2019).
     """
 
-    def __init__(self, settings: Replay, capacity: int, num_slots: int, seed: int):
-        """See `Sampler`; alpha and beta are `priority_exponent` and `importance_exponent`, both in [0, 1]."""
-        super().__init__(settings, capacity, num_slots, seed)
-        self._priority_exponent = settings.priority_exponent
-        self._importance_exponent = settings.importance_exponent
+    def __init__(self, capacity: int, num_slots: int, seed: int, *exponents: float):
+        """See `Sampler`."""
+        super().__init__(capacity, num_slots, seed, *exponents)
         self._tree = SumTree(num_slots)  # p^alpha by slot
 
     def _draw(self, count: int) -> Sample:

@@ -7,8 +7,8 @@ from typing import IO
 
 import numpy as np
 
-from seed_rl.archives import Archive, BadArchive, writing
 from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.system.archives import Archive, BadArchive, writing
 
 PIECE_BYTES = 64_000_000
 """Bytes of unrolls that are copied out of a store at a time."""

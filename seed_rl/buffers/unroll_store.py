@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import devices
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
-from seed_rl.devices import HOST
+from seed_rl.system import devices
+from seed_rl.system.devices import HOST
 from seed_rl.types import Unroll
 
 

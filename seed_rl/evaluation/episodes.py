@@ -16,9 +16,9 @@ import numpy as np
 
 from seed_rl.envs import base
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
-from seed_rl.files import complete_or_absent
+from seed_rl.evaluation.statistics import interquartile_mean
 from seed_rl.learner.ending import Stop
-from seed_rl.reporting.statistics import interquartile_mean
+from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 from seed_rl.envs.base import Watchable
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
-from seed_rl.files import complete_or_absent
+from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
 _HOLD_SECONDS = 1.0

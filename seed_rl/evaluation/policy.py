@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import saved_config
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment import ConfigError, Experiment, saved_config
 from seed_rl.foreign import number
-from seed_rl.host_memory import allocating_at_most
 from seed_rl.learner import checkpoints
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
+from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
 
 _TENSORFLOW_BYTES = 4 << 30  # of memory beside the weights, when an agent is built

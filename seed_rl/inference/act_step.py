@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import devices
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.devices import HOST
+from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.staging import Staging
-from seed_rl.sizes import Sizes
+from seed_rl.system import devices
+from seed_rl.system.devices import HOST
 from seed_rl.types import EnvOutput, Unroll
 
 _CONTROL_ROWS = 3  # env ids, restart flags, opened slots; then D rows of slots and D rows of positions

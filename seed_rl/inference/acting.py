@@ -8,11 +8,11 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import Unrolls, UnrollStore
 from seed_rl.experiment import Inference
+from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.thread import ActingThread
-from seed_rl.sizes import Sizes
 
 
 class Acting:

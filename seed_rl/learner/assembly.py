@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment, Inference
+from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas, whole_reader
 from seed_rl.learner.sources import JoinedSource, Source, new_source
-from seed_rl.sizes import Sizes
 from seed_rl.specs import ActorSettings, EnvSpec
 from seed_rl.transport import messages
 from seed_rl.transport.codec import Bounds, StepCodec

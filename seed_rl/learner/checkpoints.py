@@ -1,4 +1,4 @@
-"""Checkpoints: an archive each (see `seed_rl.archives`) of named arrays and JSON state.
+"""Checkpoints: an archive each (see `seed_rl.system.archives`) of named arrays and JSON state.
 
 A checkpoint is written under another name, flushed to disk and renamed: a file with a checkpoint's name is complete.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.archives import Archive, BadArchive, writing
-from seed_rl.files import complete_or_absent
 from seed_rl.foreign import json_object, shortened
-from seed_rl.object_store import files_in, local_file
+from seed_rl.system.archives import Archive, BadArchive, writing
+from seed_rl.system.files import complete_or_absent
+from seed_rl.system.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.optimizers import Optimizer
+from seed_rl.experiment.optimizer import Optimizer
 
 
 class GroupOptimizers:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import tensorflow as tf
 from tensorflow.python.client import device_lib
 
-from seed_rl import devices
-from seed_rl.devices import HOST
-from seed_rl.host_memory import free_host_memory
-from seed_rl.sizes import Sizes
+from seed_rl.experiment.sizes import Sizes
+from seed_rl.system import devices
+from seed_rl.system.devices import HOST
+from seed_rl.system.host_memory import free_host_memory
 
 _log = logging.getLogger(__name__)
 

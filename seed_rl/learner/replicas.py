@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import devices
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Experiment
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.learner.split import BadDevices, split
+from seed_rl.system import devices
 from seed_rl.types import Unroll
 
 _log = logging.getLogger(__name__)

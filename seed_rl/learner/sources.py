@@ -11,12 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.archives import BadArchive
 from seed_rl.buffers.samplers import SAMPLERS, Sampler
 from seed_rl.buffers.snapshot import Snapshot, write_snapshot
 from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
-from seed_rl.sizes import INSERT_AT_MOST, Sizes
+from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
+from seed_rl.system.archives import BadArchive
 from seed_rl.types import Unroll
 
 Reader = Callable[[tf.Tensor], Sequence[Unroll]]
@@ -225,7 +225,8 @@ def new_source(
     """The source of one inference device, with a replay or without; `seed` is that of the sampler."""
     if replay is None:
         return FifoSource(unrolls, read, sizes.batch_size)
-    sampler = SAMPLERS[replay.sampler](replay, sizes.replay_capacity, sizes.num_slots, seed)
+    exponents = replay.priority_exponent, replay.importance_exponent
+    sampler = SAMPLERS[replay.sampler](sizes.replay_capacity, sizes.num_slots, seed, *exponents)
     return ReplaySource(unrolls, read, sizes, sampler, agent, replay)
 
 

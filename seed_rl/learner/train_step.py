@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from seed_rl import devices
 from seed_rl.agents.base import Agent
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.group_optimizers import GroupOptimizers
 from seed_rl.learner.minibatches import draw, in_order
 from seed_rl.learner.statistics import Statistics
-from seed_rl.optimizers import Optimizer
+from seed_rl.system import devices
 from seed_rl.types import Unroll
 
 

@@ -15,8 +15,8 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from seed_rl.config_files import to_gin
 from seed_rl.experiment import Experiment
+from seed_rl.experiment.config_files import to_gin
 from seed_rl.reporting.catalogue import CHARTS, tag
 from seed_rl.reporting.metrics import RecordFile
 

@@ -10,12 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from seed_rl.files import PARTIAL, reason
-
-if TYPE_CHECKING:
-    from seed_rl.reporting.sinks import Sink
+from seed_rl.reporting.sink import Sink
+from seed_rl.system.files import PARTIAL, reason
 
 _log = logging.getLogger(__name__)
 

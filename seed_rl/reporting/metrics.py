@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from seed_rl.files import complete_or_absent
 from seed_rl.foreign import json_object, number
-from seed_rl.object_store import local_file
+from seed_rl.system.files import complete_or_absent
+from seed_rl.system.object_store import local_file
 
 _log = logging.getLogger(__name__)
 

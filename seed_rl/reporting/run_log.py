@@ -8,14 +8,11 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import psutil
 
-from seed_rl.files import Outage
-
-if TYPE_CHECKING:
-    from seed_rl.reporting.sinks import Sink
+from seed_rl.reporting.sink import Sink
+from seed_rl.system.files import Outage
 
 _log = logging.getLogger(__name__)
 

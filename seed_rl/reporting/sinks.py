@@ -1,4 +1,4 @@
-"""Destinations of the rows of a run behind one protocol, and retries of those that fail for a while."""
+"""The destinations of a run's rows, and retries of those that fail for a while."""
 
 from __future__ import annotations
 
@@ -7,51 +7,20 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from typing import Protocol
 
-from seed_rl.config_files import save_config
 from seed_rl.experiment import Experiment
-from seed_rl.files import Outage, reason
+from seed_rl.experiment.config_files import save_config
+from seed_rl.experiment.saved_config import modules_needed
 from seed_rl.reporting.event_file import PREFIX, EventFile
 from seed_rl.reporting.films import Films
 from seed_rl.reporting.metrics import FILE, MetricsFile
+from seed_rl.reporting.sink import Sink
 from seed_rl.reporting.wandb_run import WandbRun
-from seed_rl.saved_config import modules_needed
+from seed_rl.system.files import Outage, reason
 
 _log = logging.getLogger(__name__)
 
 _ROWS_KEPT = 10_000  # the newest, while a sink fails; about 20 MB
-
-
-class Sink(Protocol):
-    """A destination of rows of metrics."""
-
-    def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Takes a row.
-
-        Args:
-          row: scalars by their names in `metrics.jsonl`; `env_frames` is the horizontal axis.
-          wall_time: seconds since the epoch.
-
-        Raises:
-          OSError: the sink has taken nothing of it.
-        """
-
-    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Takes a film of the policy.
-
-        Args:
-          mp4: path of the film in the log directory.
-          gif: the same film in the other format.
-          env_frames: about when it was made, as in the rows.
-          wall_time: seconds since the epoch.
-
-        Raises:
-          OSError: the sink has taken nothing of it.
-        """
-
-    def close(self) -> None:
-        """Called once, after the last row."""
 
 
 class Retrying:

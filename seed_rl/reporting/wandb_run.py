@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seed_rl.experiment import ConfigError, Experiment, Logs
-from seed_rl.files import complete_or_absent
 from seed_rl.reporting.catalogue import tag
+from seed_rl.system.files import complete_or_absent
 
 _log = logging.getLogger(__name__)
 

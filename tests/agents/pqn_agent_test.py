@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.agents.pqn import PQN
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.optimizers import Optimizer
 from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
 from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from seed_rl.agents.sac import SAC
 from seed_rl.agents.sac.loss import sac_loss
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.optimizers import Optimizer
 from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput
 from tests.support.experience import FORCES, NUMBERS, acted_unroll, assert_matches_step_spec, move

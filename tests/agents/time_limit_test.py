@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.optimizers import Optimizer
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 

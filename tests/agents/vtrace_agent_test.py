@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from seed_rl.agents.ppo import PPO
 from seed_rl.agents.vtrace.config import VTrace
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.optimizers import Optimizer
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput
 from tests.support.experience import (

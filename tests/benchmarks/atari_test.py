@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import BenchmarkError, atari, runs
 from benchmarks.__main__ import main, parse
-from seed_rl import config_files
-from seed_rl.launch.sweep import Sweep
+from seed_rl.experiment import config_files
+from seed_rl.studies.sweep import Sweep
 
 FRAMES = 6_000_000
 

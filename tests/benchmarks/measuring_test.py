@@ -10,7 +10,8 @@ import pytest
 from benchmarks import end_to_end, experiments, report, time_to_score, timing
 from benchmarks.flops import forward_flops, update_flops
 from benchmarks.parts import ActStepPart
-from seed_rl import __version__, config_files
+from seed_rl import __version__
+from seed_rl.experiment import config_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -36,12 +36,11 @@ class NaiveReplay:
 
 
 def prioritized(capacity, num_slots, alpha=0.9, beta=0.6, seed=0):
-    settings = Replay(priority_exponent=alpha, importance_exponent=beta)
-    return PrioritizedSampler(settings, capacity, num_slots, seed)
+    return PrioritizedSampler(capacity, num_slots, seed, alpha, beta)
 
 
 def uniform(capacity, num_slots, alpha=0.0, beta=0.0, seed=0):
-    return UniformSampler(Replay(), capacity, num_slots, seed)
+    return UniformSampler(capacity, num_slots, seed)
 
 
 KINDS = pytest.mark.parametrize("make", [prioritized, uniform])
@@ -228,7 +227,7 @@ def test_a_third_sampler_is_a_subclass_and_a_line(monkeypatch):
         Replay(sampler="newest")
     monkeypatch.setitem(samplers.SAMPLERS, "newest", NewestSampler)
     settings = Replay(sampler="newest")
-    sampler, restored = (samplers.SAMPLERS[settings.sampler](settings, 4, 9, seed) for seed in (0, 1))
+    sampler, restored = (samplers.SAMPLERS[settings.sampler](4, 9, seed) for seed in (0, 1))
     assert sampler.insert(np.arange(4), np.ones(4)).tolist() == []
     assert sampler.insert(np.array([7, 8]), np.ones(2)).tolist() == [0, 1]
     assert set(sampler.sample(50).slots.tolist()) == {7, 8}

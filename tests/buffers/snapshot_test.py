@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.archives import BadArchive
 from seed_rl.buffers import snapshot
 from seed_rl.buffers.snapshot import Snapshot, write_snapshot
 from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.system.archives import BadArchive
 from seed_rl.types import EnvOutput, Unroll
 
 LENGTH, SLOTS = 3, 12

@@ -16,7 +16,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from seed_rl.launch.cli import main
+from seed_rl.cli.main import main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ("--project=lab-1", "--repository=registry.example/rl", "--tag=v1", "--name=pong", "--actors=20")

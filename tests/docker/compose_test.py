@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 import yaml
 
-from seed_rl import config_files
-from seed_rl.launch.cli import main
+from seed_rl.cli.main import main
+from seed_rl.experiment import config_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((pathlib.Path(__file__).parent / "compose_spec.json").read_text(encoding="utf-8"))

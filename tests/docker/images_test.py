@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import psutil
 import pytest
+
+from tests.support.source import copy_source
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -73,8 +74,7 @@ def test_an_image_has_its_lock_the_package_and_a_command_for_an_unprivileged_use
 def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_that_keeps_its_secrets(
     runs, rows, wait_for, secrets, has_no_secret, tmp_path
 ):
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "runs", "build", "dist", "docs", "tests")
-    shutil.copytree(ROOT, tmp_path / "source", symlinks=True, ignore=ignored)
+    copy_source(tmp_path / "source", "tests")
     environment, wheels = tmp_path / "venv", tmp_path / "wheels"
     pinned = ("--require-hashes", "-r", ROOT / "requirements/actor.lock")
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 from seed_rl.learner import checkpoints
 from tests.support import zygote
 

@@ -9,7 +9,7 @@ import time
 import psutil
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 from seed_rl.reporting import films as films_module
 from seed_rl.reporting.films import Films
 from seed_rl.reporting.sinks import sinks_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seed_rl.api import CannotReach, evaluate_run, load_policy
-from seed_rl.launch.cli import main
+from seed_rl.cli.main import main
 
 
 @pytest.fixture

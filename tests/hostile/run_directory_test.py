@@ -15,11 +15,12 @@ import zipfile
 import numpy as np
 import pytest
 
-from seed_rl import archives, config_files
-from seed_rl.launch.cli import main
-from seed_rl.launch.run import ELSEWHERE, Run
-from seed_rl.launch.run_directory import CannotUse
+from seed_rl.cli.main import main
+from seed_rl.experiment import config_files
 from seed_rl.learner import checkpoints
+from seed_rl.runs.run import ELSEWHERE, Run
+from seed_rl.runs.run_directory import CannotUse
+from seed_rl.system import archives
 
 CHECKPOINT = "checkpoints/checkpoint-000000000007.npz"
 SHELL = """from __gin__ import dynamic_registration

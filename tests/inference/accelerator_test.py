@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.streams import random_output
-from seed_rl import config_files, devices
-from seed_rl.experiment import Actors
+from seed_rl.experiment import Actors, config_files
+from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
-from seed_rl.sizes import Sizes
+from seed_rl.system import devices
 from tests.support.shipped import DISTINCT
 
 BATCH, STEPS = 4, 3

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl import devices
 from seed_rl.agents.base import ActOutput
-from seed_rl.devices import HOST
 from seed_rl.experiment import Actors, Experiment, Inference
+from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
-from seed_rl.sizes import Sizes
 from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.system import devices
+from seed_rl.system.devices import HOST
 from seed_rl.types import EnvOutput
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgent, CountingAgentConfig, action_of

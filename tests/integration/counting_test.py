@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.experiment import Actors, Experiment, Inference, Replay
-from seed_rl.launch.local_actors import LocalActors
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.hosts import ALONE
 from seed_rl.learner.replicas import whole_reader
+from seed_rl.runs.local_actors import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 from tests.support.counting import Counting

@@ -14,8 +14,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 from seed_rl.api import read_metrics
-from seed_rl.launch.on_ray.cluster import connected, not_started
-from seed_rl.launch.on_ray.fleet import ActorSpec, RayActors
+from seed_rl.runs.ray.cluster import connected, not_started
+from seed_rl.runs.ray.fleet import ActorSpec, RayActors
 from seed_rl.transport.credentials import ClientSecurity
 
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 
 CATCH = ("--gin_file=catch/vtrace",)
 SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=100000")

@@ -13,10 +13,10 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.collectives import NO_OTHERS, connect
 from seed_rl.learner.hosts import Hosts
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.optimizers import Optimizer
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 BATCH = 12

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl import config_files
-from seed_rl.config_files import common_settings
-from seed_rl.experiment import ConfigError
+from seed_rl.experiment import ConfigError, config_files
+from seed_rl.experiment.config_files import common_settings
 from seed_rl.learner.collectives import NO_OTHERS, Agreed, Link
 from seed_rl.learner.hosts import HostLost, Hosts
 from tests.learner.collectives_process import updates

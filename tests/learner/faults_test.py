@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 from seed_rl.learner.ending import Diverged
 from seed_rl.learner.learner import PATIENCE, Learner
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 from seed_rl.learner import checkpoints
 from seed_rl.learner.learner import Learner
 from seed_rl.transport.credentials import ServerSecurity

@@ -4,9 +4,9 @@ import logging
 import pytest
 
 from seed_rl.experiment import Experiment
+from seed_rl.experiment.sizes import Sizes
 from seed_rl.learner import placement
 from seed_rl.learner.placement import DoesNotFit, choose_device, free_memory, place_store
-from seed_rl.sizes import Sizes
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
 

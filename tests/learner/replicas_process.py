@@ -14,9 +14,9 @@ from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Devices, Experiment
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.optimizers import Optimizer
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.counting import Counting
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
+from seed_rl.cli import doctor
 from seed_rl.experiment import Actors, Devices, Experiment, Replay
-from seed_rl.launch import doctor
 from seed_rl.learner.replicas import _available, assignment
 from seed_rl.learner.split import BadDevices, Split, split
 from tests.support.counting import Counting

@@ -9,13 +9,13 @@ import keras
 import numpy as np
 import pytest
 
-from seed_rl import archives
-from seed_rl.archives import BadArchive
 from seed_rl.experiment import Logs
 from seed_rl.learner import checkpoints
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
+from seed_rl.system import archives
+from seed_rl.system.archives import BadArchive
 
 
 class Content:

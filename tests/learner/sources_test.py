@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.archives import Archive, BadArchive, writing
 from seed_rl.buffers.samplers import PRIORITY_FLOOR, SAMPLERS
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
+from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.learner.replicas import whole_reader
 from seed_rl.learner.sources import Batch, FifoSource, JoinedSource, ReplaySource, Source
-from seed_rl.sizes import INSERT_AT_MOST, Sizes
+from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.types import EnvOutput, Unroll
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
@@ -67,7 +67,9 @@ class Rig:
         if replay is None:
             self.source = FifoSource(unrolls, read, batch_size)
         else:
-            self.sampler = SAMPLERS[replay.sampler](replay, capacity, num_slots, seed=0)
+            self.sampler = SAMPLERS[replay.sampler](
+                capacity, num_slots, 0, replay.priority_exponent, replay.importance_exponent
+            )
             agent = RewardPriorities(divisor)
             self.source = ReplaySource(unrolls, read, sizes_of(batch_size, replay), self.sampler, agent, replay)
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.optimizers import Optimizer
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 ADAM = {"name": "adam", "learning_rate": 0.05, "beta_1": 0.6, "beta_2": 0.8, "epsilon": 0.3}

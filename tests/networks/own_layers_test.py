@@ -2,8 +2,7 @@
 
 import pytest
 
-from seed_rl import config_files
-from seed_rl.experiment import ConfigError
+from seed_rl.experiment import ConfigError, config_files
 from seed_rl.specs import CannotAct
 
 OWN = """

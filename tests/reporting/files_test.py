@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams import metadata as hparams
 
-from seed_rl import config_files
-from seed_rl.config_files import to_gin
+from seed_rl.experiment import config_files
+from seed_rl.experiment.config_files import to_gin
 from seed_rl.reporting import metrics
 from seed_rl.reporting.catalogue import CHARTS, METRICS
 from seed_rl.reporting.event_file import EventFile
@@ -155,7 +155,7 @@ def test_a_run_leaves_its_configuration_rows_and_events(tmp_path):
 
 FULL_DISK = """
 import logging, resource, shutil, sys
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 from seed_rl.reporting.sinks import sinks_of
 
 logdir, limit = sys.argv[1], int(sys.argv[2])

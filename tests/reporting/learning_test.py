@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 from seed_rl.reporting.learning import Trouble
 
 RUNS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results" / "learning"

@@ -11,7 +11,7 @@ import sys
 import pytest
 from wandb.proto import wandb_internal_pb2
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 from seed_rl.reporting import metrics, wandb_run
 from seed_rl.reporting.catalogue import tag
 from seed_rl.reporting.wandb_run import WandbRun

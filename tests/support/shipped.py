@@ -1,6 +1,6 @@
 """Which shipped experiments a test of all of them needs to try."""
 
-from seed_rl import config_files
+from seed_rl.experiment import config_files
 
 _ALIKE = (
     "atari/r2d2_pong",

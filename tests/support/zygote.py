@@ -86,8 +86,8 @@ def _next_command(connection):
 
 
 if __name__ == "__main__":
-    from seed_rl.launch import cli
-    from seed_rl.launch.native_output import load_tensorflow
+    from seed_rl.cli import main as cli
+    from seed_rl.system.native_output import load_tensorflow
 
     load_tensorflow()
     import seed_rl.learner.learner  # noqa: F401

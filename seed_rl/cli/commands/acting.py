@@ -1,0 +1,74 @@
+"""The command that runs an actor."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+from absl import flags
+
+from seed_rl.actor.loop import Actor
+from seed_rl.cli.command import command
+from seed_rl.cli.flags import (
+    DEFAULT_TCP_ADDRESS,
+    EXIT_WITH_PARENT,
+    IMPORT_MODULE,
+    SHARED_CREDENTIALS,
+    boolean,
+    integer,
+    string,
+)
+from seed_rl.envs.base import EnvironmentFailed
+from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.transport.address import parse_address
+from seed_rl.transport.client import LearnerClient, Rejected
+from seed_rl.transport.credentials import ClientSecurity, read_authorities, read_token
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+
+
+@command(
+    "seed_rl actor --server_address=localhost:8686",
+    string("server_address", DEFAULT_TCP_ADDRESS, "The learner's address: host:port or unix:/path."),
+    string(
+        "tls_ca",
+        None,
+        "PEM file with the certificate (or its authority) that the learner must show; turns TLS on.",
+    ),
+    *SHARED_CREDENTIALS,
+    integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
+    integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
+    IMPORT_MODULE,
+    boolean(
+        "share_memory",
+        True,
+        "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
+    ),
+    EXIT_WITH_PARENT,
+    failures=(Rejected, EnvironmentFailed),
+)
+def actor(values: flags.FlagValues) -> int:
+    """Runs an actor for a learner; it asks the learner which environments to step."""
+    authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
+    security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name)
+    security.check(parse_address(values.server_address))
+    running = Actor(
+        lambda: LearnerClient(values.server_address, security, share_memory=values.share_memory),
+        values.num_groups,
+        values.envs_per_group,
+    )
+    _log.info("looking for a learner at %s", values.server_address)
+    with signals() as stopped, ThreadPoolExecutor(1, thread_name_prefix="actor") as pool:
+        if values.exit_with_parent:
+            stop_at_end_of_input(stopped)
+        run = pool.submit(running.run)
+        # The main thread only waits: a signal that arrives while it holds a lock would be handled under that lock.
+        while not run.done():
+            concurrent.futures.wait([run], timeout=_POLL_SECONDS)
+            if stopped.is_set():
+                running.stop()
+        run.result()
+        return stopped.exit_code

@@ -1,0 +1,171 @@
+"""Commands that act with the policy of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from absl import flags
+
+from seed_rl.cli.command import command
+from seed_rl.cli.errors import UsageError
+from seed_rl.cli.flags import EXIT_WITH_PARENT, IMPORT_MODULE, boolean, comma_separated, integer, number, string
+from seed_rl.learner.ending import Stop
+from seed_rl.system.files import reason
+from seed_rl.system.native_output import load_tensorflow
+from seed_rl.system.object_store import is_url
+from seed_rl.system.signals import signals, stop_at_end_of_input
+
+_POLICY = (
+    string("logdir", None, "Log directory of the run."),
+    string("checkpoint", None, "One of its checkpoints; default: the newest."),
+    IMPORT_MODULE,
+)
+_ACTING = (
+    boolean("greedy", False, "Always take the greedy action, without exploring."),
+    integer("seed", 1, "Of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+)
+
+
+@command(
+    "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
+    *_POLICY,
+    *_ACTING,
+    integer("episodes", 100, "Episodes to play.", lower_bound=1),
+    integer("envs", 16, "Environments played at a time.", lower_bound=1),
+    string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
+    takes_paths=True,
+)
+def evaluate(values: flags.FlagValues, *places: str) -> int:
+    """Plays episodes with the policies of runs, and prints their mean returns."""
+    if places and (values.logdir or values.checkpoint):
+        raise UsageError("name log directories or give --logdir and --checkpoint, not both")
+    if len(places) > 1 and values.output:
+        raise UsageError("--output is for a single run: those of several write evaluation.json into their directories")
+    evaluations = []
+    with signals() as stopped:
+        for place in places or [values.logdir]:
+            if not stopped.is_set():
+                evaluations.append(_evaluated(values, place, stopped))
+    if len(evaluations) > 1 and not stopped.is_set():
+        from seed_rl.evaluation import episodes
+
+        print(episodes.text_over_runs(evaluations))
+    return stopped.exit_code
+
+
+def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, Any]:
+    """Evaluates a run, and prints and writes the evaluation; one that was stopped is only printed."""
+    with _usable_run(values, logdir, "evaluation.json") as (path,):
+        from seed_rl.evaluation import episodes
+
+        evaluation = episodes.evaluate_run(
+            logdir,
+            values.checkpoint,
+            episodes=values.episodes,
+            num_envs=values.envs,
+            greedy=values.greedy,
+            seed=values.seed,
+            stop=stop,
+        )
+        print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before the end of an episode")
+        if evaluation["episodes"] == values.episodes:
+            with _written(path):
+                episodes.write(evaluation, path)
+            print(path)
+    return evaluation
+
+
+@command(
+    "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
+    *_POLICY,
+    *_ACTING,
+    integer("episodes", 1, "Episodes to film, one after the other.", lower_bound=1),
+    comma_separated(
+        "output", None, "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory."
+    ),
+    number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
+    EXIT_WITH_PARENT,
+)
+def play(values: flags.FlagValues) -> int:
+    """Films episodes that are played with the policy of a run."""
+    for path in values.output or ():
+        if os.path.splitext(path)[1] not in (".mp4", ".gif"):
+            raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
+    with signals() as stopped, _usable_run(values, values.logdir, "play.mp4", "play.gif") as paths:
+        stopped.raises = True
+        if values.exit_with_parent:
+            stop_at_end_of_input(stopped)
+        from seed_rl.evaluation.film import Limits, film_run
+
+        with _written(*paths):
+            played = film_run(
+                values.logdir,
+                *paths,
+                checkpoint=values.checkpoint,
+                episodes=values.episodes,
+                greedy=values.greedy,
+                seed=values.seed,
+                fps=values.fps,
+                limits=Limits() if values.exit_with_parent else None,
+            )
+        print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
+        print("\n".join(paths))
+    if stopped.raised:
+        print("seed_rl: interrupted", file=sys.stderr)
+    return stopped.exit_code
+
+
+@command(
+    "seed_rl export --logdir=runs/pong --output=pong_policy",
+    *_POLICY,
+    string("output", None, "Directory; default: export in the log directory."),
+    integer("batch_size", 1, "Environments in a call.", lower_bound=1),
+)
+def export(values: flags.FlagValues) -> int:
+    """Writes the policy of a run as a SavedModel, to act without seed_rl."""
+    with _usable_run(values, values.logdir, "export") as (directory,):
+        from seed_rl.evaluation.export import export
+        from seed_rl.evaluation.policy import load_policy
+
+        policy = load_policy(values.logdir, values.checkpoint)
+        with _written(directory):
+            export(policy, directory, values.batch_size)
+        print(directory)
+    return 0
+
+
+@contextlib.contextmanager
+def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> Iterator[list[str]]:
+    """Loads TensorFlow and yields the paths of the results.
+
+    They are those of `--output`, else files of these names in the log directory, or here if that is in an object store.
+
+    Raises:
+      UsageError: a flag or the run can't be used.
+    """
+    if not logdir:
+        raise UsageError("--logdir is needed: the log directory of a run")
+    given = [values.output] if isinstance(values.output, str) else values.output
+    for path in given or ():
+        if is_url(path):
+            raise UsageError(f"--output takes paths on this machine, got {path}")
+    paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
+    load_tensorflow()
+    from seed_rl.evaluation.policy import NoPolicy
+
+    try:
+        yield paths
+    except NoPolicy as error:
+        raise UsageError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _written(*paths: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"--output {', '.join(paths)} can't be written: {reason(error)}") from error

@@ -1,0 +1,84 @@
+"""Commands that only look: at the shipped experiments, at this machine, at runs."""
+
+from __future__ import annotations
+
+import inspect
+
+from absl import flags
+
+from seed_rl.cli.command import command
+from seed_rl.cli.errors import UsageError
+from seed_rl.cli.flags import IMPORT_MODULE, choice, comma_separated, string
+from seed_rl.envs import registry
+from seed_rl.experiment import config_files
+from seed_rl.system.exit_codes import FAILURE
+
+
+@command("seed_rl configs")
+def configs(values: flags.FlagValues) -> int:
+    """Lists the shipped experiments."""
+    names = config_files.shipped_configs()
+    widest = max(map(len, names))
+    for name in names:
+        print(f"{name:{widest}}  {config_files.summary(name)}")
+    return 0
+
+
+@command("seed_rl envs atari", takes_paths=True)
+def envs(values: flags.FlagValues, *suites: str) -> int:
+    """Lists the environment suites, or the games, levels, scenarios and ids of some."""
+    for name in suites:
+        print("\n".join(registry.suite(name).tasks()))
+    if not suites:
+        names = registry.names()
+        widest = max(map(len, names))
+        for name in names:
+            suite = registry.suite(name)
+            first_line = (inspect.getdoc(suite) or "").partition("\n")[0]
+            known = f" {suite.__name__}.{suite.task_setting}: {len(suite.tasks())} known." if suite.task_setting else ""
+            print(f"{name:{widest}}  {first_line}{known}")
+    return 0
+
+
+@command(
+    "seed_rl doctor --logdir=gs://bucket/run",
+    string("logdir", None, "Log directory of a future run, which is checked as well."),
+)
+def doctor(values: flags.FlagValues) -> int:
+    """Checks the installation: lists missing parts, and how to get them."""
+    from seed_rl.cli.doctor import BROKEN, examine
+
+    findings = examine(values.logdir)
+    widest = max(map(len, findings))
+    for subject, (state, text) in findings.items():
+        print(f"{state:8} {subject:{widest}}  {text}")
+    return FAILURE if any(state == BROKEN for state, _ in findings.values()) else 0
+
+
+@command(
+    "seed_rl plot runs/pong runs/pong_lstm --output=pong.png,pong.svg",
+    comma_separated("output", ["curve.png"], "Files to write; their endings say the format: .png, .svg, .pdf."),
+    choice(
+        "x",
+        "frames",
+        ["frames", "hours", "score"],
+        "Horizontal axis; score: the share of runs above each human-normalised score.",
+    ),
+    IMPORT_MODULE,
+    takes_paths=True,
+)
+def plot(values: flags.FlagValues, *places: str) -> int:
+    """Draws learning curves or scores; seeds of one configuration as one curve."""
+    from seed_rl.studies.plot import plot_curves, plot_profiles
+
+    if not places:
+        raise UsageError("name at least one log directory")
+    try:
+        if values.x == "score":
+            plot_profiles(places, values.output)
+        else:
+            plot_curves(places, values.output, values.x)
+    except (OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
+        raise UsageError(str(error)) from error
+    print("\n".join(values.output))
+    return 0

@@ -1,0 +1,102 @@
+"""The command that trains with different settings."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from seed_rl.cli.command import command
+from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
+from seed_rl.cli.errors import UsageError
+from seed_rl.cli.flags import comma_separated, directory, integer, number, repeated
+from seed_rl.system.object_store import is_url
+from seed_rl.system.signals import signals
+
+if TYPE_CHECKING:
+    from seed_rl.studies.search import Search
+    from seed_rl.studies.sweep import Sweep
+
+
+@command(
+    "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
+    *EXPERIMENT,
+    repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
+    comma_separated("seeds", ["1"], "Runs of each combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
+    integer("parallel", 1, "Runs at a time.", lower_bound=1),
+    repeated(
+        "search",
+        [],
+        "Gin binding to search instead, with Optuna: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated.",
+    ),
+    integer("trials", 20, "Trials of a search.", lower_bound=1),
+    number("prune_after", 0.2, "Share of its frames after which a poor trial may end; 1: never.", lower_bound=0.0),
+    directory("logdir", "Parent directory of the runs; default: runs/sweep_<gin file>, or search_<gin file>."),
+)
+def sweep(values: flags.FlagValues) -> int:
+    """Trains with combinations of settings and seeds, or searches, and compares runs."""
+    for flag in ("grid", "seeds", "parallel") if values.search else ("trials", "prune_after"):
+        if values[flag].present:
+            raise UsageError(f"--{flag} does not go with --search" if values.search else f"--{flag} needs --search")
+    if not values.search:
+        return _run(_new_sweep(values))
+    search = _new_search(values)
+    code = _run(search)
+    if best := search.best_command():
+        print(best)
+    return code
+
+
+def _run(running: Sweep | Search) -> int:
+    with signals() as stopped:
+        code = running.run(stopped.is_set, lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True))
+    print(running.table())
+    print(running.write_results())
+    return stopped.exit_code or code
+
+
+def _new_sweep(values: flags.FlagValues) -> Sweep:
+    from seed_rl.studies.sweep import Sweep, seeds_of, trials
+
+    wanted = trials(values.grid, seeds_of(values.seeds))
+    for trial in wanted:  # reports a mistake before the first run
+        load(values, *trial.bindings)
+    return Sweep(wanted, _arguments(values), _directory(values, "sweep_"), values.parallel)
+
+
+def _new_search(values: flags.FlagValues) -> Search:
+    try:
+        from seed_rl.studies.search import Search, median_pruner
+        from seed_rl.studies.search_space import extremes, read_space
+    except ModuleNotFoundError as error:
+        if error.name != "optuna":
+            raise
+        raise UsageError("--search needs Optuna: pip install optuna") from error
+    experiment = load(values)
+    for binding in extremes(read_space(values.search)):  # reports a mistake before the first trial
+        load(values, binding)
+    return Search(
+        values.search,
+        _arguments(values),
+        _directory(values, "search_"),
+        trials=values.trials,
+        total_frames=experiment.total_frames,
+        metric="eval/episode_return" if experiment.actors.num_eval_envs else "episode_return",
+        seed=experiment.seed,
+        pruner=median_pruner(values.prune_after),
+    )
+
+
+def _arguments(values: flags.FlagValues) -> list[str]:
+    arguments = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
+    return arguments if values.total_frames is None else [*arguments, f"--total_frames={values.total_frames}"]
+
+
+def _directory(values: flags.FlagValues, prefix: str) -> str:
+    if is_url(values.logdir or ""):
+        raise UsageError(
+            f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes "
+            "for a single run"
+        )
+    return logdir_of(values, prefix)

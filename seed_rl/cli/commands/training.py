@@ -1,0 +1,252 @@
+"""Commands that start from an experiment: they train it, or plan its training."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from seed_rl.cli.command import command
+from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
+from seed_rl.cli.display import Progress
+from seed_rl.cli.errors import Failure, UsageError
+from seed_rl.cli.flags import (
+    DEFAULT_TCP_ADDRESS,
+    EXIT_WITH_PARENT,
+    SHARED_CREDENTIALS,
+    alias,
+    boolean,
+    choice,
+    comma_separated,
+    directory,
+    integer,
+    number,
+    string,
+)
+from seed_rl.experiment import Experiment
+from seed_rl.learner.checkpoints import CheckpointError
+from seed_rl.learner.ending import Diverged
+from seed_rl.learner.hosts import HostLost, find_hosts
+from seed_rl.learner.split import BadDevices
+from seed_rl.runs.fleet import ActorFailed
+from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
+from seed_rl.system.native_output import load_tensorflow
+from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.transport.address import parse_address
+from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
+
+if TYPE_CHECKING:
+    from seed_rl.runs.ray.learner import RemoteRun
+
+_FAILURES = (ActorFailed, CheckpointError, HostLost)
+_LEARNER = (
+    *EXPERIMENT,
+    directory(
+        "logdir", "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>."
+    ),
+    integer("num_actors", None, "Overrides Actors.num_actors."),
+    integer("seed", None, "Overrides Experiment.seed."),
+    number("film_every", None, "Minutes between films; overrides Logs.film_interval_min.", 0.0),
+    string("tls_cert", None, "PEM file with the learner's certificate chain."),
+    string("tls_key", None, "PEM file with the certificate's private key."),
+    *SHARED_CREDENTIALS,
+    comma_separated(
+        "learner_hosts",
+        [],
+        "host:port of each learner host, or TF_CONFIG.",
+    ),
+    integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
+    boolean(
+        "trusted_network",
+        False,
+        "Let learner hosts trust whoever reaches them.",
+    ),
+    boolean("quiet", False, "Show nothing but warnings and errors."),
+)
+_RAY = (
+    string(
+        "ray_address",
+        "",
+        "host:port of the Ray cluster; default: RAY_ADDRESS, else one on this machine, else a new one for this run.",
+    ),
+    alias("address", "ray_address"),
+    string(
+        "ray_learner",
+        None,
+        "Ray resource whose node gets the learner, such as GPU or node:10.0.0.5, or `here`: this process; "
+        "default: GPU if the cluster has one, else here.",
+    ),
+    integer(
+        "min_actors",
+        1,
+        "On Ray, a run with fewer actors for five minutes ends. Actors.num_actors is the maximum.",
+        lower_bound=1,
+    ),
+    number("actor_cpus", 1.0, "CPUs that Ray sets aside for an actor.", lower_bound=0.0),
+)
+
+
+@command(
+    "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
+    *_LEARNER,
+    string("server_address", "", "Where actors are served; default: a unix socket of this run's own."),
+    choice("launcher", "local", ["local", "ray"], "Where actors run: processes on this machine, or a Ray cluster."),
+    *_RAY,
+    EXIT_WITH_PARENT,
+    failures=_FAILURES,
+)
+def train(values: flags.FlagValues) -> int:
+    """Trains on this machine or a Ray cluster: a learner and its actors."""
+    experiment = load(values)
+    if values.launcher == "ray":
+        if values.learner_hosts:
+            raise UsageError("--learner_hosts does not go with --launcher=ray")
+        return _train_on_ray(values, experiment)
+    for flag in ("ray_address", "ray_learner", "min_actors", "actor_cpus"):
+        if values[flag].present:
+            raise UsageError(f"--{flag} needs --launcher=ray")
+    return _train(values, _new_run(values, experiment, PROCESSES))
+
+
+@command(
+    "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
+    *_LEARNER,
+    string("server_address", DEFAULT_TCP_ADDRESS, "Address for actors: host:port or unix:/path."),
+    failures=_FAILURES,
+)
+def learner(values: flags.FlagValues) -> int:
+    """Runs a learner that waits for actors."""
+    return _train(values, _new_run(values, load(values), ELSEWHERE))
+
+
+def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
+    try:
+        hosts = find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
+    except ValueError as error:
+        raise UsageError(f"--learner_hosts: {error}") from error
+    return Run(
+        experiment,
+        logdir_of(values),
+        actors=actors,
+        address=values.server_address,
+        security=_server_security(values, values.server_address),
+        actor_arguments=_actor_arguments(values),
+        native_log=True,
+        hosts=hosts,
+    )
+
+
+def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
+    certificate, key = read_certificate(values.tls_cert, values.tls_key)
+    security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
+    if address:  # else a unix socket that only this user can reach
+        security.check(parse_address(address))
+    return security
+
+
+def _actor_arguments(values: flags.FlagValues) -> list[str]:
+    arguments = {
+        "log_level": values.log_level,
+        "tls_ca": values.tls_cert,
+        "tls_server_name": values.tls_server_name,
+        "token_file": values.token_file,
+    }
+    given = [f"--{flag}={value}" for flag, value in arguments.items() if value]
+    return [*given, "--insecure"] if values.insecure else given
+
+
+def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
+    try:
+        from seed_rl.runs.ray.cluster import NoCluster
+        from seed_rl.runs.ray.run import ray_run
+    except ModuleNotFoundError as error:
+        if error.name not in ("ray", "cryptography"):
+            raise
+        raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
+    security = _server_security(values, "localhost:0")  # needs no credentials: only those given are checked
+    try:
+        with ray_run(values, experiment, logdir_of(values), security) as run:
+            return _train(values, run)
+    except NoCluster as error:
+        raise Failure(str(error)) from error
+    except KeyboardInterrupt:  # while Ray connects; later a signal asks the run to end
+        return 128 + signal.SIGINT
+
+
+def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
+    try:
+        with (
+            signals() as stopped,
+            run,
+            _progress(values, run) as progress,
+            contextlib.closing(run.train(stopped)) as rows,
+        ):
+            if "exit_with_parent" in values and values.exit_with_parent:
+                stop_at_end_of_input(stopped)
+            replay = run.experiment.replay
+            # Other hosts are asked to leave together; a replay that is saved is worth its hour of filling.
+            if isinstance(run, Run) and run.hosts.count == 1 and not (replay and replay.snapshot):
+                stopped.raises, run.on_update = True, stopped.asks
+            for row in rows:
+                progress.show(row)
+        if stopped.raised:
+            print("seed_rl: interrupted before the first update", file=sys.stderr)
+        return stopped.exit_code
+    except Diverged as error:
+        raise Failure(
+            f"training has diverged: {error}. Weights or rewards that have grown too large are the usual reason: "
+            "clipped rewards, a smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the last checkpoint "
+            f"in {run.logdir} is from before"
+        ) from error
+
+
+def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
+    """Made when the run is open: that replaces standard error."""
+    experiment = run.experiment
+    num_envs, milestones = experiment.actors.num_envs, experiment.milestones()
+    return Progress(experiment.total_frames, run.logdir, values.quiet, num_envs=num_envs, milestones=milestones)
+
+
+@command(
+    "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
+    *EXPERIMENT,
+    string(
+        "measured", "", "Directory with the files of `scripts/bench.sh`; default: runs/bench, else those in the docs."
+    ),
+    number("rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0),
+    integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
+    *(
+        number(name, None, f"{text}; default: as measured.", lower_bound=1e-9)
+        for name, text in (
+            ("env_steps", "Agent steps/s of the environments of one core"),
+            ("act_ms", "Milliseconds of an act step with --act_batch"),
+            ("update_ms", "Milliseconds of an update with the experiment's batch on one device"),
+            ("server_us", "Microseconds of the server's thread per message"),
+            ("host_us", "Microseconds of batching and answering per step"),
+        )
+    ),
+    integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
+    integer("learner_cores", None, "Cores of the learner's machine; default: as measured.", lower_bound=1),
+    integer("accelerators", None, "Accelerators of the learner; default: as measured.", lower_bound=0),
+)
+def plan(values: flags.FlagValues) -> int:
+    """Computes the needs of a learner: actors, cores, network, memory."""
+    experiment = load(values)
+    load_tensorflow()
+    from seed_rl.runs import plan as planning
+
+    agent = experiment.build_agent()
+    given = {name: values[name].value for name in planning.Rates._fields}
+    measured = values.measured or planning.measurements()
+    rates, sources = planning.find_rates(experiment, agent, given, measured)
+    try:
+        result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
+    except BadDevices as error:
+        raise UsageError(f"{error} (--accelerators says how many)") from error
+    if measured == planning.RECORDED:
+        print(f"{planning.recorded_on()}; scripts/bench.sh measures yours\n")
+    print(planning.text(experiment, rates, sources, values.machine_cores, result))
+    return 0

@@ -1,0 +1,250 @@
+"""The display of a run: a live panel on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+import numpy as np
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from seed_rl.reporting.learning import Trouble
+from seed_rl.reporting.run_log import bottleneck
+from seed_rl.reporting.text import duration, short
+
+_CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
+"""Metrics that are shown as curves, by their labels."""
+_TICKS = "▁▂▃▄▅▆▇█"
+_ASCII_TICKS = "_.-~=+*#"
+_MAX_CURVE = 48  # characters
+_BESIDE_CURVE = 26  # characters: border, label and value
+_LOSSES = 4  # shown with the total
+_LOCAL_MODES = 3  # index in what termios.tcgetattr returns
+
+
+def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
+    """A curve in characters: each is the mean of an equal share of the finite values."""
+    finite = [value for value in values if math.isfinite(value)]
+    count = min(width, len(finite))
+    if count <= 0:
+        return ""
+    means = np.array([share.mean() for share in np.array_split(finite, count)])
+    heights = (means - means.min()) / (np.ptp(means) or 1.0)
+    return "".join(ticks[round(height * (len(ticks) - 1))] for height in heights)
+
+
+def _plain(number: float) -> str:
+    """A return: 12.35, or -1256."""
+    return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
+
+
+class _Figures:
+    """A row of metrics as text."""
+
+    def __init__(
+        self,
+        row: Mapping[str, float],
+        total_frames: int,
+        num_envs: int | None,
+        milestones: Sequence[tuple[float, int]],
+        learning: str,
+    ):
+        frames, rate, seconds = row["env_frames"], row["frames_per_second"], row.get("seconds", 0.0)
+        self.is_done = frames >= total_frames
+        self.frames = short(frames)
+        self.share = f"{min(100, math.floor(100 * frames / total_frames))}%"  # 100 % only when the run is done
+        if self.is_done and seconds > 0:
+            self.rate, self.end = short(frames / seconds), f"done in {duration(seconds)}"
+            speed = [f"{self.rate} frames/s on average"]
+        else:
+            self.rate, self.end = short(rate), f"{duration((total_frames - frames) / rate)} left" if rate > 0 else ""
+            speed = [f"{self.rate} frames/s", f"{duration(seconds)} so far" if seconds > 0 else ""]
+        self.speed = ", ".join(filter(None, [*speed, self.end]))
+        """Frames/s, and the time that the run has taken and will take."""
+        of = "" if num_envs is None else f" of {num_envs}"
+        self.connected = f"{row['environments']:.0f}{of} environments"
+        if "actors" in row:
+            self.connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
+        self.bottleneck = "" if self.is_done else bottleneck(row)
+        self.learning = "" if self.is_done else learning
+        self.milestone = "" if self.is_done or "loss/total" not in row else _milestone(row, milestones)
+
+
+def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]]) -> str:
+    """The next return that a run of its kind reaches, and when this one may, if it learns from its frames as well."""
+    frames, rate = row["env_frames"], row["frames_per_second"]
+    reached = row.get("eval/episode_return", row.get("episode_return", -math.inf))
+    for value, usual in sorted(milestones):
+        if rate > 0 and usual > frames and value > reached:
+            return f"return {value:g} usually by {short(usual)} frames, here in {duration((usual - frames) / rate)}"
+    return ""
+
+
+def echo_control_characters(wanted: bool) -> bool:
+    """Whether the terminal, if there is one, shows `^C` for Ctrl-C, which tears a panel; returns how it was."""
+    try:
+        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            return False  # in the background, where a change would stop this process
+        attributes = termios.tcgetattr(sys.stdin)
+        before = bool(attributes[_LOCAL_MODES] & termios.ECHOCTL)
+        attributes[_LOCAL_MODES] = attributes[_LOCAL_MODES] & ~termios.ECHOCTL | (termios.ECHOCTL if wanted else 0)
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, attributes)
+        return before
+    except (OSError, ValueError, termios.error):  # no terminal, or a closed one
+        return False
+
+
+@dataclasses.dataclass(eq=False)
+class Progress:
+    """Shows the newest row of metrics and the bottleneck of the run.
+
+    On a terminal a panel is renewed in place, below the log; elsewhere (files, pipes, `TERM=dumb`) each row is a line,
+    and further lines name the connected actors, the bottleneck and trouble with learning when these change. A terminal
+    that is gone, a closed pipe or a full disk behind the display does not end the run. Rich prints it as the panel,
+    readable from 60 columns.
+    """
+
+    total_frames: int
+    """Length of the run."""
+    logdir: str
+    """Where it is stored."""
+    quiet: bool = False
+    """Show nothing."""
+    stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr)
+    """Where to show it."""
+    num_envs: int | None = None
+    """Environments that are expected to connect; None if unknown."""
+    milestones: Sequence[tuple[float, int]] = ()
+    """Returns, and the environment frames at which runs usually reach them."""
+
+    def __post_init__(self) -> None:
+        self._row: Mapping[str, float] = {}
+        self._trouble, self._learning = Trouble(), ""
+        self._echo = False
+        self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
+        self._printed: dict[str, str] = {}
+        console = Console(file=self.stream, highlight=False)
+        # Rich takes a pipe for a terminal if FORCE_COLOR is set, but a panel in a file helps nobody.
+        can_renew = self.stream.isatty() and console.is_terminal and not console.is_dumb_terminal
+        to_terminal = sys.stdout.isatty()  # output to a file goes there
+        self._live = (
+            Live(self, console=console, auto_refresh=False, redirect_stdout=to_terminal)
+            if can_renew and not self.quiet
+            else None
+        )
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._echo = echo_control_characters(False)
+            with contextlib.suppress(OSError):
+                self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.transient = not self._row  # a run that did nothing leaves no panel
+            with contextlib.suppress(OSError):
+                self._live.stop()
+            if self._echo:
+                echo_control_characters(True)
+
+    def show(self, row: Mapping[str, float]) -> None:
+        """Shows a row of `metrics.jsonl`."""
+        self._row, self._learning = row, self._trouble.of(row)
+        for key, curve in self._curves.items():
+            if key in row:
+                curve.append(row[key])
+        with contextlib.suppress(OSError):
+            if self._live:
+                self._live.refresh()
+            elif not self.quiet:
+                now = time.strftime("%H:%M:%S")
+                print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
+
+    def _figures(self) -> _Figures:
+        return _Figures(self._row, self.total_frames, self.num_envs, self.milestones, self._learning)
+
+    def _lines(self) -> list[str]:
+        """The row in under 70 columns, and news of the actors and the bottleneck."""
+        row, figures = self._row, self._figures()
+        parts = [f"{figures.share:>4} {figures.frames} frames", f"{figures.rate}/s"]
+        if "loss/total" not in row and "replay/size" in row:
+            parts.append(f"replay {short(row['replay/size'])}")
+        elif "episode_return" in row:
+            parts.append(f"return {_plain(row['episode_return'])}")
+        elif "loss/total" in row:
+            parts.append(f"loss {row['loss/total']:.3g}")
+        if "eval/episode_return" in row:
+            parts.append(f"eval {_plain(row['eval/episode_return'])}")
+        line = ", ".join([*parts, figures.end] if figures.end else parts)
+        if figures.is_done:
+            return [line]
+        news = {
+            "connected": figures.connected,
+            "milestone": figures.milestone,
+            "bottleneck": figures.bottleneck,
+            "learning": figures.learning,
+        }
+        # The symptom alone is compared, and the milestone without its time: figures change with every row.
+        keys = news | {
+            "milestone": figures.milestone.partition(",")[0],
+            "learning": figures.learning.partition(":")[0],
+        }
+        before, self._printed = {"learning": ""} | self._printed, keys
+        changed = [name for name, key in keys.items() if key != before.get(name) and (key or name != "milestone")]
+        return [line, *(f"{name}: {news[name] or 'nothing stands out any more'}" for name in changed)]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        content: list[RenderableType] = [grid]
+        if self._row:
+            figures = self._figures()
+            bar = Table.grid(expand=True, padding=(0, 1))
+            bar.add_column(ratio=1)
+            bar.add_column(no_wrap=True)
+            bar.add_row(
+                ProgressBar(total=self.total_frames, completed=min(self._row["env_frames"], self.total_frames)),
+                f"{figures.share}  {figures.frames} of {short(self.total_frames)} frames",
+            )
+            content.insert(0, bar)
+            self._add_rows(grid, figures, options)
+        else:
+            grid.add_row("starting", "the first figures come after some seconds")
+        grid.add_row("stored in", Text(self.logdir))
+        yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
+
+    def _add_rows(self, grid: Table, figures: _Figures, options: ConsoleOptions) -> None:
+        row = self._row
+        grid.add_row("speed", figures.speed)
+        room = min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
+        for name, key in _CURVES.items():
+            if key in row:
+                curve = sparkline(self._curves[key], room, _ASCII_TICKS if options.ascii_only else _TICKS)
+                grid.add_row(name, Text(f"{_plain(row[key]):>8}") + Text(f"  {curve}".rstrip(), "cyan"))
+        if "loss/total" in row:
+            parts = [key for key in row if key.startswith("loss/") and key != "loss/total"][:_LOSSES]
+            texts = [f"{row['loss/total']:.3g}", *(f"{key.removeprefix('loss/')} {row[key]:.2g}" for key in parts)]
+            grid.add_row("loss", "  ".join(texts))
+        elif "replay/size" in row:
+            grid.add_row("replay", f"filling: {short(row['replay/size'])} sequences")
+        grid.add_row("connected", figures.connected)
+        if not figures.is_done:
+            grid.add_row("bottleneck", Text(figures.bottleneck, "yellow"))
+        if figures.milestone:
+            grid.add_row("milestone", figures.milestone)
+        if figures.learning:
+            grid.add_row("learning", Text(figures.learning, "yellow"))

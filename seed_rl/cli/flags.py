@@ -1,0 +1,120 @@
+"""Flags of the command line: how a command declares them, and those that several commands share.
+
+A declared flag is a function that defines it in the `FlagValues` of a command:
+
+    EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from absl import flags
+
+DEFAULT_TCP_ADDRESS = "localhost:8686"
+
+Flag: TypeAlias = Callable[[flags.FlagValues], None]
+
+
+def _declare(define: Callable[..., object]) -> Callable[..., Flag]:
+    def declare(*arguments: Any, **options: Any) -> Flag:
+        def flag(values: flags.FlagValues) -> None:
+            define(*arguments, flag_values=values, **options)
+
+        return flag
+
+    return declare
+
+
+alias = _declare(flags.DEFINE_alias)
+boolean = _declare(flags.DEFINE_boolean)
+choice = _declare(flags.DEFINE_enum)
+comma_separated = _declare(flags.DEFINE_list)
+integer = _declare(flags.DEFINE_integer)
+repeated = _declare(flags.DEFINE_multi_string)
+string = _declare(flags.DEFINE_string)
+
+
+def count(name: str, text: str) -> Flag:
+    """A whole number, also as people write large ones: 1e6, 300k, 10M, 1_000_000; without a default."""
+    return _declare(flags.DEFINE)(_Count(), name, None, text)
+
+
+class _Count(flags.ArgumentParser):
+    syntactic_help = "a whole number such as 300000, 300k, 10M or 1e6"
+
+    def parse(self, argument: Any) -> int:
+        return whole_number(str(argument))
+
+    def flag_type(self) -> str:
+        return "int"
+
+
+def whole_number(text: str) -> int:
+    """The value of a `count`.
+
+    Raises:
+      ValueError: it is written in no such way.
+    """
+    match = re.fullmatch(r"([\d_]*\.?\d+(?:e\d{1,2})?)([kMG]?)", text.strip())
+    number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
+    if number is None or number != int(number):
+        raise ValueError(f"expected {_Count.syntactic_help}")
+    return int(number)
+
+
+def directory(name: str, text: str) -> Flag:
+    """A path that isn't empty; without a default."""
+
+    def flag(values: flags.FlagValues) -> None:
+        flags.DEFINE_string(name, None, text, flag_values=values)
+        flags.register_validator(
+            name, lambda value: value != "", message=f"--{name} is empty: it names a directory", flag_values=values
+        )
+
+    return flag
+
+
+def number(name: str, default: float | None, text: str, lower_bound: float) -> Flag:
+    """A finite number; absl alone accepts `nan` and `inf`."""
+
+    def flag(values: flags.FlagValues) -> None:
+        flags.DEFINE_float(name, default, text, lower_bound=lower_bound, flag_values=values)
+        flags.register_validator(
+            name,
+            lambda value: value is None or math.isfinite(value),
+            message=f"--{name} must be a finite number",
+            flag_values=values,
+        )
+
+    return flag
+
+
+OF_ALL_COMMANDS = (
+    choice("log_level", "info", ["debug", "info", "warning", "error"], "How much to log."),
+    boolean("help", False, "Show this help.", short_name="h"),
+)
+
+EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
+"""To end when standard input is closed. Set by commands that start this one; without a text, `--help` leaves it out."""
+
+IMPORT_MODULE = repeated(
+    "import_module",
+    [],
+    "Python module that settings of the learner or of the run may name, such as that of an environment or a network of "
+    "your own, or directory of DMLab.runfiles_path. May be repeated.",
+)
+
+SHARED_CREDENTIALS = (
+    string(
+        "tls_server_name",
+        None,
+        "Name in the learner's certificate, if not its host's.",
+    ),
+    string("token_file", None, "File with the secret that learner and actors share (or set SEED_RL_TOKEN)."),
+    boolean("insecure", False, "Let other hosts connect without TLS and token."),
+)

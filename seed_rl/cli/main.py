@@ -1,0 +1,154 @@
+"""The command line: flags for the run, gin for the experiment."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import logging
+import os
+import select
+import shutil
+import signal
+import sys
+import textwrap
+import threading
+from collections.abc import Sequence
+
+from absl import flags
+
+from seed_rl import __version__
+from seed_rl.cli.command import Command
+from seed_rl.cli.errors import UsageError
+from seed_rl.cli.flags import OF_ALL_COMMANDS
+from seed_rl.envs import registry
+from seed_rl.envs.base import CannotBuild
+from seed_rl.experiment import ConfigError
+from seed_rl.foreign import printable
+from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
+from seed_rl.settings import did_you_mean
+from seed_rl.specs import CannotAct
+from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
+from seed_rl.system.object_store import CannotReach
+from seed_rl.transport.address import AddressError
+from seed_rl.transport.credentials import SecurityError
+
+_MAX_HELP_COLUMNS = 100
+_NO_HELP = "(no help available)"  # absl's text
+
+COMMANDS = {
+    "train": "training.train",
+    "learner": "training.learner",
+    "actor": "acting.actor",
+    "sweep": "sweeping.sweep",
+    "eval": "evaluation.evaluate",
+    "play": "evaluation.play",
+    "export": "evaluation.export",
+    "plot": "inspection.plot",
+    "plan": "training.plan",
+    "configs": "inspection.configs",
+    "envs": "inspection.envs",
+    "doctor": "inspection.doctor",
+}
+"""Where each command is in `launch.commands`. Only the one that runs is imported: an actor stays free of the learner's
+libraries."""
+
+
+_USAGE_ERRORS: tuple[type[Exception], ...] = (
+    *(flags.Error, UsageError, ConfigError),
+    *(AddressError, CannotAct, CannotBuild, CannotReach, CannotUse, SecurityError),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit code."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # after all clean-up
+    try:
+        code = _main(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        stdout = select.poll()
+        stdout.register(sys.stdout, 0)
+        if not stdout.poll(0):  # another pipe: this one still has a reader, unlike that of `| head -1`
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 128 + signal.SIGPIPE
+
+
+def _main(arguments: list[str]) -> int:
+    name, *rest = arguments or [""]
+    if name in ("", "-h", "--help", "help"):
+        print(_overview())
+        return 0 if name else USAGE_ERROR
+    if name == "--version":
+        print(f"seed_rl {__version__}")
+        return 0
+    if name not in COMMANDS:
+        guess = did_you_mean(name, COMMANDS)
+        print(f"seed_rl: no command {name!r}; there are: {', '.join(COMMANDS)}.{guess}", file=sys.stderr)
+        return USAGE_ERROR
+    command = _find(name)
+    try:
+        return _run(name, command, rest)
+    except (*command.failures, *_USAGE_ERRORS) as error:
+        print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
+        return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
+
+
+def _find(name: str) -> Command:
+    module, function = COMMANDS[name].split(".")
+    found: Command = getattr(importlib.import_module(f"seed_rl.cli.commands.{module}"), function)
+    return found
+
+
+def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
+    values = flags.FlagValues()
+    for define in (*OF_ALL_COMMANDS, *command.flags):
+        define(values)
+    paths = values([f"seed_rl {name}", *arguments])[1:]
+    if values.help:
+        print(_help(command, values))
+        return 0
+    if paths and not command.takes_paths:
+        raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
+    _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
+    for module in values.import_module if "import_module" in values else ():
+        try:
+            registry.permit(module)
+        except ImportError as error:
+            raise UsageError(f"--import_module={module}: {error}") from error
+    return command.run(values, *paths)
+
+
+def _configure_logging(level: str, quiet: bool) -> None:
+    assert logging.lastResort is not None
+    on_terminal = copy.copy(logging.lastResort)  # writes to the current sys.stderr: a live display replaces it
+    on_terminal.setLevel(max(logging.WARNING if quiet else 0, logging.getLevelName(level.upper())))
+    on_terminal.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=level.upper(), handlers=[on_terminal])
+    for library in ("absl", "tensorflow"):  # they log every file that they write, and every device
+        logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def _overview() -> str:
+    lines = [f"seed_rl {__version__}: distributed reinforcement learning with central inference", "", "commands:"]
+    lines += [f"  {name:8} {_find(name).summary}" for name in COMMANDS]
+    return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
+
+
+def _help(command: Command, values: flags.FlagValues) -> str:
+    texts = {}
+    for name in sorted(values):
+        flag = values[name]
+        if flag.name == name and name != "help" and flag.help != _NO_HELP:  # not the short names
+            default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
+            shown = "" if default in (None, "", False) else f" (default {default})"
+            texts[f"--{name}"] = flag.help.partition(";\n")[0] + shown  # absl adds a note to repeatable flags
+    widest = max(map(len, texts))
+    width = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS) - widest - 4
+    lines = [command.summary, "", f"example: {command.example}", "", "flags:"]
+    for name, text in texts.items():
+        first, *more = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
+        lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {line}" for line in more)]
+    return "\n".join(lines)

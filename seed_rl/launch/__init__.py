@@ -1,1 +1,0 @@
-"""Starts the processes of a run and looks after them; the command line."""

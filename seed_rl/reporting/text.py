@@ -1,0 +1,23 @@
+"""Numbers and durations in a few characters."""
+
+from __future__ import annotations
+
+
+def short(number: float) -> str:
+    """Three digits and a unit: 7.51k, 12.3M."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 0.9995 * unit:  # 999,600 is 1M, not 1000k
+            return f"{number / unit:.3g}{letter}"
+    return f"{number:.0f}"
+
+
+def duration(seconds: float) -> str:
+    """3d04h, 1h05m, 3m20s or 20s."""
+    minutes, seconds = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours:02d}h"
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"

@@ -1,0 +1,283 @@
+"""`seed_rl plan`: the actors, network and memory that a learner at its full rate needs.
+
+Rates are in agent steps per second. The learner's is that of its slowest part:
+
+- the server's thread takes messages one after the other;
+- one inference thread for each device that acts batches, waits for the act step, and answers;
+- act steps and updates take turns where a device does both (the CPU time of the threads above adds to theirs where the
+  device is the cores); otherwise an update takes its time on one device over the number of devices that train.
+
+An actor's core never idles if its other groups step for at least as long as one group waits for its actions: a round
+trip and two act steps, the one that is running and its own. Left out are evaluation environments, resets that take
+longer than a step, averaging gradients, and other load on the machines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import textwrap
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any, NamedTuple
+
+from seed_rl.agents.base import Agent
+from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
+from seed_rl.experiment.sizes import Sizes
+from seed_rl.learner.split import Split, split
+from seed_rl.networks.config import TrunkConfig
+from seed_rl.transport.codec import StepCodec
+
+SERVER = "the server's thread, which takes the messages"
+INFERENCE = "the inference threads: batching, acting, answering"
+CORES = "the learner's cores: transport and batching"
+DEVICE = "act steps and updates, which take turns"
+UPDATES = "the updates, on devices that don't act"
+
+ANSWER_ACT_STEPS = 2
+SHARED = 2
+"""The factor by which an update on the same device slows an act step down."""
+LINE_SHARE = 1538 / 1448
+"""Bytes on an Ethernet line for each that TCP carries, in full packets."""
+MESSAGE_BYTES = 100
+"""HTTP/2, gRPC and a partly filled packet, for each message."""
+MEASURED = os.path.join("runs", "bench")
+"""Where `scripts/bench.sh` puts the measurements of this machine."""
+RECORDED = str(pathlib.Path(str(resources.files("seed_rl"))).parent / "docs" / "results" / "performance")
+"""Those of another machine, in a clone."""
+
+
+def measurements() -> str:
+    """The directory of this machine's measurements, or else of the recorded ones if there are any."""
+    return RECORDED if os.path.isdir(RECORDED) and not os.path.isdir(MEASURED) else MEASURED
+
+
+def recorded_on() -> str:
+    """The machine of the recorded measurements, in words."""
+    hardware = _read(RECORDED, "act", "--act_ms")["hardware"]
+    return f"as measured on another machine, {hardware['cores']} cores of {hardware['processor']}"
+
+
+class Rates(NamedTuple):
+    """The speed of the parts of an experiment, named after the flags that set them."""
+
+    env_steps: float
+    """Agent steps/s of the environments of one core."""
+    act_ms: float
+    """Of an act step on one device; the cores are one device."""
+    act_batch: int
+    """Environments of that act step."""
+    update_ms: float
+    """Of an update with the experiment's batch on one device."""
+    server_us: float
+    """CPU time of the server's thread per message."""
+    host_us: float
+    """CPU time of an inference thread per observation, without the act step."""
+    learner_cores: int
+    accelerators: int
+    """Of the learner; 0: its cores act and train."""
+
+
+def find_rates(
+    experiment: Experiment, agent: Agent, given: Mapping[str, float | None], measured: str
+) -> tuple[Rates, dict[str, str]]:
+    """The rates of an experiment and the origin of each.
+
+    Args:
+      experiment: says which environments, how many in a group, and which batches.
+      agent: of the experiment; its network is recognised by its number of weights.
+      given: those that need no measurement; others are None or absent.
+      measured: directory of the files of `scripts/bench.sh`.
+
+    Raises:
+      ConfigError: a rate is neither given nor measured; says how to get it.
+    """
+    rates: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    sources = dict.fromkeys(rates, "given")
+
+    def add(source: str, **found: float) -> None:
+        for name in found.keys() - rates.keys():
+            rates[name], sources[name] = found[name], source
+
+    if "env_steps" not in rates:
+        source, env_steps = _environments(experiment, _read(measured, "env", "--env_steps")["result"]["suites"])
+        add(source, env_steps=env_steps)
+    if "act_ms" not in rates:
+        content = _read(measured, "act", "--act_ms")
+        batch = rates.pop("act_batch", experiment.inference.max_batch_size)
+        source, cell = _nearest("act.json", content["result"]["act"], experiment, agent, batch, "--act_ms")
+        hardware = content["hardware"]
+        add(source, act_ms=cell["milliseconds"]["act"]["median"], act_batch=cell["batch"])
+        add(source, learner_cores=hardware["cores"], accelerators=len(hardware["accelerators"]))
+    if "update_ms" not in rates:
+        cells = _read(measured, "train", "--update_ms")["result"]["updates"]
+        source, cell = _nearest("train.json", cells, experiment, agent, experiment.batch_size, "--update_ms")
+        factor = experiment.batch_size * agent.length / (cell["batch"] * cell["length"])
+        add(f"{source}, times {factor:.3g}", update_ms=factor * cell["milliseconds"]["median"])
+    if not rates.keys() >= {"server_us", "host_us"}:
+        rows = _read(measured, "transport", "--server_us and --host_us")["result"]["server"]
+        source, server_us, host_us = _messages(experiment.actors.envs_per_group, rows)
+        add(source, server_us=server_us, host_us=host_us)
+    if "learner_cores" not in rates:
+        raise ConfigError("--act_ms needs --learner_cores: no measurement says how many there are")
+    add("default", act_batch=experiment.inference.max_batch_size, accelerators=0)
+    return Rates(**rates), sources
+
+
+def _read(directory: str, benchmark: str, flag: str) -> dict[str, Any]:
+    path = os.path.join(directory, f"{benchmark}.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        remedy = f"run `scripts/bench.sh {benchmark}`, name another directory with --measured, or give {flag}"
+        raise ConfigError(f"{path} can't be read ({getattr(error, 'strerror', error)}): {remedy}") from error
+
+
+def _environments(experiment: Experiment, suites: list[dict[str, Any]]) -> tuple[str, float]:
+    """Steps/s of one core of the measured environments of the same suite that have the most settings in common."""
+    env = experiment.env.describe()
+    alike = [row for row in suites if row["rates"] and row["description"]["suite"] == env.suite]
+    if not alike:
+        raise ConfigError(f"no benchmark has measured environments of suite {env.suite!r}: give --env_steps")
+    row = max(alike, key=lambda row: len(env.options.items() & row["description"]["options"].items()))
+    rate = row["rates"][0]
+    return f"env.json: {row['suite']}", rate["agent_steps"]["median"] / rate["threads"]
+
+
+def _nearest(
+    file: str, cells: list[dict[str, Any]], experiment: Experiment, agent: Agent, batch: float, flag: str
+) -> tuple[str, dict[str, Any]]:
+    """The measurement of the agent's network with the nearest batch."""
+    weights = sum(int(variable.value.shape.num_elements()) for variable in agent.trainable_variables)
+    dtype = experiment.agent.dtype if isinstance(experiment.agent, TrunkConfig) else "float32"
+    # The number of actions changes the number of weights a little.
+    alike = [cell for cell in cells if cell["dtype"] == dtype and math.isclose(cell["weights"], weights, rel_tol=0.01)]
+    if not alike:
+        raise ConfigError(f"{file} has no network of {weights:,} weights in {dtype}: measure it, or give {flag}")
+    cell = min(alike, key=lambda cell: max(cell["batch"] / batch, batch / cell["batch"]))
+    return f"{file}: {cell['network']}, {dtype}, batch {cell['batch']}", cell
+
+
+def _messages(size: int, rows: list[dict[str, Any]]) -> tuple[str, float, float]:
+    """`server_us` and `host_us` of the largest measured messages that aren't larger than a group's, or the smallest.
+
+    Larger messages cost less per observation, so that the costs are on the safe side.
+    """
+    wire = [row for row in rows if row["through"] == "wire"] or rows
+    sizes = {row["group_size"] for row in wire}
+    chosen = max((each for each in sizes if each <= size), default=min(sizes))
+    busiest = max((row for row in wire if row["group_size"] == chosen), key=lambda row: row["messages"]["median"])
+    host_us = busiest["inference_thread_us"]["median"] * max(1.0, chosen / size)
+    source = f"transport.json: {chosen} environments per message"
+    return source, busiest["server_thread_us"]["median"], host_us
+
+
+class Plan(NamedTuple):
+    """The needs of a learner."""
+
+    devices: Split
+    limits: dict[str, float]
+    """Agent steps/s that each part could do, the smallest first."""
+    rate: float
+    """The learner's, in agent steps/s."""
+    latency_seconds: float
+    """From a group's observations to its actions."""
+    actors: Actors
+    """A process for each core; one of its groups steps while the others wait."""
+    up: float
+    """Bytes/s to the learner."""
+    down: float
+    """Bytes/s to the actors."""
+    unroll_bytes: int
+    """Of unrolls in progress and queued, on each device that acts."""
+    kept_bytes: int
+    """Of the replay, or of the batch that is learned from."""
+
+
+def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float) -> Plan:
+    """The needs of an experiment's learner, given the round trip to its actors.
+
+    Raises:
+      BadDevices: the learner could not divide its work among its accelerators.
+    """
+    size = experiment.actors.envs_per_group
+    devices = _devices(experiment, rates.accelerators)
+    acting, apart = len(devices.inference), not set(devices.inference) & set(devices.training)
+    server, host, act = rates.server_us / 1e6 / size, rates.host_us / 1e6, rates.act_ms / 1e3 / rates.act_batch
+    cpu = (server + host) / rates.learner_cores
+    new_unrolls = acting * Sizes.of(experiment, agent, acting).new_unrolls
+    update = rates.update_ms / 1e3 / len(devices.training) / (new_unrolls * agent.unroll_length)
+    seconds_per_step = {SERVER: server, INFERENCE: (host + act) / acting, CORES: cpu}
+    if apart:
+        seconds_per_step[UPDATES] = update
+    else:
+        seconds_per_step[DEVICE] = act / acting + update + (0.0 if rates.accelerators else cpu)
+    limits = {name: 1 / cost for name, cost in sorted(seconds_per_step.items(), key=lambda item: -item[1])}
+    rate = min(limits.values())
+
+    latency = rtt_seconds + ANSWER_ACT_STEPS * (1 if apart else SHARED) * rates.act_ms / 1e3
+    cores = max(1, math.ceil(rate / rates.env_steps - 1e-9))
+    hiding = 1 + math.ceil(latency * rates.env_steps / size - 1e-9)
+    filling = math.ceil(acting * rates.act_batch / (cores * size))
+    even = acting // math.gcd(acting, cores)  # each device that acts takes the same number of groups
+    actors = Actors(cores, math.ceil(max(hiding, filling) / even) * even, size, num_eval_envs=0)
+
+    codec = StepCodec(experiment.env_spec(), size)
+    up, down = (rate / size * (n * LINE_SHARE + MESSAGE_BYTES) for n in (codec.step_bytes, codec.actions_bytes))
+    sizes = Sizes.of(dataclasses.replace(experiment, actors=actors), agent, acting)
+    kept = sizes.num_kept * sizes.slot_nbytes
+    return Plan(devices, limits, rate, latency, actors, up, down, sizes.store_nbytes - kept, acting * kept)
+
+
+def _devices(experiment: Experiment, accelerators: int) -> Split:
+    """The devices that act and train, as the learner divides them if it may have any number of groups."""
+    if not accelerators:
+        split(experiment, [f"CPU:{number}" for number in range(experiment.devices.logical_cpus)])
+        return split(dataclasses.replace(experiment, devices=Devices()), ["CPU:0"])
+    named = (*experiment.devices.inference, *experiment.devices.training, "GPU:0")
+    available = [f"{named[0].partition(':')[0]}:{number}" for number in range(accelerators)]
+    divisible = Actors(math.lcm(*range(1, accelerators + 1)), 1, experiment.actors.envs_per_group, num_eval_envs=0)
+    return split(dataclasses.replace(experiment, actors=divisible), available)
+
+
+def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machine_cores: int, result: Plan) -> str:
+    """The plan for people, at most 100 columns wide."""
+    actors, size = result.actors, experiment.actors.envs_per_group
+    devices, training = (", ".join(names) for names in (result.devices.inference, result.devices.training))
+    limit, *others = result.limits
+    machines = math.ceil(actors.num_actors / machine_cores)
+    kept = "the batch that is learned from" if experiment.replay is None else "the replay"
+    rows = [
+        ("from", f"{rates.env_steps:,.0f} steps/s", f"environments of one core ({sources['env_steps']})"),
+        ("", f"{rates.act_ms:.3g} ms", f"act step of {rates.act_batch} on one device ({sources['act_ms']})"),
+        ("", f"{rates.update_ms:.3g} ms", f"update on one device ({sources['update_ms']})"),
+        ("", f"{rates.server_us:.3g} µs", f"server's thread, per message of {size} ({sources['server_us']})"),
+        ("", f"{rates.host_us:.3g} µs", f"batching and answering, per step ({sources['host_us']})"),
+        ("learner", f"{experiment.env.action_repeat * result.rate:,.0f} frames/s", f"{result.rate:,.0f} agent steps/s"),
+        ("", "limited by", limit),
+        *(("", f"{result.limits[other]:,.0f} steps/s", f"limit of {other}") for other in others),
+        ("", "devices", f"acting: {devices}; training: {training}"),
+        (
+            "actors",
+            f"{actors.num_actors:,} cores",
+            f"to step environments: machines of {machine_cores} cores: {machines}",
+        ),
+        ("", f"{actors.groups_per_actor} groups per core", f"of {size}, to step while others wait for actions"),
+        ("", f"{1e3 * result.latency_seconds:.3g} ms", "from observations to actions, the network included"),
+        ("", f"{actors.num_envs:,} environments", "in all, so that no core waits and batches can be full"),
+        ("network", f"{8e-6 * result.up:,.3g} Mbit/s", "to the learner, headers included"),
+        ("", f"{8e-6 * result.down:,.3g} Mbit/s", "back to the actors"),
+        ("memory", f"{1e-6 * result.unroll_bytes:,.3g} MB", "unrolls in progress and queued, on each device that acts"),
+        ("", f"{1e-6 * result.kept_bytes:,.3g} MB", kept),
+    ]
+    lines: list[str] = []
+    for title, value, words in rows:
+        head = f"{title:8}{value:>20}  "
+        lines += [""] if title and lines else []
+        lines += textwrap.wrap(words, 100, initial_indent=head, subsequent_indent=" " * len(head))
+    example = f"--num_actors={actors.num_actors} --gin_param=Actors.groups_per_actor={actors.groups_per_actor}"
+    return "\n".join([*lines, "", f"for example: {example}"])

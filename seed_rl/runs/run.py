@@ -1,0 +1,255 @@
+"""A run from start to end: its directory, the learner in this process, and its actors."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import psutil
+
+from seed_rl.envs import registry
+from seed_rl.envs.base import CannotBuild
+from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.experiment.config_files import common_settings
+from seed_rl.learner.hosts import ALONE, Hosts
+from seed_rl.runs.fleet import Fleet
+from seed_rl.runs.local_actors import ActorThreads, LocalActors
+from seed_rl.runs.mirror import working_directory
+from seed_rl.runs.run_directory import run_directory
+from seed_rl.specs import CannotAct
+from seed_rl.system.files import allow_many_files
+from seed_rl.system.native_output import load_tensorflow, native_stderr_to
+from seed_rl.system.object_store import Store
+from seed_rl.system.signals import ctrl_c_asks
+from seed_rl.transport.credentials import ServerSecurity
+
+if TYPE_CHECKING:
+    from seed_rl.learner.collectives import Link
+    from seed_rl.learner.ending import Stop
+    from seed_rl.learner.learner import Learner
+
+_log = logging.getLogger(__name__)
+
+PROCESSES = "processes"
+"""Each actor in a process of its own, which is restarted when it ends: the normal case."""
+THREADS = "threads"
+"""Actors in threads of this process, for environments that are only defined here, and for debuggers."""
+ELSEWHERE = "elsewhere"
+"""The learner waits for `seed_rl actor`."""
+ACTORS = (PROCESSES, THREADS, ELSEWHERE)
+
+
+NewFleet: TypeAlias = Callable[[str], Fleet]
+"""Makes the actors of a run, given the directory for their logs."""
+
+
+@dataclasses.dataclass(eq=False)
+class Run:
+    """Trains an experiment, from the newest checkpoint in the log directory if there is one.
+
+    with Run(experiment, "runs/catch") as run:
+        for row in run.train():
+            print(row["env_frames"], row.get("episode_return"))
+    """
+
+    experiment: Experiment
+    logdir: str
+    """Directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store."""
+    _: dataclasses.KW_ONLY
+    actors: str | NewFleet = PROCESSES
+    """One of `ACTORS`, or a function that makes a fleet of another kind."""
+    address: str = ""
+    """Where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own."""
+    security: ServerSecurity = dataclasses.field(default_factory=ServerSecurity)
+    """The credentials that actors need; by default none, which is enough for a unix socket and loopback."""
+    actor_arguments: Sequence[str] = ()
+    """Flags of `seed_rl actor` for actor processes, including those that `security` needs."""
+    native_log: bool = False
+    """While the run is open, the output of native libraries goes into `native.log`."""
+    hosts: Hosts = ALONE
+    """Learners that train together; all but the first write into a directory of their own inside `logdir`."""
+    store: Store | None = None
+    """Keeps the log directory, where `logdir` names neither a directory of this machine nor an object store."""
+    on_update: Callable[[], None] = lambda: None
+    """Called after each update, on the thread that trains."""
+    _directory: str = dataclasses.field(default="", init=False)  # where it works here; known while the run is open
+    _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
+    _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+          ValueError: `actors` is none of these.
+        """
+        if not callable(self.actors) and self.actors not in ACTORS:
+            raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")
+        if self.hosts.index:
+            self.logdir = os.path.join(self.logdir, f"host-{self.hosts.index}")
+
+    def __enter__(self) -> Run:
+        """Opens the log directory.
+
+        Raises:
+          CannotBuild: a package that the environments need is not installed.
+          ConfigError: it holds a run of another configuration.
+          CannotUse: it can't be written, or another learner is running in it.
+          CannotReach: it is in an object store that can't be used.
+        """
+        allow_many_files()
+        if self.actors in (PROCESSES, THREADS):
+            self.experiment.env.check_packages()
+        with contextlib.ExitStack() as cleanup:
+            seconds = self.experiment.logs.checkpoint_interval_s
+            self._directory = cleanup.enter_context(working_directory(self.logdir, seconds, self.store))
+            cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
+            if self.native_log:
+                cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            if self._rows is not None:
+                self._rows.close()
+        finally:
+            self._directory = ""
+            self._cleanup.close()
+
+    def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
+        """Trains until the experiment's frames are done, `stop` is set, or the caller leaves the loop.
+
+        The run then has a checkpoint of that moment. Without `stop`, Ctrl-C ends it in the same way, and then raises
+        KeyboardInterrupt. While the caller works on a row the learner waits, and acting goes on until its queue is
+        full.
+
+        Args:
+          stop: says whether to end; looked at several times a second.
+
+        Yields:
+          Each row of `metrics.jsonl`, as soon as it is written.
+
+        Raises:
+          ConfigError: the experiment can't be run here: agent, environments, checkpoint or memory.
+          AddressError, SecurityError: the address can't be listened on.
+          ActorFailed: actors end as soon as they start.
+          Diverged: updates are not finite any more.
+          HostLost: another learner host is gone, or never joined.
+          CheckpointError: the last checkpoint can't be written.
+          RuntimeError: the run is not open: use it in a `with` statement.
+        """
+        if not self._directory:
+            raise RuntimeError("a run trains while it is open: with Run(...) as run")
+        self._rows = self._train_until_ctrl_c() if stop is None else self._train(stop)
+        return self._rows
+
+    def _train_until_ctrl_c(self) -> Generator[dict[str, float], None, None]:
+        with ctrl_c_asks() as stopped:
+            yield from self._train(stopped)
+
+    def _train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
+        actors = self._new_actors()
+        stopping = _StopOrFailure(stop, actors)
+        started = time.monotonic()
+        link = self._connect(stopping)
+        if link is None:
+            return
+        with contextlib.ExitStack() as cleanup:
+            learner = self._new_learner(link)
+            if learner.finished:
+                _log.info(
+                    "the run in %s is finished: %d frames of %d; more Experiment.total_frames would continue it",
+                    self.logdir,
+                    learner.counters.env_frames,
+                    self.experiment.total_frames,
+                )
+                return
+            cleanup.callback(actors.stop)
+            cleanup.callback(learner.close)
+            address = learner.listen()
+            if learner.restored_from:
+                _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
+            if not stopping.is_set():
+                actors.start(address)
+            _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
+            yield from learner.train(stopping, self.on_update)
+            cleanup.close()
+            if actors.failed is not None:
+                raise actors.failed
+            frames, updates = learner.counters.env_frames, learner.counters.learner_updates
+            _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
+
+    def _connect(self, stop: Stop) -> Link | None:
+        """The link to the other learner hosts; None if `stop` was set before all were there."""
+        _log.info("run in %s; loading TensorFlow", self.logdir)
+        load_tensorflow()
+        from seed_rl.learner.collectives import connect
+        from seed_rl.learner.replicas import make_logical_cpus
+        from seed_rl.learner.split import BadDevices
+
+        if self.hosts.count > 1:  # before the server, which makes the devices
+            try:
+                make_logical_cpus(self.experiment.devices.logical_cpus)
+            except BadDevices as error:
+                raise ConfigError(str(error)) from error
+        return connect(self.hosts, common_settings(self.experiment), stop)
+
+    def _new_learner(self, link: Link) -> Learner:
+        from seed_rl.learner.checkpoints import CheckpointError
+        from seed_rl.learner.learner import Learner
+        from seed_rl.learner.placement import DoesNotFit
+        from seed_rl.learner.split import BadDevices
+
+        address = self.address
+        if not address:
+            # Not in the log directory: the path of a unix socket is limited to 107 bytes.
+            directory = tempfile.mkdtemp(prefix="seed_rl-")
+            self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
+            address = f"unix:{directory}/learner.sock"
+        try:
+            return Learner(self.experiment, self._directory, address, self.security, link)
+        except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
+            raise ConfigError(str(error)) from error
+
+    def _new_actors(self) -> Fleet:
+        logs = os.path.join(self._directory, "actors")
+        if callable(self.actors):
+            return self.actors(logs)
+        count, env = self.experiment.actors.num_actors, self.experiment.env
+        if self.actors == PROCESSES:
+            imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
+            return LocalActors(count, logs, [*imports, *self.actor_arguments])
+        for module in env.modules if self.actors == THREADS else ():
+            with contextlib.suppress(ImportError):  # which the environments report
+                registry.permit(module)
+        return ActorThreads(count if self.actors == THREADS else 0, logs)
+
+
+def _with_numbers(address: str) -> str:
+    """An address that this process serves; behind a host name, the numeric ones: `localhost:8686 (127.0.0.1, ::1)`."""
+    host, _, port = address.rpartition(":")
+    if host.startswith("[") or not any(map(str.isalpha, host)) or not port.isdigit():
+        return address
+    try:
+        listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    except psutil.Error:  # some containers hide the kernel's tables
+        return address
+    numbers = sorted({ip.removeprefix("::ffff:") for ip, bound_port in listening if bound_port == int(port)})
+    return f"{address} ({', '.join(numbers)})" if numbers else address
+
+
+class _StopOrFailure(NamedTuple):
+    """Set when the caller asks to end, or when the actors have failed."""
+
+    caller: Stop
+    actors: Fleet
+
+    def is_set(self) -> bool:
+        """Whether to end."""
+        return self.actors.failed is not None or self.caller.is_set()

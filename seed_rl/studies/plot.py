@@ -1,0 +1,189 @@
+"""Learning curves as pictures: runs compared, those that differ only in their seed as one curve with an interval."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from cycler import cycler
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
+
+from seed_rl.evaluation.statistics import interquartile_mean, performance_profile
+from seed_rl.experiment import ConfigError
+from seed_rl.reporting import metrics
+from seed_rl.studies.recorded import grouped, runs_with_returns
+
+_CURVES = {"episode_return": "-", "eval/episode_return": "--"}
+"""The metrics that are drawn, and their line styles."""
+# The colours of Okabe and Ito, which the colour-blind can tell apart; without their yellow, too faint for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_LINES: Any = cycler(marker=["", "o", "s", "^"]) * cycler(color=COLOURS)
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "legend.title_fontsize": "small",
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "seed_rl",
+    "text.parse_math": False,
+}
+_NARROW, _WIDE, _NOTES = 34, 72, 100  # characters: names in two columns and in one, notes in small print
+_POINTS = 200  # of a curve of several runs
+_RAGGED = 0.05  # share of a curve without all of its runs from which on it is explained
+
+
+class Band(NamedTuple):
+    """The interquartile mean of several runs; arrays [n]."""
+
+    x: np.ndarray
+    """Environment frames or hours."""
+    middle: np.ndarray
+    """Of the runs that have values on both sides of x; NaN where none has."""
+    low: np.ndarray
+    """Of its 95 % interval; NaN where not all runs have values."""
+    high: np.ndarray
+    """Likewise."""
+    is_complete: np.ndarray
+    """bool: whether all runs have values."""
+
+
+def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> None:
+    """Draws `episode_return` of runs, and `eval/episode_return` (dashed) of those that evaluate.
+
+    Runs in which no episode has ended yet are left out, with a warning.
+
+    Args:
+      places: log directories, directories that contain some, or CSV files with the columns of their metrics, of
+        several seeds if they are named `...seed=N...`; from those in object stores only metrics and configurations are
+        fetched.
+      outputs: files to write; their endings say the format.
+      x_axis: `frames` or `hours`.
+
+    Raises:
+      ConfigError: a place without the needed metrics.
+      CannotReach: a place in an object store that can't be read.
+    """
+    runs = runs_with_returns(places)
+    groups = grouped(runs)
+    column, scale, label = "env_frames", 1.0, "environment frames"
+    if x_axis == "hours":
+        longest = max(row.get("seconds", 0.0) for run in runs for row in run.rows)
+        column, scale, label = ("seconds", 3600.0, "hours") if longest >= 3600 else ("seconds", 60.0, "minutes")
+    for run in runs:
+        if not len(run.points(column, "episode_return")):
+            raise ConfigError(f"{run.place} has no finite {column} beside its returns")
+    with _picture(outputs, len(groups), xlabel=label, ylabel="return") as (axes, handles, notes):
+        if x_axis == "frames":
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        is_ragged = False
+        for (name, group), style in zip(groups, itertools.cycle(_LINES), strict=False):
+            handles.append(Line2D([], [], label=name, **style))
+            for metric, linestyle in _CURVES.items():
+                curves = [points / (scale, 1) for run in group if len(points := run.points(column, metric))]
+                is_ragged |= _draw(axes, curves, {**style, "linestyle": linestyle, "markevery": 0.1})
+        known = {
+            f"mean of {metrics.RECENT_EPISODES} episodes": True,
+            f"dashed: evaluation, mean of {metrics.RECENT_EVAL_EPISODES}": any(
+                len(run.points(column, "eval/episode_return")) for run in runs
+            ),
+            "several seeds: interquartile mean and its 95 % interval": any(len(group) > 1 for _, group in groups),
+            "thin: some of the seeds": is_ragged,
+        }
+        notes += [note for note, applies in known.items() if applies]
+
+
+def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
+    """Draws performance profiles: the share of runs with a last return above a human-normalised score.
+
+    Runs that differ only in their seed and environment are one curve, with an interval from seeds that are drawn anew
+    within each environment.
+
+    Args:
+      places: see `plot_curves`, without CSV files.
+      outputs: likewise.
+
+    Raises:
+      ConfigError: a place without the needed metrics, or an environment without the scores of humans.
+      CannotReach: a place in an object store that can't be read.
+    """
+    runs = runs_with_returns(places)
+    tasks = {run.place: run.environment for run in runs}
+    scores = {run.place: run.last_score() for run in runs}
+    groups = grouped([run.without_environment() for run in runs])
+    x = np.linspace(min(0.0, *scores.values()), 1.05 * max(1.0, *scores.values()), _POINTS)
+    with _picture(outputs, len(groups), xlabel="human-normalised score, %", ylabel="share of runs above") as picture:
+        axes, handles, notes = picture
+        for (name, group), style in zip(groups, itertools.cycle(_LINES), strict=False):
+            by_task: dict[str, list[float]] = {}
+            for run in group:
+                by_task.setdefault(tasks[run.place], []).append(scores[run.place])
+            share = performance_profile([np.array(own) for own in by_task.values()], x)
+            handles += axes.step(x, share.value, label=name, **{**style, "markevery": 0.1})
+            axes.fill_between(x, share.low, share.high, step="pre", color=style["color"], alpha=0.2, linewidth=0)
+        notes += ["last returns; shaded: 95 % interval"]
+
+
+@contextlib.contextmanager
+def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator[tuple[Axes, list[Any], list[str]]]:
+    """Axes to draw on, and lists to fill with the handles of the legend and the notes above it; then writes all."""
+    handles: list[Any] = []
+    notes: list[str] = []
+    with matplotlib.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(7, 4.2 + 0.1 * num_curves), layout="constrained")
+        axes.set(**labels)
+        axes.margins(x=0.01)
+        yield axes, handles, notes
+        columns = 2 if all(len(handle.get_label()) <= _NARROW for handle in handles) else 1
+        for handle in handles:
+            handle.set_label(textwrap.fill(handle.get_label(), _WIDE))
+        title = textwrap.fill("; ".join(notes), _NOTES)
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout stays the same in all files
+        for output in outputs:
+            figure.savefig(output, metadata={"Date": None} if output.endswith(".svg") else None)
+        pyplot.close(figure)
+
+
+def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> bool:
+    """Draws curves [n, 2] of x and y as one; whether it is thin in places, where not all have values."""
+    if len(curves) < 2:
+        for curve in curves:
+            axes.plot(*curve.T, **line)
+        return False
+    x, middle, low, high, is_complete = band_of(curves)
+    axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
+    axes.plot(x, middle, **line | {"linewidth": 0.8, "marker": ""})
+    axes.plot(x, np.where(is_complete, middle, np.nan), **line)
+    return bool(1 - is_complete.mean() > _RAGGED)
+
+
+def band_of(curves: Sequence[np.ndarray]) -> Band:
+    """The interquartile mean of several curves [n, 2] of x and y, from the first x to the last one."""
+    x = np.linspace(min(curve[0, 0] for curve in curves), max(curve[-1, 0] for curve in curves), _POINTS)
+    values = np.array([np.interp(x, curve[:, 0], curve[:, 1], np.nan, np.nan) for curve in curves])
+    is_known = np.isfinite(values)
+    is_complete = is_known.all(axis=0)
+    middle, low, high = np.full((3, _POINTS), np.nan)
+    for runs in np.unique(is_known.T, axis=0):  # the same runs have values at many points
+        if runs.any():
+            there = (runs == is_known.T).all(axis=1)
+            found = interquartile_mean([values[np.ix_(runs, there)]])
+            middle[there] = found.value
+            if runs.all():
+                low[there], high[there] = found.low, found.high
+    return Band(x, middle, low, high, is_complete)

@@ -1,0 +1,169 @@
+"""The runs in some places, read for pictures of them, and grouped by their configurations."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from seed_rl.experiment import ConfigError, saved_config
+from seed_rl.foreign import printable, shortened
+from seed_rl.reporting import metrics
+from seed_rl.system.object_store import files_in, local_file
+
+_log = logging.getLogger(__name__)
+
+_MAX_NAME = 100  # characters of a setting
+_MAX_DIFFERENCES = 3  # settings in a label; runs with more differences are named by their directories
+
+
+class Recorded(NamedTuple):
+    """The metrics of one run."""
+
+    place: str
+    """Its directory."""
+    rows: list[dict[str, float]]
+    settings: dict[str, Any] | None
+    """Its configuration without the seed; None if unknown."""
+    series: str = ""
+    """Of a CSV file: its path up to `seed=N`, which is the same for all seeds, or up to its ending."""
+
+    def points(self, column: str, metric: str) -> np.ndarray:
+        """The finite values [n, 2] of a column and a metric."""
+        values = [(row[column], row[metric]) for row in self.rows if column in row and metric in row]
+        points = np.array(values, float).reshape(-1, 2)
+        return points[np.isfinite(points).all(axis=1)]
+
+    @property
+    def environment(self) -> str:
+        """Its settings, the same for the same environment."""
+        settings = self.settings or {}
+        return json.dumps({name: value for name, value in settings.items() if name.startswith("env.")}, sort_keys=True)
+
+    def without_environment(self) -> Recorded:
+        """The same with the settings of the agent and its training only."""
+        if self.settings is None:
+            return self
+        return self._replace(settings={name: v for name, v in self.settings.items() if not name.startswith("env.")})
+
+    def last_score(self) -> float:
+        """The last return, of evaluation where there is one, in percent: 0 is a random policy, 100 a human.
+
+        Raises:
+          ConfigError: the environment has no reference scores.
+          OSError, ConfigError: the run's configuration can't be read.
+        """
+        last = [row[name] for row in self.rows for name in ("eval/episode_return", "episode_return") if name in row]
+        score = saved_config.load_saved(self.place).env.human_normalised(last[-1])
+        if score is None:
+            raise ConfigError(f"{self.place} can't be normalised: there are no scores of humans in its environment")
+        return score
+
+
+def runs_with_returns(places: Sequence[str]) -> list[Recorded]:
+    """The runs in log directories, directories that contain some, or CSV files; with a warning for those left out.
+
+    Raises:
+      ConfigError: a place without the needed metrics.
+      CannotReach: a place in an object store that can't be read.
+    """
+    return _with_returns([run for place in places for run in _runs(place)])
+
+
+def grouped(runs: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:
+    """Runs that are equal but for their seeds, each group after a label that tells it from the others."""
+    groups: dict[str, list[Recorded]] = {}
+    for index, run in enumerate(runs):
+        key = run.series or f"run {index}" if run.settings is None else json.dumps(run.settings, sort_keys=True)
+        groups.setdefault(key, []).append(run)
+    labelled = zip(_names(list(groups.values())), groups.values(), strict=True)
+    return [(f"{name} ({len(group)} seeds)" if len(group) > 1 else name, group) for name, group in labelled]
+
+
+def _names(groups: Sequence[Sequence[Recorded]]) -> list[str]:
+    """The settings in which groups of runs differ, if these are few, else their directories, or CSV files in one."""
+    known = [group[0].settings for group in groups if group[0].settings is not None]
+    if len(groups) == len(known) > 1:
+        everything = dict.fromkeys(name for one in known for name in one)
+        differing = [name for name in everything if any(one.get(name) != known[0].get(name) for one in known)]
+        names = [", ".join(_setting(name, one.get(name)) for name in differing) for one in known]
+        if len(differing) <= _MAX_DIFFERENCES and len(set(names)) == len(names):
+            return names
+    places = [os.path.abspath(_directory([run.place for run in group])) for group in groups]
+    series = [group[0].series if places.count(place) > 1 else "" for group, place in zip(groups, places, strict=True)]
+    places = [os.path.abspath(own) if own else place for own, place in zip(series, places, strict=True)]
+    above = os.path.commonpath(list(map(os.path.dirname, places)))
+    return [os.path.relpath(place, above) for place in places]
+
+
+def _setting(name: str, value: Any) -> str:
+    short = name.rpartition(".")[2]
+    value = f"{value:g}" if isinstance(value, float) else printable(str(value)[:_MAX_NAME])
+    return value if short in ("game", "level", "scenario", "id", "kind") else f"{short} = {value}"
+
+
+def _directory(places: list[str]) -> str:
+    """The directory of a group's runs, without the part that numbers them."""
+    if len(set(places)) == 1:
+        return places[0]
+    common = os.path.commonprefix(places)  # noqa: RUF071 (the names may begin alike)
+    stem = common.rstrip("0123456789").removesuffix("seed=").removesuffix("seed").rstrip("_-. ")
+    return stem.rstrip(os.sep) or places[0]
+
+
+def _with_returns(runs: Sequence[Recorded]) -> list[Recorded]:
+    found = [run for run in runs if any("episode_return" in row for row in run.rows)]
+    if not found:
+        raise ConfigError(f"no episode returns yet in {', '.join(run.place for run in runs)}")
+    for run in runs:
+        if run not in found:
+            _log.warning("%s has no episode returns yet: it is left out", run.place)
+    return found
+
+
+def _runs(place: str) -> list[Recorded]:
+    """The runs in a place, at any depth."""
+    files = files_in(place)
+    if not files and not os.path.isdir(place):
+        with _readable(place), local_file(place) as local, open(local, encoding="utf-8", newline="") as file:
+            rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
+        stem = os.path.splitext(place)[0]
+        series = stem.rpartition("seed=")[0] or stem
+        return [Recorded(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
+    found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
+    if not found:
+        raise ConfigError(f"{place} is not the log directory of a run, and there is none in it")
+    outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # further learner hosts are inside
+    return [_run(os.path.join(place, *run.parts), str(run / saved_config.SAVED) in files) for run in outermost]
+
+
+def _run(directory: str, has_settings: bool) -> Recorded:
+    with _readable(directory):
+        rows = metrics.read(directory)
+    if not has_settings:
+        return Recorded(directory, rows, None)
+    settings = saved_config.saved_settings(directory)
+    return Recorded(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
+
+
+def _numbers(row: dict[str | None, Any]) -> dict[str, float]:
+    """A row of a CSV file, without empty fields; ValueError if one is no number, or has no column."""
+    try:
+        return {str(name): float(text) for name, text in row.items() if text}
+    except (TypeError, ValueError):
+        raise ValueError(f"a number for each column is expected, got {shortened([*row.values()])}") from None
+
+
+@contextlib.contextmanager
+def _readable(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, csv.Error) as error:
+        raise ConfigError(f"{place} can't be read: {error}") from error

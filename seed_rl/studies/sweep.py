@@ -1,0 +1,179 @@
+"""Runs of one experiment with different settings and seeds, one after the other or several at a time.
+
+Each is a `seed_rl train` with a log directory of its own inside the sweep's. A sweep that is started again skips
+finished runs and continues the others from their checkpoints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from seed_rl.experiment import ConfigError
+from seed_rl.reporting.text import duration, short
+from seed_rl.studies.trial import Trainer, Trial, table
+
+_REACHED: dict[str, tuple[str, Callable[[float], str]]] = {
+    "env_frames": ("frames", short),
+    "hours": ("time", lambda hours: duration(3600 * hours)),
+    "last_return": ("return", "{:.2f}".format),
+    "best_return": ("best", "{:.2f}".format),
+    "last_evaluation": ("eval", "{:.2f}".format),
+}
+"""Columns of the results, with their heads in the table and their texts there."""
+_MAX_NAME = 120  # characters; the names of directories have at most 255 bytes
+
+
+def seeds_of(texts: Sequence[str]) -> list[int]:
+    """Seeds as `--seeds` gives them: their number n, for 1 to n, or several as they are.
+
+    Raises:
+      ConfigError: one is no whole number, or there would be none.
+    """
+    if not all(text.isdecimal() for text in texts):
+        raise ConfigError(f"--seeds takes whole numbers, got {','.join(texts)}")
+    given = [int(text) for text in texts]
+    if given in ([], [0]):
+        raise ConfigError("--seeds takes at least one run, or a list of seeds, got 0")
+    return given if len(given) > 1 else list(range(1, given[0] + 1))
+
+
+def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
+    """Every combination of the values, with every seed.
+
+    Args:
+      grid: gin bindings with several values, such as `VTrace.entropy_cost=0.01,0.001`. A value that is given twice
+        counts once, as does a seed.
+      seeds: of the experiment.
+
+    Raises:
+      ConfigError: a binding of another form, or of a setting that is given already.
+    """
+    values: dict[str, list[str]] = {}
+    for binding in grid:
+        name, _, text = binding.partition("=")
+        name, choices = name.strip(), split(text)
+        if not name or not all(choices):
+            raise ConfigError(f"expected NAME=VALUE,VALUE,... such as VTrace.entropy_cost=0.01,0.001, got {binding!r}")
+        if name in values:
+            raise ConfigError(f"a setting may be given once, got {name} again")
+        values[name] = choices
+    values["Experiment.seed"] = [str(seed) for seed in seeds]
+    combinations = itertools.product(*map(dict.fromkeys, values.values()))
+    return [_trial(dict(zip(values, chosen, strict=True))) for chosen in combinations]
+
+
+def _trial(settings: dict[str, str]) -> Trial:
+    name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items())
+    plain = re.sub(r"[^\w=.+-]+", "-", name)
+    if plain != name or len(plain) > _MAX_NAME:  # two different names may become equal
+        plain = f"{plain[:_MAX_NAME]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return Trial(plain, settings)
+
+
+def split(text: str) -> list[str]:
+    """The parts between commas outside of brackets and quotes, stripped."""
+    parts: list[str] = []
+    for piece in text.split(","):
+        if parts and _is_open(parts[-1]):
+            parts[-1] += f",{piece}"
+        else:
+            parts.append(piece)
+    return [part.strip() for part in parts]
+
+
+def _is_open(text: str) -> bool:
+    """Whether a bracket or quote isn't closed yet."""
+    unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
+    return bool(re.search("['\"]", unquoted)) or any(
+        unquoted.count(a) > unquoted.count(b) for a, b in ("()", "[]", "{}")
+    )
+
+
+class Sweep:
+    """Runs trials, several at a time."""
+
+    def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
+        """
+        Args:
+          wanted: the runs, in this order.
+          arguments: of `seed_rl train`, for all.
+          directory: holds the log directories; made if need be.
+          parallel: runs at a time.
+
+        Raises:
+          ConfigError: the directory can't be made.
+        """
+        self._wanted = wanted
+        self._trainer = Trainer(arguments, directory)
+        self._parallel = parallel
+
+    def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
+        """Runs all that are not finished yet; the exit code is the first that is not 0.
+
+        Args:
+          stopped: polled by threads; once true, the runs in progress save a checkpoint and end.
+          say: gets a line for each run that begins or ends.
+        """
+        titles = {trial.name: f"{trial.name} ({n} of {len(self._wanted)})" for n, trial in enumerate(self._wanted, 1)}
+        waiting = [trial for trial in self._wanted if not self._trainer.is_finished(trial)]
+        where = self._trainer.directory
+        say(f"{len(waiting)} of {len(self._wanted)} runs to do, {self._parallel} at a time, in {where}")
+        with ThreadPoolExecutor(self._parallel) as pool:
+            codes = list(pool.map(lambda trial: self._trainer.train(trial, titles[trial.name], stopped, say), waiting))
+        return next(filter(None, codes), 0)
+
+    def results(self) -> list[dict[str, Any]]:
+        """A row for each trial, the best last return first: its settings, state, frames and returns."""
+        return sorted(map(self._row, self._wanted), key=lambda row: -row.get("last_return", -math.inf))
+
+    def _row(self, trial: Trial) -> dict[str, Any]:
+        row: dict[str, Any] = {"run": trial.name, **trial.settings, "state": "waiting"}
+        if os.path.isdir(self._trainer.path(trial)):
+            row["state"] = "finished" if self._trainer.is_finished(trial) else "unfinished"
+        row |= _reached(self._trainer.curve(trial))
+        if trial.name in self._trainer.failures:
+            row |= {"state": "failed", "failure": self._trainer.failures[trial.name]}
+        return row
+
+    def table(self) -> str:
+        """The results for people, at most 100 columns wide; below the table why runs failed."""
+        rows = self.results()
+        reached = {key: column for key, column in _REACHED.items() if any(key in row for row in rows)}
+        texts = [
+            [row["run"], row["state"], *(text(row[key]) if key in row else "" for key, (_, text) in reached.items())]
+            for row in rows
+        ]
+        heads = [head for head, _ in reached.values()]
+        failures = (f"{row['run']}: {row['failure']}" for row in rows if "failure" in row)
+        return "\n".join([table(["run", "state", *heads], texts, numbers=heads), *failures])
+
+    def write_results(self) -> str:
+        """Writes `results.csv` and the same as JSON into the sweep's directory; returns the path of the CSV.
+
+        Raises:
+          ConfigError: they can't be written.
+        """
+        settings = dict.fromkeys(name for trial in self._wanted for name in trial.settings)
+        return self._trainer.write_results(["run", *settings, "state", *_REACHED, "failure"], self.results())
+
+
+def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    if not rows:
+        return {}
+    reached = {"env_frames": rows[-1]["env_frames"]}
+    if math.isfinite(seconds := rows[-1].get("seconds", math.nan)):
+        reached["hours"] = seconds / 3600
+    returns = [row["episode_return"] for row in rows if "episode_return" in row]
+    evaluations = [row["eval/episode_return"] for row in rows if "eval/episode_return" in row]
+    if returns:
+        reached |= {"last_return": returns[-1], "best_return": max(returns)}
+    if evaluations:
+        reached["last_evaluation"] = evaluations[-1]
+    return reached

@@ -1,0 +1,179 @@
+"""A run of a sweep or of a search: a `seed_rl train` with a log directory of its own; and results of several."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from seed_rl.experiment import ConfigError
+from seed_rl.reporting import metrics
+from seed_rl.reporting.text import duration
+from seed_rl.runs.local_actors import run_logged
+from seed_rl.system.files import locked, reason
+
+_FINISHED = "finished.json"
+"""In the directory of a finished run: its arguments. With others, such as more frames, it goes on."""
+_MAX_COLUMNS = 100
+_POLL_SECONDS = 0.2
+_STOP_SECONDS = 60.0
+
+
+class Trial(NamedTuple):
+    """One run."""
+
+    name: str
+    """Of its log directory."""
+    settings: dict[str, str]
+    """Value of each gin parameter in which the runs differ."""
+
+    @property
+    def bindings(self) -> list[str]:
+        """Gin bindings of this run alone."""
+        return [f"{name} = {value}" for name, value in self.settings.items()]
+
+
+class Trainer:
+    """Trains trials, each in a directory of its own."""
+
+    def __init__(self, arguments: Sequence[str], directory: str):
+        """
+        Args:
+          arguments: of `seed_rl train`, for all trials.
+          directory: holds the log directories; made if need be.
+
+        Raises:
+          ConfigError: the directory can't be made.
+        """
+        self._arguments = arguments
+        self.directory = directory
+        self.failures: dict[str, str] = {}
+        """Why a trial has failed, by its name."""
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--logdir {directory} can't be used: {error.strerror}") from error
+
+    def train(self, trial: Trial, title: str, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
+        """Trains a trial to its end, from its checkpoint if it has one; returns the exit code of the run.
+
+        Args:
+          trial: to train.
+          title: of the trial in messages.
+          stopped: polled; once true, the run saves a checkpoint and ends.
+          say: gets a line when the run begins, and when it ends of itself.
+        """
+        if stopped():
+            return 0
+        command = [sys.executable, "-m", "seed_rl", "train", "--exit_with_parent", f"--logdir={self.path(trial)}"]
+        started = time.monotonic()
+        try:
+            say(f"begins: {title}")
+            self._await_orphan(trial, stopped)
+            code, ended = run_logged(
+                [*command, *self._arguments_of(trial)],
+                self.path(trial, "output.log"),
+                lambda process: _wait(process, stopped),
+            )
+            if stopped():
+                return code
+            if not code:
+                with open(self.path(trial, _FINISHED), "w", encoding="utf-8") as file:
+                    file.write(json.dumps(self._arguments_of(trial)))
+        except OSError as error:
+            code, ended = 1, f"{error.filename or self.path(trial)} can't be used: {reason(error)}"
+        if code:
+            self.failures[trial.name] = ended
+            say(f"fails: {title}: {ended}")
+        else:
+            returns = [row["episode_return"] for row in self.curve(trial) if "episode_return" in row]
+            returned = f", return {returns[-1]:.2f}" if returns else ""
+            say(f"ends: {title} after {duration(time.monotonic() - started)}{returned}")
+        return code
+
+    def _await_orphan(self, trial: Trial, stopped: Callable[[], bool]) -> None:
+        """Waits while the run of a sweep that was killed still writes its last checkpoint."""
+        lock, deadline = self.path(trial, "lock"), time.monotonic() + _STOP_SECONDS
+        while os.path.exists(lock) and not stopped() and time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError), locked(lock):
+                return
+            time.sleep(_POLL_SECONDS)
+
+    def path(self, trial: Trial, *names: str) -> str:
+        """Of a trial's log directory, or of something in it."""
+        return os.path.join(self.directory, trial.name, *names)
+
+    def curve(self, trial: Trial) -> list[dict[str, float]]:
+        """The rows of metrics of a trial; none before it has begun."""
+        return metrics.read(self.path(trial)) if os.path.isfile(self.path(trial, metrics.FILE)) else []
+
+    def is_finished(self, trial: Trial) -> bool:
+        """Whether the trial has been trained to its end with the present arguments."""
+        with contextlib.suppress(FileNotFoundError), open(self.path(trial, _FINISHED), "rb") as file:
+            arguments = json.dumps(self._arguments_of(trial)).encode()
+            return file.read(len(arguments) + 1) == arguments
+        return False
+
+    def _arguments_of(self, trial: Trial) -> list[str]:
+        return [*self._arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
+
+    def write_results(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+        """Writes `results.csv`, and the same as JSON, into the directory; returns the path of the CSV.
+
+        Raises:
+          ConfigError: they can't be written.
+        """
+        path = os.path.join(self.directory, "results.csv")
+        try:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                table = csv.DictWriter(file, columns, lineterminator="\n")
+                table.writeheader()
+                table.writerows(rows)
+            with open(os.path.join(self.directory, "results.json"), "w", encoding="utf-8") as file:
+                json.dump(rows, file, indent=2)
+        except OSError as error:
+            raise ConfigError(f"the results in {self.directory} can't be written: {error.strerror}") from error
+        return path
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str]) -> str:
+    """A table for people, at most 100 columns wide.
+
+    Args:
+      heads: of the columns.
+      rows: a text for each column.
+      numbers: heads of columns that are aligned on the right and never wrapped.
+    """
+    drawn = Table(box=None, pad_edge=False, header_style="")
+    for head in heads:
+        is_number = head in numbers
+        drawn.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for row in rows:
+        drawn.add_row(*row)
+    console = Console(width=_MAX_COLUMNS, color_system=None, markup=False)
+    with console.capture() as capture:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def _wait(process: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> int:
+    """Waits for a run, which is interrupted once `stopped`; returns its exit code."""
+    while not stopped():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_POLL_SECONDS)
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()

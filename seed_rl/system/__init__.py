@@ -1,0 +1,1 @@
+"""Files, object stores, memory, devices, signals: what the machine offers."""

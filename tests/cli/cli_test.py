@@ -1,0 +1,236 @@
+"""The command line: mistakes, help, and missing packages."""
+
+import http.server
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from absl.flags import FlagValues
+
+from seed_rl import __main__
+from seed_rl.cli.commands import evaluation
+from seed_rl.cli.flags import count
+from seed_rl.cli.main import COMMANDS, main
+from seed_rl.experiment import config_files
+
+ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], r"no command 'trian'; there are: train, learner, actor, .*\. Did you mean 'train'\?"),
+        (["train", "--logdri=x"], "Unknown command line flag 'logdri'. Did you mean: logdir"),
+        (["train", "--num_actors=two", "--gin_file=catch/vtrace"], "flag --num_actors=two"),
+        (["train", "--gin_file=catch/vtrace", "more"], "unexpected argument 'more'"),
+        (["train"], "--gin_file is needed, one of atari/.*, atari/vtrace, "),
+        (["train", "--gin_file=catch/vtracy"], "no gin file 'catch/vtracy'.*catch/vtrace"),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discont=1"],
+            r"doesn't have a parameter named 'discont'\. Did you mean 'discount'\?",
+        ),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=Vtrac.discount=1"],
+            r"No configurable matching 'Vtrac'\. Did you mean 'VTrace'\?",
+        ),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=Experiment.batch_size=lots"], "must be int, got 'lots'"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=Optimizer.learning_rate=1e999"], "must be finite, got inf"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=Optimizer.learning_rate=nan"], "must be float, got 'nan'"),
+        (
+            ["train", "--gin_file=atari/vtrace", "--gin_param=Atari.game=ALE/SpaceInvaders-v5"],
+            r"one of \d+ ROMs \(`seed_rl envs atari`\), got 'ALE/SpaceInvaders-v5'. Did you mean 'space_invaders'\?",
+        ),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"],
+            r"in \[0, 65536\], got 1",
+        ),
+        (["train", f"--gin_file={sys.executable}"], f"{sys.executable}: this is not a gin file, which is text"),
+        (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir is empty: it names a directory"),
+        (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
+        (["train", "--gin_file=catch/vtrace", "--total_frames=1e999999999"], "a whole number such as 300000"),
+        (["train", "--gin_file=dmlab/small"], "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
+        (["envs", "atary"], "no environment suite named 'atary' is installed here"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
+        (["train", "--gin_file=catch/vtrace", "--num_actors=0"], "Actors.num_actors must be at least 1, got 0"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
+        (["train", "--gin_file=catch/vtrace", "--min_actors=1"], "--min_actors needs --launcher=ray"),
+        ([*ON_RAY, "--min_actors=2"], "--min_actors=2 is more than there is room for: Actors.num_actors is 1"),
+        ([*ON_RAY, "--server_address=unix:/x"], "actors on other nodes can't reach --server_address=unix:/x"),
+        ([*ON_RAY, "--tls_key=x"], "--tls_cert is missing"),
+        (["learner", "--gin_file=catch/vtrace", "--server_address=nowhere"], "nowhere"),
+        (["learner", "--gin_file=catch/vtrace", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
+        (["learner", "--gin_file=catch/vtrace", "--tls_cert=x"], "--tls_key is missing"),
+        (["actor", "--server_address=localhost"], "localhost"),
+        (["plot"], "name at least one log directory"),
+        (["plot", "/nowhere"], "/nowhere can't be read: "),
+        (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
+        (["eval"], "--logdir is needed: the log directory of a run"),
+        (["play", "--logdir=x", "--output=x.avi"], "--output takes files that end in .mp4 or .gif, got x.avi"),
+        (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
+        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.json"),
+        (["eval", "a", "--logdir=b"], "name log directories or give --logdir and --checkpoint, not both"),
+        (["eval", "a", "b", "--output=c"], "--output is for a single run: those of several write evaluation.json into"),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--seeds=0"],
+            "--seeds takes at least one run, or a list of seeds, got 0",
+        ),
+        (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds takes whole numbers, got a"),
+        (["sweep"], "--gin_file is needed, one of "),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--logdir=gs://a/sweep"],
+            "--logdir of a sweep is a directory on this machine, got gs://a/sweep, which `seed_rl train` takes",
+        ),
+        (["sweep", "--gin_file=catch/vtrace", "--trials=3"], "--trials needs --search"),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--search=A.b=1..2", "--grid=A.b=1,2"],
+            "--grid does not go with --search",
+        ),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--search=Optimizer.lerning_rate=1e-4..1e-2"],
+            r"doesn't have a parameter named 'lerning_rate'\. Did you mean 'learning_rate'\?",
+        ),
+        (
+            ["sweep", "--gin_file=catch/vtrace", "--search=Optimizer.learning_rate=-1..1"],
+            "Optimizer.learning_rate must be at least 0, got -1",
+        ),
+        (["train", "--gin_file=catch/vtrace", "--logdir=no://a/run"], "no://a/run can't be used here: .*no"),
+        (["eval", "--logdir=no://a/run"], "no://a/run/config.json can't be used here: "),
+        (["plot", "no://a/run"], "no://a/run can't be used here: "),
+        (["plan"], "--gin_file is needed, one of "),
+        (
+            ["plan", "--gin_file=catch/vtrace", "--measured=nowhere"],
+            r"nowhere/env.json can't be read \(No such file or directory\): run `scripts/bench.sh env`, name",
+        ),
+        (["plan", "--gin_file=catch/vtrace", "--act_ms=0"], "flag --act_ms=0"),
+    ],
+)
+def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1, err
+    assert re.search(sentence, err), err
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+@pytest.mark.parametrize("kind", ["", "file://"])
+def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    logdir = str(tmp_path / "run")
+    config_files.save_config(config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
+    assert main(["train", "--gin_file=catch/vtrace", f"--logdir={kind}{logdir}"]) == 2
+    sentence = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_every_flag_and_an_example(command, capsys):
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"example: seed_rl {command}" in out
+    assert len(out.splitlines()) < 40, "it fits a screen"
+    assert "--log_level" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_overview(capsys):
+    assert main([]) == 2
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {command}" in out for command in COMMANDS)
+
+
+def test_a_reader_that_leaves_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        command = [sys.executable, "-m", "seed_rl", "configs"]
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    ("command", "entered"), [("eval", "load_tensorflow"), ("play", "load_tensorflow"), ("configs", "summary")]
+)
+def test_ctrl_c_ends_a_command_with_a_line(command, entered, monkeypatch, capsys, tmp_path):
+    """Where the process spends its time: in loading TensorFlow, say."""
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "load_tensorflow", interrupted)
+    monkeypatch.setattr(config_files, "summary", interrupted)
+    monkeypatch.setattr(sys, "argv", ["seed_rl", command, *([] if command == "configs" else [f"--logdir={tmp_path}"])])
+    assert __main__.main() == 128 + signal.SIGINT
+    assert capsys.readouterr() == ("", "seed_rl: interrupted\n")
+
+
+def test_counts_may_be_written_as_people_write_them():
+    for text, expected in (
+        ("300000", 300_000),
+        ("300k", 300_000),
+        ("1.5M", 1_500_000),
+        ("1e6", 10**6),
+        ("1_000", 1000),
+    ):
+        values = FlagValues()
+        count("frames", "")(values)
+        values(["program", f"--frames={text}"])
+        assert values.frames == expected
+
+
+def test_the_suites_and_their_tasks_are_listed(capsys):
+    assert main(["envs"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^atari +A game: .*Atari.game: 10\d known\.$", out, re.MULTILINE)
+    assert main(["envs", "atari", "football"]) == 0
+    assert {"breakout", "academy_run_to_score"} < set(capsys.readouterr().out.splitlines())
+
+
+def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in [name for name in sys.modules if name.startswith("seed_rl.runs.ray")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(ON_RAY) == 2
+    assert (
+        capsys.readouterr().err == "seed_rl train: --launcher=ray needs Ray: pip install 'ray[default]' cryptography\n"
+    )
+
+
+def test_without_optuna_a_search_says_how_to_install_it(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    for name in [name for name in sys.modules if name.startswith("seed_rl.studies.search")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(["sweep", "--gin_file=catch/vtrace", "--search=Catch.rows=5,7"]) == 2
+    assert capsys.readouterr().err == "seed_rl sweep: --search needs Optuna: pip install optuna\n"
+
+
+def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):
+    for flag, sentence in (
+        ("--ray_address=ray://head:10001", "ray://head:10001 is for Ray clients"),
+        (
+            "--ray_address=127.0.0.1:1",
+            "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused",
+        ),
+        (
+            "--address=http://head:8265",
+            "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS; got 'http",
+        ),
+    ):
+        assert main([*ON_RAY, flag]) == 1
+        assert sentence in capsys.readouterr().err
+
+
+def test_the_port_of_another_server_is_reported_at_once(capsys):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as dashboard:
+        threading.Thread(target=dashboard.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{dashboard.server_port}"
+        assert main([*ON_RAY, f"--ray_address={address}"]) == 1
+        dashboard.shutdown()
+    assert f"the server at {address} is not the head of a Ray cluster" in capsys.readouterr().err

@@ -1,0 +1,234 @@
+"""The display of a run."""
+
+import errno
+import io
+import os
+import re
+
+import pytest
+from rich.console import Console
+
+from seed_rl.cli.display import Progress, sparkline
+from seed_rl.reporting.text import duration, short
+
+ROW = {
+    "env_frames": 250_000.0,
+    "seconds": 40.0,
+    "frames_per_second": 7_512.3,
+    "episode_return": 12.345,
+    "loss/total": 0.01234,
+    "actors": 2.0,
+    "environments": 32.0,
+    "time/learner_waiting": 0.6,
+    "time/inference_waiting": 0.3,
+    "time/inference_blocked": 0.0,
+    "time/inference_acting": 0.5,
+    "time/actors_waiting": 0.2,
+    "time/cpu": 0.5,
+}
+DONE = ROW | {"env_frames": 1_000_320.0, "seconds": 200.0, "frames_per_second": 1.0}
+ACTORS, LEARNER = "actors: add environments or processes", "learner: smaller network or faster device"
+
+
+COLOUR = r"\x1b\[[0-9;]*(3|4|9|10)\d[;m]"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class ClosedTerminal(Terminal):
+    def write(self, text):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def shown(stream, *rows):
+    with Progress(1_000_000, "runs/pong", stream=stream, num_envs=64) as progress:
+        for row in rows:
+            progress.show(row)
+    return stream.getvalue()
+
+
+def drawn(rows, width=80, logdir="runs/pong", encoding="utf-8"):
+    """The panel after these rows, as text."""
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    progress = Progress(1_000_000, logdir, quiet=True, num_envs=64)
+    for row in rows:
+        progress.show(row)
+    Console(width=width, file=file).print(progress)
+    file.flush()
+    return file.buffer.getvalue().decode()
+
+
+def test_a_file_gets_a_line_for_each_row_and_one_when_the_bottleneck_changes(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # does not make a terminal of a file
+    busy = ROW | {"time/learner_waiting": 0.0}
+    lines = [line.split(" ", 1) for line in shown(io.StringIO(), ROW, ROW, busy, ROW, DONE).splitlines()]
+    assert all(re.fullmatch(r"\d\d:\d\d:\d\d", time) for time, _ in lines)
+    summary = " 25% 250k frames, 7.51k/s, return 12.35, 1m40s left"
+    assert [text for _, text in lines] == [
+        summary,
+        "connected: 32 of 64 environments of 2 actors",
+        f"bottleneck: {ACTORS}",
+        summary,
+        summary,
+        f"bottleneck: {LEARNER}",
+        summary,
+        f"bottleneck: {ACTORS}",
+        "100% 1M frames, 5k/s, return 12.35, done in 3m20s",
+    ]
+
+
+def test_trouble_with_learning_is_shown_when_it_begins_and_when_it_ends():
+    def clipped(mass):
+        return ROW | {"learning/clipped_mass": mass, "policy_lag": 31.0}
+
+    text = shown(io.StringIO(), clipped(0.01), clipped(0.4), clipped(0.5), clipped(0.01))
+    sentence = "importance weights: 40% clipped, the behaviour policy is 31 updates old: fewer environments or larger"
+    assert [line.split(" ", 2)[2] for line in text.splitlines() if " learning: " in line] == [
+        f"{sentence} batches",
+        "nothing stands out any more",
+    ]
+    assert "40% clipped" in drawn([clipped(0.4)])
+    assert "learning" not in drawn([clipped(0.01)])
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (
+            {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765},
+            " 25% 250k frames, 9/s, return -1256, eval -1256, 23h46m left",
+        ),
+        ({"replay/size": 1234.0, "loss/total": None}, " 25% 250k frames, 7.51k/s, replay 1.23k, 1m40s left"),
+        ({"episode_return": None}, " 25% 250k frames, 7.51k/s, loss 0.0123, 1m40s left"),
+        (
+            {"frames_per_second": 0.0, "env_frames": 0.0, "episode_return": None, "loss/total": None},
+            "  0% 0 frames, 0/s",
+        ),
+    ],
+)
+def test_lines_are_short_and_show_the_known_figures(more, line):
+    row = {name: value for name, value in (ROW | more).items() if value is not None}
+    assert shown(io.StringIO(), row).splitlines()[0][9:] == line
+    assert len(line) < 70
+
+
+@pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_COMPATIBLE", "0")])
+def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(variable, value, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    text = shown(Terminal(), ROW, ROW)
+    assert "\x1b" not in text
+    assert text.count(" 25% 250k frames") == 2
+
+
+def test_a_terminal_shows_the_newest_row_in_a_panel(monkeypatch):
+    text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0})
+    assert "25%" in text
+    assert re.search(COLOUR, text)
+    last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("50%") :])
+    assert "500k of 1M frames" in last
+    assert "7.51k frames/s, 40s so far, 1m07s left" in last
+    assert re.search(r"return +20.00  ▁█", last)
+    assert re.search(r"connected +32 of 64 environments of 2 actors", last)
+    assert re.search(rf"bottleneck +{ACTORS}", last)
+    assert re.search(r"stored in +runs/pong", last)
+    assert max(map(len, last.splitlines())) <= 80
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(COLOUR, shown(Terminal(), ROW))
+
+
+def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing():
+    text = shown(Terminal())
+    assert "starting" in text
+    assert text.endswith("\x1b[2K"), "it ends with erasing its lines"
+    for stream in (io.StringIO(), Terminal()):
+        with Progress(1_000_000, "runs/pong", quiet=True, stream=stream) as progress:
+            progress.show(ROW)
+        assert stream.getvalue() == ""
+
+
+def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
+    assert shown(ClosedTerminal(), ROW) == ""
+    file = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115 (closing it fails as well)
+    with Progress(1_000_000, "runs/pong", stream=file) as progress:
+        progress.show(ROW)
+    with pytest.raises(OSError, match="No space left"):
+        file.close()
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_a_panel_fits_its_terminal(width, encoding):
+    logdir = "/a/very/long/path/" * 9 + "pong[bold]"
+    for rows in ([], [ROW], [{"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}], [DONE]):
+        lines = drawn(rows, width, logdir, encoding).splitlines()
+        assert set(map(len, lines)) == {width}
+        if width >= 60:
+            text = "".join(line[13:].strip(" │|") for line in lines)
+            assert logdir in text.replace(" ", ""), "the path is never cut"
+
+
+def test_a_panel_is_complete_at_60_columns():
+    text = drawn([ROW, ROW | {"episode_return": 3.0, "eval/episode_return": 4.0, "time/cpu": 1.0}], 60)
+    for part in ("25%", "250k of 1M frames", "7.51k frames/s", "1m40s left", "3.00  █▁", "4.00", "0.0123", "32 of 64"):
+        assert part in text
+    assert "add environments or" in text
+    assert "nan" in drawn([ROW, ROW | {"episode_return": float("nan"), "loss/total": float("inf")}])
+
+
+def test_a_run_is_at_100_percent_when_it_is_done():
+    assert " 99%  1M of 1M frames" in drawn([ROW | {"env_frames": 999_900.0}])
+    text = drawn([DONE])
+    assert "100%  1M of 1M frames" in text
+    assert "5k frames/s on average, done in 3m20s" in text
+    assert "bottleneck" not in text
+
+
+def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
+    assert sparkline([1.0], 32) == "▁"
+    assert sparkline([0.0, 7.0, 3.5], 32) == "▁█▅"
+    assert sparkline([0.0, float("nan"), 7.0, float("-inf")], 32) == "▁█"
+    assert sparkline([0.0] * 50 + [1.0] * 50, 4) == "▁▁██"
+    assert sparkline([0.0, 1.0], 4, "_#") == "_#"
+    assert len(sparkline(list(range(1000)), 32)) == 32
+    assert sparkline([], 32) == sparkline([1.0], 0) == sparkline([1.0], -3) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ([short(number) for number in (0, 999, 999.6, 7512.3, 999_499, 999_600)], "0 999 1k 7.51k 999k 1M"),
+        ([duration(seconds) for seconds in (-1, 9.4, 59.6, 200)], "0s 9s 1m00s 3m20s"),
+        ([duration(seconds) for seconds in (3900, 86_399, 273_600)], "1h05m 23h59m 3d04h"),
+    ],
+)
+def test_numbers_are_short(text, expected):
+    assert " ".join(text) == expected
+
+
+def test_the_next_milestone_is_announced_with_the_time_until_then():
+    def lines(*rows):
+        stream = io.StringIO()
+        progress = Progress(1_000_000, "runs/pong", stream=stream, milestones=[(18, 700_000), (15, 400_120)])
+        for row in rows:
+            progress.show(row)
+        return [line.split(" ", 1)[1] for line in stream.getvalue().splitlines() if "milestone" in line]
+
+    first = "milestone: return 15 usually by 400k frames, here in 20s"
+    assert lines(ROW, ROW | {"frames_per_second": 7_000.0}) == [first], "once"
+    second = "milestone: return 18 usually by 700k frames, here in 1m00s"
+    assert lines(ROW, ROW | {"episode_return": 15.5}) == [first, second]
+    assert lines(ROW | {"eval/episode_return": 17.0}) == [second], "evaluation goes before training"
+    assert lines(ROW, ROW | {"env_frames": 900_000.0}) == [first], "gone when its frames are over"
+    filling = {key: value for key, value in ROW.items() if key != "loss/total"}
+    assert lines(filling, DONE) == []

@@ -1,0 +1,109 @@
+"""The checks of the doctor, and the list of experiments."""
+
+import os
+import resource
+import socket
+
+import pytest
+
+from seed_rl.cli import doctor
+from seed_rl.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return doctor.examine()
+
+
+def test_everything_that_a_run_needs_is_there(findings):
+    for subject in ("Python", "TensorFlow", "packages", "machine", "unix sockets", "suites", "Atari"):
+        assert findings[subject][0] == doctor.OK, findings[subject]
+    assert set(findings) >= {"disk", "shared memory", "open files", "port", "ffmpeg", "football", "DeepMind Lab"}
+
+
+def test_findings_are_lines_that_say_how_to_get_missing_parts(findings):
+    assert all(": " in text for state, text in findings.values() if state != doctor.OK), findings
+    assert all("\n" not in text for _, text in findings.values())
+    of_any_length = ("Python", "disk", "suites")
+    assert max(len(text) for subject, (_, text) in findings.items() if subject not in of_any_length) <= 100
+
+
+@pytest.fixture
+def taken():
+    """The address of a server."""
+    with socket.socket() as server:
+        server.bind(("localhost", 0))
+        server.listen()
+        yield f"localhost:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def few_files():
+    """A low limit of open files."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("few_files")
+def test_a_lack_is_reported_with_a_remedy(taken):
+    for (state, text), sentence in (
+        (doctor.room("/", 1e9, "elsewhere"), "GB free in /: elsewhere"),
+        (doctor.room("/nowhere", 0.1, "elsewhere"), "/nowhere can't be written: elsewhere"),
+        (doctor.package("no_such_package_of_anybody", "pip install it"), "not installed: pip install it"),
+        (doctor.port(taken), "--server_address chooses another"),
+        (doctor.open_files(), "512 may be open, a learner of a thousand actors needs more: ulimit -n "),
+    ):
+        assert state == doctor.OPTIONAL
+        assert sentence in text
+
+
+def test_a_gpu_is_named_with_its_versions(monkeypatch):
+    import tensorflow as tf
+
+    gpu = tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")
+    details = {"device_name": "NVIDIA H200", "compute_capability": (9, 0)}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [gpu] if kind in (None, "GPU") else [])
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: details)
+    monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: {"cuda_version": "12.5.1", "cudnn_version": "9"})
+    text = f"{tf.__version__} on GPU:0 (NVIDIA H200, compute capability 9.0, CUDA 12.5.1, cuDNN 9)"
+    assert doctor.examine()["TensorFlow"] == (doctor.OK, text)
+
+
+def test_the_disk_is_that_of_the_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert doctor.log_directory()[1].endswith(f"GB free in {tmp_path}")
+    os.mkdir("runs")
+    assert doctor.log_directory()[1].endswith(f"GB free in {tmp_path}/runs")
+
+
+def test_a_check_that_fails_does_not_end_the_examination():
+    def broken():
+        raise OSError("libsomething.so:\nno such file")
+
+    assert doctor.result(broken) == (doctor.BROKEN, "OSError: libsomething.so: no such file")
+
+
+def test_the_list_of_experiments_has_a_line_each_that_fits_100_columns(capsys):
+    assert main(["configs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 15
+    assert all(len(line) <= 100 and line.endswith(".") for line in lines), [x for x in lines if len(x) > 100]
+    assert "  Pong with V-trace, sized for two cores." in next(line for line in lines if "vtrace_pong" in line)
+
+
+@pytest.mark.parametrize("kind", ["", "file://"])
+def test_the_log_directory_of_a_future_run_is_checked(kind, tmp_path):
+    state, text = doctor.log_directory(f"{kind}{tmp_path}/runs/new")
+    assert state == doctor.OK
+    assert text.endswith("/runs/new can be read and written; nothing in it" if kind else f"GB free in {tmp_path}")
+
+
+def test_a_store_that_cannot_be_used_for_a_run_is_reported(capsys):
+    for url, why in (("no://a/run", "used here"), ("file:///proc/a/run", "written")):
+        state, text = doctor.log_directory(url)
+        assert state == doctor.BROKEN
+        assert f"{url} can't be {why}: " in text
+    assert main(["doctor", "--logdir=no://a/run"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith("broken   log directory")

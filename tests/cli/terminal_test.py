@@ -1,0 +1,63 @@
+"""A whole run as a terminal shows it."""
+
+import re
+import sys
+
+import pytest
+from rich.text import Text
+
+from scripts import pictures
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """Everything that a run writes to a terminal."""
+    arguments = ["--gin_file=catch/vtrace", "--total_frames=40000", "--logdir=here"]
+    command = [sys.executable, "-m", "seed_rl", "train", *arguments, "--gin_param=Logs.metrics_interval_s=0.3"]
+    return pictures.recording(command, tmp_path_factory.mktemp("terminal"), seconds=240)
+
+
+def test_the_panel_is_there_once_in_its_last_state_below_the_log(output):
+    text = Text.from_ansi(pictures.screen(output)).plain
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert text.count("─ seed_rl ─") == text.count("╰──") == 1, text
+    assert output.count("of 40k frames") > 2, "it was renewed"
+    top = next(n for n, line in enumerate(lines) if "╭" in line)
+    frame = lines[top:]
+    assert re.search(r"100%  4\d(\.\d)?k of 40k frames", frame[1]), text
+    for row in (
+        r"speed +\S+ frames/s on average, done in \d+s +",
+        r"return +-?\d\.\d\d  [▁▂▃▄▅▆▇█]{2,} *",
+        r"connected +32( of 32)? environments of 1 actor +",
+        r"stored in +here +",
+    ):
+        assert any(re.fullmatch(rf"│ {row}│", line) for line in frame), text
+    end = next(n for n, line in enumerate(frame) if "╰" in line)
+    assert all(line[0] == line[-1] == "│" for line in frame[1:end]), f"torn:\n{text}"
+    (logged,) = [n for n, line in enumerate(lines) if "serving actors at" in line]
+    assert logged < top
+    assert "updates; checkpoints" in "".join(lines[:top])
+
+
+def test_ctrl_c_is_not_echoed_into_the_panel(tmp_path):
+    program = """
+import sys, termios
+from seed_rl.cli.display import Progress
+echoes = lambda: bool(termios.tcgetattr(sys.stdin)[3] & termios.ECHOCTL)
+before = echoes()
+with Progress(100, "here"):
+    print("during", echoes())
+print("before", before, "after", echoes())
+"""
+    written = pictures.recording([sys.executable, "-c", program], tmp_path, seconds=60)
+    assert "during False" in written
+    assert "before True after True" in written
+
+
+def test_the_display_is_never_wider_than_the_terminal_nor_mixed_with_native_output(output):
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"  # the cursor
+    live = output.split(hidden)[1].split(shown)[0]
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", live))
+    assert len(lines) > 20
+    assert [line for line in lines if len(line) > pictures.COLUMNS] == []
+    assert not re.search(r"oneDNN|cudart|absl::|WARNING", output)

@@ -1,0 +1,217 @@
+import dataclasses
+import json
+import re
+import sys
+
+import pytest
+
+from seed_rl import experiment
+from seed_rl.envs import registry
+from seed_rl.experiment import config_files, saved_config
+from tests.support.shipped import DISTINCT
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_every_shipped_config_builds_its_agent(name):
+    loaded = config_files.load([name])
+    agent = loaded.build_agent()
+    assert agent.length == agent.unroll_length + agent.overlap
+    assert len(agent.trainable_variables) > 0
+
+
+@pytest.mark.parametrize("name", [n for n in config_files.shipped_configs() if config_files.load([n]).logs.milestones])
+def test_milestones_are_of_the_configs_task_within_its_frames(name):
+    loaded = config_files.load([name])
+    assert loaded.milestones()
+    assert all(0 < frames <= loaded.total_frames for _, frames in loaded.milestones())
+    first = min(frames for _, frames in loaded.milestones())
+    shorter = config_files.load([name], [f"Experiment.total_frames = {first - 1}"])
+    assert shorter.milestones() == [], "a run that ends before does not reach it"
+
+
+def test_the_expected_configs_are_shipped():
+    expected = {"atari/vtrace", "atari/vtrace_pong", "atari/vtrace_deep", "catch/vtrace", "atari/r2d2"}
+    expected |= {"atari/r2d2_pong", "catch/r2d2", "memory/r2d2", "dmlab/vtrace", "dmlab/rooms_watermaze"}
+    assert expected <= set(config_files.shipped_configs())
+
+
+def test_parameters_win_over_files_and_a_later_load_forgets_them():
+    changed = config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5", "Catch.rows = 7"])
+    assert changed.optimizer.learning_rate == 0.5
+    assert changed.env.rows == 7
+    assert config_files.load(["catch/vtrace"]).env.rows == 10
+
+
+def test_a_gin_file_by_path(tmp_path):
+    file = tmp_path / "mine.gin"
+    file.write_text("include 'catch/vtrace.gin'\nExperiment.batch_size = 3\n")
+    assert config_files.load([str(file)]).batch_size == 3
+
+
+@pytest.mark.parametrize("name", config_files.shipped_configs())
+def test_a_saved_config_gives_the_same_experiment(name, tmp_path):
+    loaded = config_files.load([name], ["Experiment.seed = 7"])
+    changed = dataclasses.replace(loaded, batch_size=2 * loaded.batch_size)  # not known to gin
+    config_files.save_config(changed, str(tmp_path))
+    assert config_files.load([str(tmp_path / "config.gin")]) == saved_config.load_saved(str(tmp_path)) == changed
+    assert config_files.differences_from_saved(changed, str(tmp_path)) == []
+
+
+def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
+    config_files.save_config(config_files.load(["catch/vtrace"]), str(tmp_path))
+    assert config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path)) == []
+    other = config_files.load(["atari/vtrace_pong"], ["Experiment.seed = 9"])
+    found = config_files.differences_from_saved(other, str(tmp_path))
+    assert "env.kind was 'Catch' and is now 'Atari'" in found
+    assert "seed was 1 and is now 9" in found
+
+
+@pytest.mark.parametrize(
+    ("config", "binding"),
+    [
+        ("catch/vtrace", "Experiment.total_frames = 9"),
+        ("catch/vtrace", "Actors.num_actors = 3"),
+        ("catch/vtrace", "Inference.max_wait_ms = 1.0"),
+        ("catch/r2d2", "Replay.placement = 'host'"),
+        ("catch/r2d2", "Replay.snapshot = True"),
+    ],
+)
+def test_length_speed_and_placement_may_change_when_a_run_is_resumed(config, binding, tmp_path):
+    before, after = config_files.load([config]), config_files.load([config], [binding])
+    assert before.to_json() != after.to_json()
+    config_files.save_config(before, str(tmp_path))
+    assert config_files.differences_from_saved(after, str(tmp_path)) == []
+
+
+def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
+    linear = ["Optimizer.schedule = 'linear'"]
+    config_files.save_config(config_files.load(["catch/vtrace"], linear), str(tmp_path))
+    longer = config_files.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 9"])
+    (difference,) = config_files.differences_from_saved(longer, str(tmp_path))
+    assert difference.startswith("total_frames was 300000 and is now 9 (the linear schedule")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"seed":', "Expecting value: line 1"),
+        ("null", "an object {...} is expected, got None"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"seed": ' + "1" * 5000 + "}", "Exceeds the limit"),
+        ("{}" + " " * (1 << 20), "at most 1,048,576 bytes are expected, it has more"),
+        (b'{"seed": "\xff\xfe\xfa"}', "it is not text in UTF-8"),
+    ],
+)
+def test_a_saved_configuration_that_is_none_is_named(text, reason, tmp_path):
+    (tmp_path / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    for read in (
+        lambda: config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path)),
+        lambda: saved_config.load_saved(str(tmp_path)),
+    ):
+        with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be read: {re.escape(reason)}"):
+            read()
+
+
+def saved(directory, **changes):
+    settings = config_files.load(["catch/vtrace"]).to_json() | changes
+    (directory / "config.json").write_text(json.dumps(settings))
+    return str(directory)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"env.kind": "Popen"}, "env.kind is 'Popen', and no class of this name can be that here: --import_module"),
+        ({"env.kind": "VTrace"}, "env.kind is 'VTrace', and no class"),
+        ({"env.kind": ["Catch"]}, r"env.kind is \['Catch'\], and no class"),
+        ({"optimizer.kind": "Actors"}, "optimizer.kind is 'Actors', and no class"),
+        ({"seed": "1"}, "Experiment.seed must be int, got '1'"),
+        ({"agent": 3}, "there is no setting 'agent'"),
+        ({"env.novelty": 1, "novelty": {}}, "there is no setting 'env.novelty', 'novelty'"),
+        ({"agent.torso": "antigravity:Torso"}, "it names the module 'antigravity', which --import_module=antigravity"),
+        ({"agent.core": "antigravity:Core"}, "it names the module 'antigravity'"),
+        ({"env.kind": "Gym", "env.id": "antigravity:x-v1"}, "there is no setting 'env.rows'"),
+    ],
+)
+def test_saved_settings_that_cannot_be_are_named(changes, reason, tmp_path):
+    with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be used: {reason}"):
+        saved_config.load_saved(saved(tmp_path, **changes))
+
+
+def test_saved_settings_without_a_newer_one_have_its_default(tmp_path):
+    settings = config_files.load(["catch/vtrace"], ["Experiment.seed = 5"]).to_json()
+    del settings["batch_size"], settings["agent.discount"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    loaded = saved_config.load_saved(str(tmp_path))
+    assert (loaded.seed, loaded.batch_size, loaded.agent.discount) == (5, 32, 0.99)
+
+
+def test_modules_outside_of_the_library_are_named_by_the_reader(tmp_path, monkeypatch):
+    (tmp_path / "stranger.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded = config_files.load(["gym/any"], ["Gym.id = 'stranger:Env-v0'", "VTrace.core = 'stranger:Core'"])
+    config_files.save_config(loaded, str(tmp_path))
+    with pytest.raises(experiment.ConfigError, match="'stranger', which --import_module=stranger permits"):
+        saved_config.load_saved(str(tmp_path))
+    assert "stranger" not in sys.modules
+    assert saved_config.modules_needed(loaded) == ["stranger"]
+    registry.permit("stranger")
+    assert saved_config.load_saved(str(tmp_path)) == loaded
+
+
+def test_native_code_is_loaded_from_permitted_directories_alone_and_nothing_is_written(tmp_path):
+    simulator = str(tmp_path / "simulator")
+    bindings = [f"DMLab.runfiles_path = '{simulator}'", "DMLab.level_cache = '/somewhere'"]
+    config_files.save_config(config_files.load(["dmlab/vtrace"], bindings), str(tmp_path))
+    with pytest.raises(experiment.ConfigError, match=f"'{simulator}/', which --import_module={simulator}/ permits"):
+        saved_config.load_saved(str(tmp_path))
+    registry.permit(simulator)
+    env = saved_config.load_saved(str(tmp_path)).env
+    assert (env.runfiles_path, env.level_cache) == (simulator, "")
+
+
+VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
+
+
+@pytest.mark.parametrize(
+    ("config", "binding", "message"),
+    [
+        (VTRACE, "Optimizer.beta_1 = 1.0", r"Optimizer.beta_1 must be in \[0, 0.999999\], got 1.0"),
+        (VTRACE, "Optimizer.name = 'sgd'", "Optimizer.name must be one of adam, rmsprop, got 'sgd'"),
+        (VTRACE, "Optimizer.schedule = 'cosine'", "Optimizer.schedule must be one of constant, linear, got 'cosine'"),
+        (VTRACE, "Inference.queue_batches = 1e400", "Inference.queue_batches must be finite, got inf"),
+        (VTRACE, "Experiment.seed = 5000000000", "Experiment.seed must be in"),
+        (VTRACE, "Experiment.batch_size = 2.5", "Experiment.batch_size must be int, got 2.5"),
+        (VTRACE, "Experiment.seed = %nowhere", "nowhere"),
+        (VTRACE, "Experiment.passes = 0", "Experiment.passes must be at least 1, got 0"),
+        (VTRACE, "Experiment.minibatches = 3", r"minibatches \(3\) must divide Experiment.batch_size \(16\)"),
+        (VTRACE, "VTrace.core_units = 0", r"VTrace.core_units must be in \[1, 8192\], got 0"),
+        (VTRACE, "Experiment.replay = @Replay()", "VTrace learns from fresh unrolls: .*replay must be None"),
+        (VTRACE, "Actors.num_eval_envs = 32", r"Actors.num_eval_envs \(32\) must leave environments to learn from"),
+        (R2D2, "Experiment.replay = None", r"R2D2 learns from a replay: Experiment.replay must be @Replay\(\)"),
+        (R2D2, "Replay.min_size = 5001", r"Replay.min_size \(5001\) must not exceed Replay.capacity \(5000\)"),
+        (R2D2, "Replay.placement = 'disk'", "Replay.placement must be one of auto, device, host, got 'disk'"),
+        (R2D2, "Replay.sampler = 'newest'", "Replay.sampler must be one of prioritized, uniform, got 'newest'"),
+        (R2D2, "Replay.ratio = 0.0", "Replay.ratio must be at least 0.001, got 0.0"),
+        (R2D2, "R2D2.burn_in = -1", "R2D2.burn_in must be at least 0, got -1"),
+        (
+            VTRACE,
+            "Logs.milestones = ((15, 9),)",
+            r"Logs.milestones has tuples \(.task., return, frames\), got \(15, 9\)",
+        ),
+        (R2D2, "Experiment.total_frames = 2000", "nothing would be learned: 2,000 frames go into the replay"),
+    ],
+)
+def test_impossible_settings_are_named_on_one_line(config, binding, message):
+    with pytest.raises(experiment.ConfigError, match=message) as error:
+        config_files.load([config], [binding])
+    assert "\n" not in str(error.value)
+
+
+def test_a_mistake_in_a_file_has_its_place(tmp_path):
+    file = tmp_path / "mine.gin"
+    file.write_text("include 'catch/vtrace.gin'\n\nVTrace.discont = 1\n")
+    with pytest.raises(
+        experiment.ConfigError, match=r"named 'discont'. Did you mean 'discount'\? \(.*mine.gin, line 3\)"
+    ):
+        config_files.load([str(file)])

@@ -1,0 +1,144 @@
+"""The sizes of a learner against examples by hand, and against what acting and learning hold at a time."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from seed_rl.agents.r2d2 import R2D2
+from seed_rl.agents.vtrace import VTrace
+from seed_rl.buffers.slots import SlotPool
+from seed_rl.buffers.unroll_store import UnrollStore
+from seed_rl.envs.catch import Catch
+from seed_rl.experiment import Actors, Experiment, Inference, Replay
+from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
+from seed_rl.inference.cursor import UnrollCursor
+from tests.support.counting import Counting
+from tests.support.counting_agent import CountingAgentConfig
+
+STEP_NBYTES = 4 + 4 + 1 + 1 + 16 + 4 + 4
+"""Previous action, reward, done, truncated, observation, action, behaviour; an initial state takes 4 more."""
+
+
+class ReplayedConfig(CountingAgentConfig):
+    """The counting agent behind a replay."""
+
+    learns_from_replay = True
+
+
+def sizes(agent, batch_size, replay=None, num_devices=1, num_hosts=1, num_eval_envs=0, **inference):
+    experiment = Experiment(
+        env=Counting(),
+        agent=agent,
+        actors=Actors(num_actors=3, groups_per_actor=2, envs_per_group=5, num_eval_envs=num_eval_envs),
+        inference=Inference(**{"max_batch_size": 20, "queue_batches": 1.0, **inference}),
+        batch_size=batch_size,
+        replay=replay,
+    )
+    return Sizes.of(experiment, experiment.build_agent(), num_devices, num_hosts)
+
+
+ON_POLICY = CountingAgentConfig(unroll_length=20, overlap=1)
+REPLAYED = ReplayedConfig(unroll_length=10, overlap=15)
+REPLAY = Replay(capacity=1000, min_size=101, ratio=0.75)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(
+            lambda: sizes(ON_POLICY, 8),
+            {"num_envs": 30, "num_training_envs": 30, "act_batches": (5, 10, 20), "length": 21, "stride": 20}
+            | {"depth": 2, "batch_size": 8, "queue_capacity": 8, "replay_capacity": 0, "replay_min_size": 0}
+            # one in progress per environment, a full queue, those finished by one more act step, and a batch
+            | {"num_slots": 30 + 8 + 20 + 8, "slot_nbytes": 4 + 21 * STEP_NBYTES},
+            id="on-policy",
+        ),
+        pytest.param(
+            lambda: sizes(REPLAYED, 8, REPLAY),
+            {"length": 25, "stride": 10, "depth": 3, "batch_size": 8, "queue_capacity": 8}
+            | {"replay_capacity": 1000, "replay_min_size": 101, "num_slots": 30 * 3 + 8 + 20 + 1000 + INSERT_AT_MOST}
+            | {"slot_nbytes": 4 + 25 * STEP_NBYTES, "store_nbytes": 1151 * (4 + 25 * STEP_NBYTES)},
+            id="replay, with a burn-in longer than the stride",
+        ),
+        pytest.param(
+            lambda: sizes(REPLAYED, 8, dataclasses.replace(REPLAY, ratio=3.0), queue_batches=2.0),
+            {"queue_capacity": 6},  # twice the 8 / 3 new unrolls of an update, rounded up
+            id="a queue for the new unrolls of an update",
+        ),
+        pytest.param(
+            lambda: sizes(REPLAYED, 8, REPLAY, num_eval_envs=7),
+            {"num_envs": 30, "num_training_envs": 23, "num_slots": 23 * 3 + 8 + 20 + 1000 + INSERT_AT_MOST},
+            id="evaluation environments hold no unrolls",
+        ),
+        pytest.param(
+            lambda: sizes(REPLAYED, 8, REPLAY, num_devices=2, num_eval_envs=7),
+            {"num_envs": 30, "num_devices": 2, "act_batches": (4, 8, 15), "batch_size": 4, "queue_capacity": 4}
+            | {"replay_capacity": 500, "replay_min_size": 51, "num_slots": 12 * 3 + 4 + 15 + 500 + INSERT_AT_MOST},
+            id="two inference devices",
+        ),
+        pytest.param(
+            lambda: sizes(ON_POLICY, 8, num_devices=2, num_hosts=2, max_batch_size=6),
+            {"act_batches": (2, 3, 6), "batch_size": 2, "queue_capacity": 2, "num_slots": 15 + 2 + 6 + 2},
+            id="two devices on each of two hosts",
+        ),
+        pytest.param(
+            lambda: sizes(REPLAYED, 4, Replay(capacity=4, min_size=4), num_devices=2, max_batch_size=5),
+            {"replay_capacity": 2, "replay_min_size": 2, "act_batches": (2, 3, 5)},
+            id="a small replay",
+        ),
+    ],
+)
+def test_sizes_by_hand(found, expected):
+    found = found()
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert found.max_batch == found.act_batches[-1]
+
+
+@pytest.mark.parametrize("agent", [VTrace(core="lstm", unroll_length=5), R2D2(unroll_length=5, burn_in=3)])
+def test_a_store_takes_as_many_bytes_as_computed(agent):
+    replay = Replay(capacity=20, min_size=10) if agent.learns_from_replay else None
+    experiment = Experiment(env=Catch(), agent=agent, replay=replay, batch_size=4)
+    built = experiment.build_agent()
+    found = Sizes.of(experiment, built)
+    store = UnrollStore(built.step_spec, found.length, found.num_slots)
+    assert (store.nbytes_each, store.nbytes) == (found.slot_nbytes, found.store_nbytes)
+
+
+@pytest.mark.parametrize("max_batch_size", [5, 20])
+@pytest.mark.parametrize(
+    ("agent", "replay"),
+    [
+        (CountingAgentConfig(unroll_length=4, overlap=1), None),
+        (CountingAgentConfig(unroll_length=4, overlap=6), None),
+        (ReplayedConfig(unroll_length=3, overlap=2), Replay(capacity=12, min_size=6, ratio=2.0)),
+    ],
+)
+def test_a_store_never_runs_out_of_slots_however_acting_and_learning_interleave(agent, replay, max_batch_size):
+    """Acting stops only at a full queue; the learner holds a batch, or the replay and the unrolls that enter it."""
+    found = sizes(agent, 8, replay, max_batch_size=max_batch_size)
+    rng, pool = np.random.default_rng(0), SlotPool(found.num_slots)
+    cursor = UnrollCursor(np.ones(found.num_envs, bool), found.length, found.stride, pool, stagger=False)
+    cursor.restart(np.arange(found.num_envs))
+    queue, replayed, fewest_free = [], [], found.num_slots
+
+    def act_until_full():
+        while True:
+            env_ids = rng.permutation(found.num_envs)[: found.max_batch]
+            if cursor.finishing(env_ids) and len(queue) >= found.queue_capacity:
+                return
+            queue.extend(cursor.advance(env_ids)[1].tolist())
+
+    for _ in range(300):
+        act_until_full()
+        cursor.restart(rng.permutation(found.num_envs)[:1])
+        count = rng.integers(1, INSERT_AT_MOST + 1) if replay else found.batch_size
+        held, queue[:] = queue[:count], queue[count:]
+        act_until_full()  # while the learner holds them
+        fewest_free = min(fewest_free, len(pool))
+        if replay:
+            replayed += held
+            held, replayed = replayed[: -found.replay_capacity], replayed[-found.replay_capacity :]
+        pool.release(np.array(held, int))
+    never_used = INSERT_AT_MOST if replay else 0  # so many unrolls are seldom queued
+    assert fewest_free - never_used < found.num_slots / 3, "most are in use at a time"

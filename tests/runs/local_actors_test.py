@@ -1,0 +1,134 @@
+"""Actors that die, as the person who started the run sees it."""
+
+import os
+import re
+import signal
+import sys
+import threading
+
+import psutil
+import pytest
+
+from seed_rl.runs.fleet import Ended, Fleet
+from seed_rl.runs.local_actors import LocalActors, how_it_ended
+
+TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
+Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+KeyError: 'the thing'
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "how"),
+    [
+        (3, "", "exit code 3"),
+        (3, "its name is \x1b]0;mine\x07", "its name is \\x1b]0;mine\\x07"),
+        (1, "12:00:00 I seed_rl.actor.loop: joined\n", "exit code 1"),
+        (1, f"{TRACEBACK}seed_rl actor: an environment failed: no thing\n", "an environment failed: no thing"),
+        (1, f"{TRACEBACK}seed_rl actor: no thing\nException ignored in: x\n", "no thing"),
+        (1, f"{TRACEBACK}seed_rl.envs.base.EnvironmentFailed: no thing\n", "no thing"),
+        (1, TRACEBACK, "KeyError: 'the thing'"),
+        (1, "terminate called without an active exception\n\n", "terminate called without an active exception"),
+        (1, "x" * 9999, "x" * 500),
+        (1, "caf\xe9", "caf\ufffd"),
+        (-9, "12:00:00 I x: going well\n", "killed by SIGKILL"),
+        (-6, "free(): invalid pointer\n", "killed by SIGABRT: free(): invalid pointer"),
+        (-40, "", "killed by signal 40"),
+    ],
+)
+def test_the_end_of_a_process_is_one_line(code, text, how, tmp_path):
+    path, before = tmp_path / "log", b"seed_rl actor: an earlier process\n"
+    path.write_bytes(before + text.encode("latin-1"))
+    assert how_it_ended(code, str(path), len(before)) == how
+
+
+def failed(address, log_directory, count=1, max_failures=2):
+    """Actors that were given up."""
+    over = threading.Event()
+    actors = LocalActors(count, str(log_directory), on_failure=over.set, max_failures=max_failures)
+    try:
+        actors.start(address)
+        assert over.wait(60)
+    finally:
+        actors.stop()
+    return actors
+
+
+def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "fails"))
+    (tmp_path / "fails").write_text("#!/bin/sh\necho seed_rl actor: no luck\nexit 1\n")
+    (tmp_path / "fails").chmod(0o700)
+    actors = failed("nowhere", tmp_path, count=3)
+    log = rf"\(its log: {tmp_path}/actor-\d.log\)"
+    assert re.fullmatch(rf"actor \d ended 2 times in a row: no luck {log}", str(actors.failed))
+    assert actors.restarts >= 1
+    (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert re.fullmatch(rf"actor \d ended: no luck; it starts again in \d\.\d s {log}", warning)
+
+
+def test_actors_that_could_never_run_are_given_up_at_once(tmp_path, caplog):
+    actors = failed("nowhere", tmp_path)
+    log = rf"\(its log: {tmp_path}/actor-0.log\)"
+    assert re.fullmatch(rf"actor 0 can't run: .*'nowhere'.* {log}", str(actors.failed))
+    assert actors.restarts == 0
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_actor_that_is_killed_again_and_again_is_started_each_time(number, tmp_path, caplog):
+    """One failure would end the run here; an end from outside is none."""
+    over = threading.Event()
+    actors = LocalActors(1, str(tmp_path), on_failure=over.set, max_failures=1)
+    try:
+        actors.start("unix:/nowhere")
+        for kills in range(2):
+            while actors.restarts < kills or not actors.pids:
+                assert not over.wait(0.01), actors.failed
+            os.kill(actors.pids[0], number)
+        while actors.restarts < 2:
+            assert not over.wait(0.01), actors.failed
+    finally:
+        actors.stop()
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len([warning for warning in warnings if "actor 0 ended: " in warning]) == 2
+
+
+def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tmp_path):
+    (tmp_path / "actor-0.log").mkdir()
+    actors = failed("nowhere", tmp_path)
+    assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(actors.failed)
+
+
+def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
+    class Stuck(Fleet):
+        def _run(self, number, log):
+            begun.set()
+            released.wait()
+            return Ended("it was released")
+
+        def _end(self, number, handle, kill): ...
+
+    begun, released = threading.Event(), threading.Event()
+    actors = Stuck(1, str(tmp_path))
+    actors.start("unix:/nowhere")
+    assert begun.wait(10)
+    actors.stop(grace=0.01)
+    released.set()
+    assert "1 of 1 actors are stuck, and left behind" in caplog.text
+
+
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(runs, tmp_path):
+    gin_file = tmp_path / "failing.gin"
+    gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
+    run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run")
+    log = tmp_path / "run" / "actors" / "actor-0.log"
+    last = run.text().splitlines()[-1]
+    assert run.returncode == 1, run.text()
+    assert last.startswith("seed_rl train: actor 0 ended 3 times in a row: ")
+    assert "an environment of suite 'failing' failed in step: OSError: the game crashed" in last
+    assert last.endswith(f"(its log: {log})")
+    assert "Traceback" not in run.text()
+    assert "Traceback" in log.read_text()
+    assert "failing_env.py" in log.read_text(), "where it failed"
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]

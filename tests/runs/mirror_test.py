@@ -1,0 +1,163 @@
+"""Runs whose log directories are in object stores, of which fsspec has some that need no network."""
+
+import os
+
+import fsspec.core
+import pytest
+
+from seed_rl.runs.mirror import Mirror, working_directory
+from seed_rl.system.object_store import CannotReach, ObjectStore
+
+
+@pytest.fixture(params=["file", "memory"])
+def url(request, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return f"{request.param}://{tmp_path}/bucket/run"
+
+
+class FailingStore(ObjectStore):
+    """Can't be written at times."""
+
+    fails = True
+
+    def send(self, file, name):
+        """Fails."""
+        if self.fails:
+            raise ZeroDivisionError("division by zero")
+        super().send(file, name)
+
+
+def content(url):
+    store, root = fsspec.core.url_to_fs(url)
+    return {path.partition(root)[2].lstrip("/"): store.cat_file(path) for path in store.find(root)}
+
+
+def write(directory, name, data):
+    path = os.path.join(directory, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url):
+    with working_directory(url) as directory:
+        write(directory, "metrics.jsonl", b"one\n")
+        write(directory, "checkpoints/checkpoint-1.npz", b"first")
+        write(directory, "lock", b"")
+        write(directory, "checkpoint-2.npz.partial", b"half of it")
+    assert content(url) == {"metrics.jsonl": b"one\n", "checkpoints/checkpoint-1.npz": b"first"}
+    assert not os.path.exists(directory), "nothing is left on this machine"
+
+    # The run went on elsewhere after a learner was killed here.
+    write(directory, "metrics.jsonl", b"stale\n")
+    write(directory, "checkpoints/checkpoint-0.npz", b"stale")
+    with working_directory(url) as directory:
+        with open(os.path.join(directory, "metrics.jsonl"), "ab") as file:
+            assert file.tell() == 4
+            file.write(b"two\n")
+        assert os.listdir(os.path.join(directory, "checkpoints")) == ["checkpoint-1.npz"]
+        os.remove(os.path.join(directory, "checkpoints/checkpoint-1.npz"))
+        write(directory, "checkpoints/checkpoint-2.npz", b"second")
+    assert content(url) == {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
+
+
+def test_changes_are_sent_while_the_run_goes_on(url, wait_for):
+    with working_directory(url, seconds=0.02) as directory:
+        for data in (b"one\n", b"one\ntwo\n"):
+            write(directory, "metrics.jsonl", data)
+            wait_for(lambda data=data: content(url).get("metrics.jsonl") == data)
+
+
+def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path):
+    store = FailingStore(url)
+    mirror = Mirror(store, str(tmp_path / "here"))
+    store.fails = False
+    write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")
+    mirror.push()
+    os.remove(tmp_path / "here/checkpoints/checkpoint-1.npz")
+    write(tmp_path / "here", "checkpoints/checkpoint-2.npz", b"second")
+    store.fails = True
+    with pytest.raises(OSError, match="division by zero"):
+        mirror.push()
+    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
+    store.fails = False
+    store.remove("checkpoints/checkpoint-1.npz")  # by somebody else
+    mirror.push()
+    assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/outside", "a//b", "..", "./a", "a/", "a\0b"])
+def test_a_bucket_writes_nowhere_but_into_the_directory(name, url, monkeypatch):
+    with working_directory(url) as directory:
+        write(directory, "metrics.jsonl", b"one\n")
+    store, root = fsspec.core.url_to_fs(url)
+    monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/{name}": {"type": "file"}}, raising=False)
+    monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"), raising=False)
+    with pytest.raises(CannotReach, match=f"^{url} can't be read: names inside of the directory are expected, got "):
+        working_directory(url).__enter__()
+
+
+def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_path, monkeypatch):
+    mirror = Mirror(ObjectStore(url), str(tmp_path / "here"))
+    write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")
+    mirror.push()
+    store, _ = fsspec.core.url_to_fs(url)
+
+    def put_half(path, target, **options):
+        with open(path, "rb") as file:
+            store.pipe_file(target, file.read()[:3])
+        raise SystemExit("killed")
+
+    write(tmp_path / "here", "checkpoints/checkpoint-2.npz", b"second")
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "put_file", put_half, raising=False)
+        with pytest.raises(SystemExit):
+            mirror.push()
+    assert len(content(url)) == 2, "half of the second is there"
+    with working_directory(url) as directory:
+        assert os.listdir(os.path.join(directory, "checkpoints")) == ["checkpoint-1.npz"]
+    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
+
+
+def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, wait_for, caplog):
+    store = FailingStore(url)
+    with working_directory(url, 0.02, store) as directory:
+        write(directory, "metrics.jsonl", b"one\n")
+        wait_for(lambda: f"files in {url} can't be written (division by zero): training goes on" in caplog.text)
+        store.fails = False
+        wait_for(lambda: "can be written again" in caplog.text)
+    assert content(url) == {"metrics.jsonl": b"one\n"}
+
+
+def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url):
+    with working_directory(url) as directory:
+        write(directory, "checkpoints/checkpoint-1.npz", b"first")
+    unreachable = pytest.raises(
+        CannotReach, match=rf"{url} can't be written \(division by zero\): the end of the run is in {directory}"
+    )
+    with unreachable, working_directory(url, store=FailingStore(url)):
+        write(directory, "checkpoints/checkpoint-2.npz", b"second")
+    assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
+    with working_directory(url):
+        pass
+    assert content(url)["checkpoints/checkpoint-2.npz"] == b"second"
+
+
+def test_a_second_learner_on_this_machine_is_refused_and_changes_nothing(url):
+    with working_directory(url) as directory:
+        write(directory, "metrics.jsonl", b"one\n")
+        with pytest.raises(CannotReach, match=f"another learner is running in {url}"):
+            working_directory(url).__enter__()
+        assert os.listdir(directory) == ["metrics.jsonl"]
+
+
+def test_a_directory_of_this_machine_is_used_as_it_is(tmp_path):
+    with working_directory(str(tmp_path)) as directory:
+        assert directory == str(tmp_path)
+    assert os.path.isdir(directory)
+
+
+def test_a_place_that_cannot_be_written_is_named_before_the_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(CannotReach, match="file:///proc/nothing/run can't be (read|written): "):
+        working_directory("file:///proc/nothing/run").__enter__()

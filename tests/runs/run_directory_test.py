@@ -1,0 +1,54 @@
+"""The log of a run, on a disk that is full for a while."""
+
+import contextlib
+import logging
+import resource
+
+from seed_rl.runs.run_directory import LogFile
+
+
+@contextlib.contextmanager
+def max_file_size(nbytes):
+    """Files of this process can't grow beyond this size, as on a full disk (Python ignores SIGXFSZ)."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def emit(log, *messages):
+    for message in messages:
+        log.handle(logging.makeLogRecord({"msg": message}))
+
+
+def test_a_full_disk_is_reported_once_and_without_a_traceback(tmp_path, capsys):
+    path = tmp_path / "learner.log"
+    log = LogFile(str(path), "%(message)s")
+    emit(log, "before")
+    with max_file_size(path.stat().st_size):
+        emit(log, "while", "it is full")
+    emit(log, "after")
+    assert capsys.readouterr().err == f"seed_rl: {path} can't be written: File too large\n"
+    assert path.read_text().splitlines() == ["before", "while", "it is full", "after"]
+    with max_file_size(path.stat().st_size):
+        emit(log, "lost")
+        log.close()
+    assert capsys.readouterr().err == ""
+
+
+def test_other_mistakes_are_reported_as_usual(tmp_path, capsys):
+    with contextlib.closing(LogFile(str(tmp_path / "learner.log"))) as log:
+        log.handle(logging.makeLogRecord({"msg": "%d", "args": ("not a number",)}))
+    assert "TypeError" in capsys.readouterr().err
+
+
+def test_what_others_wrote_cannot_command_a_terminal_nor_pass_for_a_line_of_its_own(tmp_path):
+    log = LogFile(str(tmp_path / "learner.log"), "%(levelname)s %(message)s")
+    record = logging.makeLogRecord(
+        {"levelname": "INFO", "msg": "%s joined", "args": ("\x1b[2J\rme\nERROR you\u202e \x9b1m é",)}
+    )
+    log.handle(record)
+    log.close()
+    assert (tmp_path / "learner.log").read_text() == "INFO \\x1b[2J\\rme\n  ERROR you\\u202e \\x9b1m é joined\n"

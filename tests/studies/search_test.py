@@ -1,0 +1,242 @@
+"""A search for settings: most tests replace the runs by curves, the last one trains."""
+
+import csv
+import glob
+import json
+import os
+import statistics
+
+import optuna
+import pytest
+
+from seed_rl.cli.main import main
+from seed_rl.experiment import ConfigError
+from seed_rl.studies import search
+from seed_rl.studies.search import STEPS, Search, median_pruner
+from seed_rl.studies.trial import Trainer
+from seed_rl.system.files import locked
+
+FRAMES = 1000
+SEARCHES = ("Catch.level=1..9", "Catch.shape=a,b")
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Instead of a run, a line from 0 to its level; one of level 9 fails. Returns the names of trials as they begin."""
+    names = []
+
+    def train(self, trial, title, stopped, say):
+        names.append(trial.name)
+        if trial.settings["Catch.level"] == "9":
+            self.failures[trial.name] = "too high"
+            return 3
+        os.makedirs(self.path(trial), exist_ok=True)
+        for frames in range(0, FRAMES + 1, FRAMES // STEPS):
+            row = {"env_frames": frames, "episode_return": int(trial.settings["Catch.level"]) * frames / FRAMES}
+            with open(self.path(trial, "metrics.jsonl"), "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            if stopped():
+                return 130
+        return 0
+
+    monkeypatch.setattr(Trainer, "train", train)
+    return names
+
+
+def new_search(directory, trials, searches=SEARCHES, seed=1, prune_after=0.2):
+    return Search(
+        searches,
+        ["--gin_file=catch/vtrace"],
+        str(directory),
+        trials=trials,
+        total_frames=FRAMES,
+        metric="episode_return",
+        seed=seed,
+        pruner=median_pruner(prune_after),
+    )
+
+
+def run(running, stopped=lambda: False):
+    """Its exit code and its messages."""
+    said = []
+    return running.run(stopped, said.append), said
+
+
+def by_number(running):
+    return sorted(running.results(), key=lambda row: row["trial"])
+
+
+def test_a_line_that_a_full_disk_cut_off_does_not_spoil_the_study(trained, tmp_path):
+    run(new_search(tmp_path, 2))
+    with open(tmp_path / "study.journal", "ab") as journal:
+        journal.write(b'{"op_code": 4, "wor')
+    run(new_search(tmp_path, 3))
+    run(new_search(tmp_path, 4))
+    assert len(trained) >= 4
+
+
+def test_poor_trials_are_pruned_once_five_have_finished_and_a_fifth_of_their_frames_is_over(trained, tmp_path):
+    running = new_search(tmp_path, 14)
+    _, said = run(running)
+    finished = []
+    for row in by_number(running):
+        level = int(row["Catch.level"])
+        poor = len(finished) >= 5 and level < statistics.median(finished)
+        if row["state"] == "failed":
+            assert level == 9
+        elif poor:
+            assert (row["state"], row["frames"]) == ("pruned", 0.2 * FRAMES)
+        else:
+            assert (row["state"], row["frames"], row["score"]) == ("finished", FRAMES, level)
+            finished.append(level)
+    pruned = next(row for row in by_number(running) if row["state"] == "pruned")
+    settings = f"level={pruned['Catch.level']}, shape={pruned['Catch.shape']}"
+    assert f"prunes: trial_{pruned['trial']} ({settings}) at 200 frames, score {pruned['score']:.2f}" in said
+
+
+def test_none_is_pruned_if_none_may_be(trained, tmp_path):
+    running = new_search(tmp_path, 14, prune_after=1)
+    run(running)
+    assert {row["state"] for row in running.results()} <= {"finished", "failed"}
+
+
+def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(trained, tmp_path):
+    whole = new_search(tmp_path / "whole", 8)
+    run(whole)
+    del trained[:]
+    polled = iter(range(10**6))
+    first = new_search(tmp_path / "parts", 8)
+    run(first, lambda: next(polled) > 50)
+    unfinished = [row for row in first.results() if row["state"] == "unfinished"]
+    assert len(unfinished) == 1
+    done = [row for row in first.results() if row["state"] in ("finished", "pruned")]
+    second = new_search(tmp_path / "parts", 8)
+    _, said = run(second)
+    assert said[0] == f"{8 - len(done)} of 8 trials to do, in {tmp_path / 'parts'}"
+    assert trained.count(f"trial_{unfinished[0]['trial']}") == 2
+    assert by_number(second)[:8] == by_number(whole)[:8]
+
+
+def test_another_seed_gives_other_trials(trained, tmp_path):
+    running = [new_search(tmp_path / str(seed), 3, seed=seed) for seed in (1, 2)]
+    for one in running:
+        run(one)
+    first, second = ([(row["Catch.level"], row["Catch.shape"]) for row in by_number(one)] for one in running)
+    assert first != second
+
+
+def test_a_failed_trial_is_replaced_when_the_search_is_started_again(trained, tmp_path):
+    searches = ("Catch.level=8,9",)
+    first = new_search(tmp_path, 6, searches)
+    code, _ = run(first)
+    failed = [row for row in first.results() if row["state"] == "failed"]
+    assert code == 3
+    assert failed
+    assert first.table().splitlines()[-1] == f"trial_{failed[-1]['trial']}: too high"
+    second = new_search(tmp_path, 6, searches)
+    _, said = run(second)
+    assert said[0].startswith(f"{len(failed)} of 6 trials to do")
+    assert len(second.results()) == 6 + len(failed)
+    assert [row for row in second.results() if row in failed] == failed
+
+
+def test_results_are_a_table_a_file_and_a_command(trained, tmp_path):
+    running = new_search(tmp_path, 8)
+    run(running)
+    lines = running.table().splitlines()
+    assert lines[0].split() == ["trial", "level", "shape", "score", "frames", "state"]
+    with open(running.write_results(), encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["trial", *("Catch.level", "Catch.shape"), "score", "frames", "state", "failure"]
+    scores = [float(row["score"]) for row in rows if row["state"] == "finished"]
+    assert scores == sorted(scores, reverse=True)
+    assert [row["state"] for row in rows[: len(scores)]] == ["finished"] * len(scores)
+    assert [line.split()[0] for line in lines[1 : 1 + len(rows)]] == [row["trial"] for row in rows]
+    settings = [f"--gin_param={name}={rows[0][name]}" for name in ("Catch.level", "Catch.shape")]
+    assert running.best_command().split() == ["seed_rl", "train", "--gin_file=catch/vtrace", *settings]
+
+
+def test_without_a_finished_trial_there_is_no_best_command(trained, tmp_path):
+    running = new_search(tmp_path, 1)
+    run(running, lambda: True)
+    assert running.results() == []
+    assert running.best_command() == ""
+
+
+def test_a_directory_holds_one_search_of_one_process(trained, tmp_path):
+    running = new_search(tmp_path, 2)
+    with pytest.raises(ConfigError, match="holds another search, seed_rl sweep --gin_file=catch/vtrace --search="):
+        new_search(tmp_path, 2, searches=["Catch.level=1..8"])
+    with locked(str(tmp_path / "lock")), pytest.raises(ConfigError, match=f"another search is running in {tmp_path}"):
+        run(running)
+    assert trained == []
+
+
+def test_a_study_that_cannot_be_read_is_reported(tmp_path):
+    (tmp_path / "study.journal").write_text("{\n{\n")
+    with pytest.raises(ConfigError, match=f"the study in {tmp_path} can't be used: "):
+        new_search(tmp_path, 2)
+
+
+ODD_JOURNALS = (
+    *(b"5", b"null", b"[" * 100_000, b"{}", b"\xff\xfe\xfa", b'{"op_code": 4}', b'{"op_code": 99, "worker_id": "w"}'),
+    b'{"op_code": 0, "worker_id": "w", "study_name": "search", "directions": [9]}',
+    b'{"op_code": 0, "worker_id": "w", "study_name": "search", "directions": 9}',
+    b'{"op_code": 4, "worker_id": "w", "study_id": 7, "datetime_start": "now"}',
+    b'{"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": "now"}',
+    b'{"op_code": 2, "worker_id": "w", "study_id": 0, "user_attr": [1]}',
+    b'{"op_code": 5, "worker_id": "w", "trial_id": 0, "param_name": "a", "distribution": "{}"}',
+    b'{"op_code": 6, "worker_id": "w", "trial_id": 0, "state": 1, "values": ["high"]}',
+    b'{"op_code": 7, "worker_id": "w", "trial_id": 0, "step": 1, "intermediate_value": {}}',
+)
+
+
+@pytest.mark.parametrize("line", ODD_JOURNALS, ids=range(len(ODD_JOURNALS)))
+def test_an_odd_line_of_a_journal_is_reported_in_a_sentence(line, trained, tmp_path):
+    run(new_search(tmp_path, 1), lambda: True)
+    run(new_search(tmp_path, 2))
+    with open(tmp_path / "study.journal", "r+b") as journal:
+        rest = journal.read()
+        if b'"op_code": 6' in line or b'"op_code": 7' in line:  # of a trial that can still change
+            rest = b"".join(part for part in rest.splitlines(keepends=True) if b'"op_code":6' not in part)
+        journal.seek(0)
+        journal.truncate()
+        journal.write(rest + line + b"\n" + b'{"op_code": 4, "worker_id": "w", "study_id": 0}\n')
+    with pytest.raises(ConfigError, match=f"the study in {tmp_path} can't be used: ") as error:
+        new_search(tmp_path, 2)
+    assert str(error.value).isprintable()
+
+
+def test_settings_that_a_journal_makes_up_reach_no_run(trained, tmp_path):
+    run(new_search(tmp_path, 2))
+    path = tmp_path / "study.journal"
+    path.write_text(path.read_text().replace('\\"a\\"', '\\"@a()\\\\nimport antigravity\\"'))
+    with pytest.raises(ConfigError, match="trial 0 in its journal has other settings"):
+        new_search(tmp_path, 2)
+
+
+class PrunesTheSecond(optuna.pruners.BasePruner):
+    def prune(self, study, trial):
+        return trial.number == 1
+
+
+def test_runs_are_trained_and_pruned(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(search, "median_pruner", lambda prune_after: PrunesTheSecond())
+    settings = (
+        "Actors.groups_per_actor=1",
+        "Actors.envs_per_group=4",  # one batch size to compile for
+        "Experiment.batch_size=4",
+        "Logs.metrics_interval_s=0.1",
+    )
+    arguments = ["--gin_file=catch/vtrace", "--total_frames=4k", *(f"--gin_param={setting}" for setting in settings)]
+    command = ["sweep", *arguments, "--search=Optimizer.learning_rate=1e-4..1e-2", "--trials=2", f"--logdir={tmp_path}"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    with open(tmp_path / "results.json", encoding="utf-8") as file:
+        first, pruned = json.load(file)
+    assert [first["state"], pruned["state"]] == ["finished", "pruned"]
+    assert pruned["trial"] == 1
+    assert 200 <= pruned["frames"] < 4000 <= first["frames"]
+    assert glob.glob(str(tmp_path / "trial_1" / "checkpoints" / "*.npz")), "it ended with a checkpoint"
+    assert f"prunes: trial_1 (learning_rate={pruned['Optimizer.learning_rate']}) at " in out
+    assert f"--gin_param=Optimizer.learning_rate={first['Optimizer.learning_rate']}" in out.splitlines()[-1]

@@ -1,0 +1,37 @@
+"""Single runs of a sweep or a search."""
+
+import contextlib
+
+import pytest
+
+from seed_rl.studies import trial
+from seed_rl.studies.trial import Trainer, Trial
+from seed_rl.system.files import locked
+
+
+def test_a_run_waits_for_the_one_that_a_killed_sweep_has_left(tmp_path, monkeypatch):
+    (tmp_path / "one").mkdir()
+    events = []
+    monkeypatch.setattr(trial, "run_logged", lambda *arguments: events.append("begins") or (0, ""))
+    with contextlib.ExitStack() as orphan:
+        orphan.enter_context(locked(str(tmp_path / "one" / "lock")))
+
+        def polled():
+            events.append("polled")
+            if events.count("polled") == 3:
+                orphan.close()
+                events.append("left")
+            return False
+
+        assert Trainer([], str(tmp_path)).train(Trial("one", {}), "one", polled, events.append) == 0
+    assert events.index("begins: one") < events.index("left") < events.index("begins")
+
+
+@pytest.mark.parametrize("note", [b"\xff\xfe", b"", b"null", b"[" * 100_000])
+def test_a_damaged_note_of_its_end_makes_a_run_unfinished(note, tmp_path):
+    trainer, trial = Trainer(["--gin_file=catch/vtrace"], str(tmp_path)), Trial("one", {})
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "finished.json").write_bytes(note)
+    assert not trainer.is_finished(trial)
+    (tmp_path / "one" / "finished.json").write_text('["--gin_file=catch/vtrace"]')
+    assert trainer.is_finished(trial)

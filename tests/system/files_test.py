@@ -1,0 +1,57 @@
+"""Files that are never half written, locks and outages."""
+
+import contextlib
+import errno
+import logging
+import os
+
+import pytest
+
+from seed_rl.system.files import Outage, complete_or_absent, locked, reason
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with contextlib.suppress(KeyError), complete_or_absent(str(path)) as file:
+        file.write(b"half")
+        raise KeyError
+    assert path.read_text() == "old"
+    with complete_or_absent(str(path)) as file:
+        file.write(b"new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_lock_has_one_holder(tmp_path):
+    path = str(tmp_path / "lock")
+    with locked(path), pytest.raises(BlockingIOError):
+        locked(path).__enter__()
+    with locked(path):
+        pass
+
+
+def test_an_outage_is_logged_when_it_starts_and_when_it_is_over(caplog):
+    caplog.set_level(logging.INFO)
+    outage = Outage("checkpoints", "training goes on", logging.getLogger("tests"))
+    for error in (None, FULL, FULL, None, None, FULL):
+        with outage.tolerated():
+            if error:
+                raise error
+    failing = "checkpoints can't be written (No space left on device): training goes on"
+    assert [record.message for record in caplog.records] == [failing, "checkpoints can be written again", failing]
+
+
+def test_an_outage_tolerates_errors_of_files_only():
+    with pytest.raises(KeyError), Outage("checkpoints", "", logging.getLogger("tests")).tolerated():
+        raise KeyError
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(FULL, "No space left on device"), (OSError("so"), "so"), (OSError(), "OSError")]
+)
+def test_a_reason_is_never_empty(error, text):
+    assert reason(error) == text

@@ -1,0 +1,74 @@
+import resource
+
+import pytest
+
+from seed_rl.system.host_memory import allocating_at_most, free_host_memory
+
+AVAILABLE = 16_000 * 1024
+
+
+def machine(root, files):
+    """A directory with such files in place of /proc and /sys."""
+    meminfo = "MemTotal: 99 kB\nMemAvailable: 16000 kB\nHugePages_Total: 0\n"
+    for name, text in {"proc/meminfo": meminfo, **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root)
+
+
+def v2(path, limit, usage, cache):
+    """A group of version 2."""
+    return {
+        f"sys/fs/cgroup{path}/memory.max": f"{limit}\n",
+        f"sys/fs/cgroup{path}/memory.current": f"{usage}\n",
+        f"sys/fs/cgroup{path}/memory.stat": f"anon 1\nfile 77\ninactive_file {cache}\nactive_file 5\n",
+    }
+
+
+def v1(path, limit, usage, cache):
+    """A group of version 1."""
+    return {
+        f"sys/fs/cgroup/memory{path}/memory.limit_in_bytes": f"{limit}\n",
+        f"sys/fs/cgroup/memory{path}/memory.usage_in_bytes": f"{usage}\n",
+        f"sys/fs/cgroup/memory{path}/memory.stat": f"cache 1\ninactive_file 9\ntotal_inactive_file {cache}\n",
+    }
+
+
+V1_LINES = "5:cpu,cpuacct:/a\n4:memory:{}\n1:name=systemd:/a\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "free"),
+    [
+        pytest.param(None, {}, AVAILABLE, id="no groups"),
+        pytest.param("0::/\n", {}, AVAILABLE, id="v2, the root has no limit"),
+        pytest.param("0::/a\n", v2("/a", "max", 9, 0), AVAILABLE, id="v2, unlimited"),
+        pytest.param("0::/a\n", v2("/a", 5000, 1200, 200), 4000, id="v2, limited"),
+        pytest.param("0::/a/b\n", v2("/a/b", "max", 100, 0) | v2("/a", 5000, 2000, 0), 3000, id="v2, group around it"),
+        pytest.param("0::/a/b\n", v2("/a/b", 1000, 100, 0) | v2("/a", 5000, 2000, 0), 900, id="v2, tighter limit"),
+        pytest.param("0::/host/x\n", v2("", 5000, 1000, 0), 4000, id="v2, inside a container"),
+        pytest.param("0::/a\n", v2("/a", 5000, 6000, 0), 0, id="v2, over the limit"),
+        pytest.param("0::/a\n", v2("/a", 2**60, 1000, 0), AVAILABLE, id="v2, more than there is"),
+        pytest.param(V1_LINES.format("/a"), v1("/a", 5000, 1200, 200), 4000, id="v1, limited"),
+        pytest.param(V1_LINES.format("/a"), v1("/a", 2**63 - 4096, 1200, 200), AVAILABLE, id="v1, unlimited"),
+        pytest.param(V1_LINES.format("/docker/x"), v1("", 5000, 1000, 0), 4000, id="v1, inside a container"),
+        pytest.param(V1_LINES.format("/a") + "0::/a\n", v1("/a", 5000, 1000, 0), 4000, id="v1 for memory beside v2"),
+    ],
+)
+def test_free_memory_is_within_the_limits_of_control_groups(tmp_path, groups, files, free):
+    own = {} if groups is None else {"proc/self/cgroup": groups}
+    assert free_host_memory(machine(tmp_path, {**own, **files})) == free
+
+
+def test_this_machine_has_free_memory():
+    assert 0 < free_host_memory() < 2**60
+
+
+def test_allocations_beyond_a_limit_fail_and_later_ones_do_not():
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(MemoryError), allocating_at_most(100 << 20):
+        bytearray(1 << 30)
+    with allocating_at_most(100 << 20):
+        bytearray(10 << 20)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

@@ -1,0 +1,69 @@
+"""Files in object stores, of which fsspec has some that need no network."""
+
+import os
+import sys
+
+import fsspec.core
+import pytest
+
+from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url, local_file, reaching
+
+
+@pytest.fixture(params=["", "file://", "memory://"])
+def place(request, tmp_path):
+    """A directory with two files, here and in stores."""
+    place = f"{request.param}{tmp_path}/run"
+    store, root = fsspec.core.url_to_fs(place)
+    for name in ("metrics.jsonl", "checkpoints/checkpoint-1.npz"):
+        store.makedirs(os.path.dirname(f"{root}/{name}"), exist_ok=True)
+        store.pipe_file(f"{root}/{name}", name.encode())
+    return place
+
+
+def test_files_are_found_and_read_wherever_they_are(place):
+    assert files_in(place) == files_in(f"{place}/") == ["checkpoints/checkpoint-1.npz", "metrics.jsonl"]
+    assert files_in(f"{place}/checkpoints") == ["checkpoint-1.npz"]
+    with local_file(f"{place}/checkpoints/checkpoint-1.npz") as path:
+        with open(path, "rb") as file:
+            assert file.read() == b"checkpoints/checkpoint-1.npz"
+        assert (path == f"{place}/checkpoints/checkpoint-1.npz") == (not is_url(place))
+    assert os.path.exists(path) == (not is_url(place)), "a copy goes away, and nothing else"
+
+
+def test_a_missing_file_is_an_error_and_a_missing_directory_is_empty(place):
+    assert files_in(f"{place}/nothing") == files_in(f"{place}/metrics.jsonl") == files_in(f"{place}/metrics") == []
+    for name in ("nothing", "checkpoints"):
+        with pytest.raises(FileNotFoundError) as error, local_file(f"{place}/{name}"):
+            pass
+        assert error.value.filename == f"{place}/{name}"
+
+
+def test_new_files_of_other_machines_are_seen_when_they_are_complete(place):
+    files_in(place)
+    store, root = fsspec.core.url_to_fs(place)
+    for name in ("later", "half.partial"):
+        store.pipe_file(f"{root}/{name}", b"")
+    assert set(files_in(place)) - {"checkpoints/checkpoint-1.npz", "metrics.jsonl"} == {"later"}
+
+
+@pytest.mark.parametrize("use", [files_in, check_writable, lambda url: local_file(url).__enter__()])
+def test_an_unknown_kind_of_store_is_reported_in_a_sentence(use):
+    with pytest.raises(CannotReach, match="^nowhere://a/run can't be used here: .*nowhere"):
+        use("nowhere://a/run")
+
+
+def test_errors_of_a_store_are_reported_in_a_sentence():
+    with (
+        pytest.raises(CannotReach, match="^memory://a/run can't be read: division by zero$"),
+        reaching("memory://a/run", "read"),
+    ):
+        1 / 0  # noqa: B018
+    with pytest.raises(CannotReach, match="^file:///proc/nothing/run can't be written: "):
+        check_writable("file:///proc/nothing/run")
+
+
+def test_without_fsspec_it_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with pytest.raises(CannotReach, match="^gs://a/run needs fsspec: pip install fsspec$"):
+        files_in("gs://a/run")
