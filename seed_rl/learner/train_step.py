@@ -25,7 +25,7 @@ class Update(NamedTuple):
     metrics: dict[str, float]
     """The agent's metrics, `gradient_norm` (before clipping), `gradient_to_clip` (its ratio to `clip_norm`, where that
     is set) and `learning_rate`; of a second and further group of variables these are prefixed with its name.
-    Means over optimizer steps, maxima where the agent says so."""
+    Means over the optimizer steps that were made, of all if none was; maxima where the agent says so."""
     priorities: np.ndarray
     """float32 [B] of this process's sequences; empty if the agent gives none."""
     optimizer_steps: int
@@ -136,14 +136,16 @@ class TrainStep:
     def _summary(self, steps: _Step, priorities: np.ndarray) -> Update:
         """The update from all its steps, NumPy arrays [steps, ...], and the priorities of the batch."""
         finite, metrics = steps.finite, {}
-        if finite.any():
-            metrics = {name: float(np.mean(values[finite])) for name, values in steps.means.items()}
-            metrics |= {name: float(np.max(values[finite])) for name, values in steps.maxima.items()}
+        made = finite & ~steps.ended
+        told = made if made.any() else finite
+        if told.any():
+            metrics = {name: float(np.mean(values[told])) for name, values in steps.means.items()}
+            metrics |= {name: float(np.max(values[told])) for name, values in steps.maxima.items()}
             for prefix, settings in self._optimizers.prefixed.items():
                 if settings.clip_norm:
                     ratio = metrics[f"{prefix}gradient_norm"] / settings.clip_norm
                     metrics[f"{prefix}gradient_to_clip"] = ratio
-        return Update(metrics, priorities, int(np.sum(finite & ~steps.ended)), int(np.sum(~finite)))
+        return Update(metrics, priorities, int(np.sum(made)), int(np.sum(~finite)))
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
         """The `tf.function` of an optimizer step, and arguments for a minibatch."""
