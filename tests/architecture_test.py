@@ -16,15 +16,15 @@ SOURCES = {"seed_rl": "seed_rl", **{name: f"seed_rl.{name}" for name in ("agents
 """Folders at the root, and the packages that they install as."""
 
 LAYERS = (
-    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.files", "seed_rl.foreign"),
+    ("seed_rl", "seed_rl.types", "seed_rl.settings", "seed_rl.files", "seed_rl.foreign", "seed_rl.children"),
     ("seed_rl.devices", "seed_rl.host_memory"),
     ("seed_rl.archives", "seed_rl.specs", "seed_rl.object_store", "seed_rl.optimizers"),
     ("seed_rl.rl",),
     ("seed_rl.networks",),
     ("seed_rl.envs", "seed_rl.envs.base"),
     ("seed_rl.envs.registry", "seed_rl.envs.final"),
-    ("seed_rl.envs.processes", "seed_rl.envs.wrappers", "seed_rl.envs.conformance"),
-    ("seed_rl.envs.pool",),
+    ("seed_rl.envs.processes", "seed_rl.envs.wrappers", "seed_rl.envs.conformance", "seed_rl.envs.checks"),
+    ("seed_rl.envs.pool", "seed_rl.envs.elsewhere"),
     ("seed_rl.envs.*",),  # suites
     ("seed_rl.transport",),
     ("seed_rl.actor",),

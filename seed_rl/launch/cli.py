@@ -19,16 +19,19 @@ from absl import flags
 
 from seed_rl import __version__
 from seed_rl.envs import registry
-from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import printable
 from seed_rl.launch.flags import OF_ALL_COMMANDS, Flag
+from seed_rl.launch.native_output import CannotLoad
 from seed_rl.launch.run_directory import CannotUse, PrintableFormatter
 from seed_rl.object_store import CannotReach
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
+
+_log = logging.getLogger(__name__)
 
 FAILURE = 1
 USAGE_ERROR = 2
@@ -64,7 +67,7 @@ class Failure(Exception):
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
     *(flags.Error, UsageError, ConfigError),
-    *(AddressError, CannotAct, CannotBuild, CannotReach, CannotUse, SecurityError),
+    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, SecurityError),
 )
 
 
@@ -79,7 +82,7 @@ class Command(NamedTuple):
     takes_paths: bool
     """Whether arguments without `--` are allowed."""
     failures: tuple[type[Exception], ...]
-    """Errors that end it with `FAILURE`, in addition to `Failure`."""
+    """Errors that end it with `FAILURE`, in addition to `Failure` and `EnvironmentFailed`."""
 
     @property
     def summary(self) -> str:
@@ -91,7 +94,7 @@ def command(
     example: str, *declared: Flag, takes_paths: bool = False, failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:
     """Makes a command of a function."""
-    return lambda function: Command(function, example, declared, takes_paths, (Failure, *failures))
+    return lambda function: Command(function, example, declared, takes_paths, (Failure, EnvironmentFailed, *failures))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,6 +130,7 @@ def _main(arguments: list[str]) -> int:
     try:
         return _run(name, command, rest)
     except (*command.failures, *_USAGE_ERRORS) as error:
+        _log.debug("the error in full:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
 
@@ -161,6 +165,7 @@ def _configure_logging(level: str, quiet: bool) -> None:
     on_terminal = copy.copy(logging.lastResort)  # writes to the current sys.stderr: a live display replaces it
     on_terminal.setLevel(max(logging.WARNING if quiet else 0, logging.getLevelName(level.upper())))
     on_terminal.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", "%H:%M:%S"))
+    on_terminal.addFilter(lambda record: level == "debug" or not getattr(record, "in_full", False))
     logging.basicConfig(level=level.upper(), handlers=[on_terminal])
     for library in ("absl", "tensorflow"):  # they log every file that they write, and every device
         logging.getLogger(library).setLevel(logging.WARNING)

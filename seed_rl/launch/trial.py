@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from seed_rl import children
 from seed_rl.files import locked, reason
 from seed_rl.launch.cli import UsageError
 from seed_rl.launch.display import duration
@@ -75,7 +75,7 @@ class Trainer:
         """
         if stopped():
             return 0
-        command = [sys.executable, "-m", "seed_rl", "train", "--exit_with_parent", f"--logdir={self.path(trial)}"]
+        command = children.seed_rl("train", "--exit_with_parent", f"--logdir={self.path(trial)}")
         started = time.monotonic()
         try:
             say(f"begins: {title}")

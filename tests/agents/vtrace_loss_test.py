@@ -179,6 +179,14 @@ def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
     np.testing.assert_allclose(value_targets, targets(unroll, kind, **SETTINGS)[0], rtol=2e-5, atol=1e-6)
 
 
+def test_bounds_of_zero_are_none():
+    unroll = random_unroll(4, 3, kind="discrete")
+    free, wide = (loss_of(unroll, clip_rho=bound, clip_pg_rho=bound) for bound in (0.0, 1e9))
+    np.testing.assert_allclose(free[0], wide[0], rtol=1e-6)
+    for name, value in free[1].items():
+        np.testing.assert_allclose(value, wide[1][name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_takes_part_as_in_the_formulas(name):
     unroll = random_unroll(4, 3)

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from absl import flags
 
 from seed_rl.actor.loop import Actor
-from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.launch.cli import command
 from seed_rl.launch.flags import (
     DEFAULT_TCP_ADDRESS,
@@ -48,7 +47,7 @@ _POLL_SECONDS = 0.1
         "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
     ),
     EXIT_WITH_PARENT,
-    failures=(Rejected, EnvironmentFailed),
+    failures=(Rejected,),
 )
 def actor(values: flags.FlagValues) -> int:
     """Runs an actor for a learner; it asks the learner which environments to step."""
