@@ -11,10 +11,7 @@ from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, failure
 
-_NO_NUMBER = (
-    "a vector reward is made one number by a wrapper, as in `gymnasium.wrappers.TransformReward`, or, with "
-    "MO-Gymnasium, in `mo_gymnasium.wrappers.LinearReward`"
-)
+_NO_NUMBER = ": a wrapper, such as MO-Gymnasium's LinearReward, makes a vector reward one number"
 
 
 class Checked(gymnasium.Wrapper):
@@ -37,7 +34,7 @@ class Checked(gymnasium.Wrapper):
         self._name = name
         for part in ("observation_space", "action_space"):
             if not isinstance(space := getattr(env, part, None), gymnasium.Space):
-                raise self._wrong(part, "a space of Gymnasium", described_value(space))
+                raise self._wrong(part, "a space of Gymnasium", _described(space))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
@@ -46,7 +43,7 @@ class Checked(gymnasium.Wrapper):
         except (Exception, SystemExit) as error:
             raise self._failed("reset", error) from error
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise self._wrong("the result of reset", "(observation, info)", described_value(returned))
+            raise self._wrong("the result of reset", "(observation, info)", _described(returned))
         self._check("observation of reset", self.observation_space, returned[0])
         return returned[0], {}
 
@@ -58,14 +55,13 @@ class Checked(gymnasium.Wrapper):
             raise self._failed("step", error) from error
         if not isinstance(returned, tuple) or len(returned) != 5:
             declared = "(observation, reward, terminated, truncated, info)"
-            raise self._wrong("the result of step", declared, described_value(returned))
+            raise self._wrong("the result of step", declared, _described(returned))
         observation, reward, terminated, truncated, _ = returned
         self._check("observation", self.observation_space, observation)
         if not isinstance(reward, float):
             reward = self._scalar("reward", "a number", "fiub", reward)
-        if not isinstance(terminated, bool | np.bool_):
+        if type(terminated) is not bool or type(truncated) is not bool:
             terminated = self._scalar("terminated", "True or False", "iub", terminated)
-        if not isinstance(truncated, bool | np.bool_):
             truncated = self._scalar("truncated", "True or False", "iub", truncated)
         return observation, float(reward), bool(terminated), bool(truncated), {}
 
@@ -80,12 +76,12 @@ class Checked(gymnasium.Wrapper):
         """Raises CannotBuild unless a value has the structure, the shapes and the dtypes of a space."""
         if isinstance(space, spaces.Dict):
             if not isinstance(value, Mapping) or space.keys() - value.keys():
-                raise self._wrong(part, f"a Dict of {', '.join(map(str, space))}", described_value(value))
+                raise self._wrong(part, f"a Dict of {', '.join(map(str, space))}", _described(value))
             for key, inner in space.items():
                 self._check(f"{part} {key!r}", inner, value[key])
         elif isinstance(space, spaces.Tuple):
             if not isinstance(value, tuple | list) or len(value) != len(space):
-                raise self._wrong(part, f"a Tuple of {len(space)}", described_value(value))
+                raise self._wrong(part, f"a Tuple of {len(space)}", _described(value))
             for index, inner in enumerate(space):
                 self._check(f"{part} {index}", inner, value[index])
         elif space.shape is not None and space.dtype is not None:
@@ -93,14 +89,14 @@ class Checked(gymnasium.Wrapper):
             if array.shape != space.shape or not (
                 array.dtype == space.dtype or np.can_cast(array.dtype, space.dtype, "same_kind")
             ):
-                raise self._wrong(part, f"{space.dtype}{list(space.shape)}", described_value(value))
+                raise self._wrong(part, f"{space.dtype}{list(space.shape)}", _described(value))
 
     def _scalar(self, part: str, declared: str, kinds: str, value: Any) -> Any:
         """The only element of a value of one of these kinds of dtype."""
         array = _as_array(value)
         if array.size != 1 or array.dtype.kind not in kinds:
-            why = f": {_NO_NUMBER}" if part == "reward" and array.size > 1 else ""
-            raise self._wrong(part, declared, described_value(value) + why)
+            remedy = _NO_NUMBER if part == "reward" and array.size > 1 else ""
+            raise self._wrong(part, declared, _described(value) + remedy)
         return array.item()
 
     def _wrong(self, part: str, declared: str, came: str) -> CannotBuild:
@@ -110,7 +106,7 @@ class Checked(gymnasium.Wrapper):
         return failure(f"{self._name} failed in {what}", error)
 
 
-def described_value(value: Any) -> str:
+def _described(value: Any) -> str:
     """The type, dtype and shape of what an environment returned."""
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype}{list(value.shape)}"

@@ -6,6 +6,7 @@ takes only one, and native code may crash.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import logging
@@ -46,60 +47,48 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
         return config.spec()
     with contextlib.closing(make_elsewhere(config, 1)) as env:
         spec = base.spec_of(env)
-        for _ in itertools.islice(_checked_outputs(config.title, env, spec, seed=0), _PROBED_STEPS):
-            pass
+        collections.deque(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS), maxlen=0)
     if isinstance(spec.action, ContinuousSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
         _log.warning("%s takes actions within %s: learning begins with as large ones", config.title, spec.action)
     return spec
 
 
 def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
-    """What random steps tell about a config's environments, a line each.
-
-    Raises:
-      CannotBuild, EnvironmentFailed: as `probed_spec`.
-    """
+    """What random steps tell about a config's environments, a line each; errors as of `probed_spec`."""
     spec = probed_spec(config)
     with contextlib.closing(make_elsewhere(config, 1)) as env:
-        outputs, began = [], time.monotonic()
-        for output in _checked_outputs(config.title, env, spec, seed=1):
-            outputs.append(output)
-            if (took := time.monotonic() - began) > seconds:
-                break
-        again = base.reset(env, seed=1).observation
-    rewards = np.array([output.reward[0] for output in outputs[1:]])
-    ends = sum(int(output.done[0]) for output in outputs[1:])
-    found = [
-        str(spec),
-        f"{len(rewards)} random steps, {len(rewards) / took:,.0f} a second",
-        f"rewards from {rewards.min():g} to {rewards.max():g}",
-        f"{ends} ends of episodes" + ("" if ends else ": if there never is one, set `max_episode_steps`"),
-    ]
-    if pickle.dumps(again) != pickle.dumps(outputs[0].observation):
-        found.append("the same seed has given another first observation: episodes can't be repeated")
-    return found
+        outputs, began = _checked_outputs(config.title, env, spec), time.monotonic()
+        steps, ends, low, high = 0, 0, np.inf, -np.inf
+        next(outputs)
+        while not steps or time.monotonic() < began + seconds:
+            output = next(outputs)
+            steps, ends = steps + 1, ends + int(output.done[0])
+            low, high = min(low, output.reward[0]), max(high, output.reward[0])
+        rate = steps / (time.monotonic() - began)
+    limit = "" if ends else ": if there never is one, set `max_episode_steps`"
+    taken = f"{steps} random steps, {rate:,.0f} a second, with rewards from {low:g} to {high:g}"
+    return [str(spec), taken, f"{ends} ends of episodes{limit}"]
 
 
-def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec, seed: int) -> Iterator[EnvOutput]:
-    """The outputs of a reset and of random actions without end, checked."""
-    rng, output = np.random.default_rng(seed), base.reset(env, seed)
+def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
+    """The outputs of a reset and of random actions without end: as the spec says, all numbers finite.
+
+    Raises:
+      CannotBuild: one isn't.
+    """
+    rng, output = np.random.default_rng(0), base.reset(env, seed=0)
     while True:
-        _check(title, spec, output)
+        parts = [(f"observation {name}".rstrip(), name, part) for name, part in spec.observation_tensors()]
+        for subject, name, part in [*parts, ("reward", None, ArraySpec((), "float32"))]:
+            got = output.reward if name is None else output.observation[name] if name else output.observation
+            tensor = np.asarray(got)[0]
+            came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+            if came != str(part):
+                raise CannotBuild(f"{title}: {subject} is declared as {part}, and came as {came}")
+            if not np.isfinite(tensor).all():
+                raise CannotBuild(f"{title}: {subject} must be finite, and came as {tensor[~np.isfinite(tensor)][0]}")
         yield output
         output = base.step(env, base.random_actions(spec.action, rng, 1))
-
-
-def _check(title: str, spec: EnvSpec, output: EnvOutput) -> None:
-    """Raises CannotBuild unless a step of one environment is as its spec says, and all its numbers are finite."""
-    tensors = [(f"observation {name}".rstrip(), name, part) for name, part in spec.observation_tensors()]
-    for subject, name, part in [*tensors, ("reward", None, ArraySpec((), "float32"))]:
-        got = output.reward if name is None else output.observation[name] if name else output.observation
-        tensor = np.asarray(got)
-        came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape[1:]))}]"
-        if tensor.shape[:1] != (1,) or came != str(part):
-            raise CannotBuild(f"{title}: {subject} is declared as {part}, and came as {came}")
-        if not np.isfinite(tensor).all():
-            raise CannotBuild(f"{title}: {subject} must be finite, and came as {tensor[~np.isfinite(tensor)][0]}")
 
 
 def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:
@@ -155,7 +144,7 @@ class Elsewhere(UniformVectorEnv):
         self._output.given()
         self._guard = guard_of([self._process.pid])
         try:
-            super().__init__(*self.ask("make", self._name, maker))
+            super().__init__(*self.ask("make", (self._name, maker)))
         except BaseException:
             self.close_extras()
             raise
@@ -168,8 +157,8 @@ class Elsewhere(UniformVectorEnv):
         """Steps all environments."""
         return (*self.ask("step", actions), {})
 
-    def ask(self, what: str, *arguments: Any) -> Any:
-        """The other process's answer to a method of `_Served`.
+    def ask(self, what: str, argument: Any) -> Any:
+        """The other process's answer to `make`, `reset`, `step` or `picture`.
 
         Raises:
           CannotBuild, EnvironmentFailed: raised there.
@@ -178,7 +167,7 @@ class Elsewhere(UniformVectorEnv):
         requests: Any = self._process.stdin
         answers: Any = self._process.stdout
         try:
-            pickle.dump((what, arguments), requests)
+            pickle.dump((what, argument), requests)
             requests.flush()
             answer, where = pickle.load(answers)
         except (EOFError, OSError, pickle.UnpicklingError) as lost:
@@ -205,51 +194,39 @@ class _Pictures(Watchable):
         return self.env.ask("picture", observation)  # type: ignore[attr-defined]
 
 
-class _Served:
-    """The environment in its own process."""
-
-    name = ""
-
-    def make(self, name: str, maker: bytes) -> tuple[Any, ...]:
-        self.name = name
-        try:
-            method, arguments = pickle.loads(maker)
-        except (AttributeError, ImportError) as error:
-            raise CannotBuild(f"{name} isn't known in another process: {error}") from error
-        self._env = env = method(*arguments)
-        mode = env.metadata["autoreset_mode"]
-        return env.num_envs, env.single_observation_space, env.single_action_space, mode
-
-    def reset(self, seed: Any) -> Any:
-        return self._env.reset(seed=seed)[0]
-
-    def step(self, actions: Any) -> Any:
-        return self._env.step(actions)[:4]
-
-    def picture(self, observation: Any) -> np.ndarray:
-        return self._env.picture(observation)
-
-    def close(self) -> None:
-        if hasattr(self, "_env"):
-            self._env.close()
-
-
 def serve() -> None:
-    """Answers the requests on standard input until it is closed."""
+    """Answers the requests of an `Elsewhere` on standard input until it is closed."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what an environment prints is no answer
-    with contextlib.closing(_Served()) as served:
+    env: Any = None
+    with contextlib.ExitStack() as at_end:
         while True:
             try:
-                what, arguments = pickle.load(requests)
+                what, argument = pickle.load(requests)
             except EOFError:
                 return
             try:
-                answer = pickle.dumps((getattr(served, what)(*arguments), ""))
+                if what == "make":
+                    name, maker = argument
+                    method, arguments = _known(maker, name)
+                    env = at_end.enter_context(contextlib.closing(method(*arguments)))
+                    spaces = env.single_observation_space, env.single_action_space
+                    answer: Any = (env.num_envs, *spaces, env.metadata["autoreset_mode"])
+                elif what == "reset":
+                    answer = env.reset(seed=argument)[0]
+                else:
+                    answer = env.step(argument)[:4] if what == "step" else env.picture(argument)
+                reply = pickle.dumps((answer, ""))
             except (Exception, SystemExit) as error:
                 kind = CannotBuild if isinstance(error, CannotBuild) else EnvironmentFailed
-                sentence = str(failure(f"{served.name} failed in {what}", error))
-                answer = pickle.dumps((kind(sentence), traceback.format_exc()))
-            answers.write(answer)
+                reply = pickle.dumps((kind(str(failure(f"{name} failed in {what}", error))), traceback.format_exc()))
+            answers.write(reply)
             answers.flush()
+
+
+def _known(maker: bytes, name: str) -> Any:
+    try:
+        return pickle.loads(maker)
+    except (AttributeError, ImportError) as error:
+        raise CannotBuild(f"{name} isn't known in another process: {error}") from error

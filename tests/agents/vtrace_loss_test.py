@@ -100,6 +100,7 @@ def ratios(unroll, kind="discrete"):
 def targets(unroll, kind="discrete", *, discount, lambda_, clip_rho, clip_pg_rho, reward_scale, max_abs_reward, **_):
     """v_s and the advantages of steps 0 .. T - 1: one environment and one step at a time, float64."""
     length, batch = unroll["reward"][1:].shape
+    clip_rho, clip_pg_rho = clip_rho or np.inf, clip_pg_rho or np.inf
     value, ratio = unroll["baseline"], ratios(unroll, kind)
     vs, advantages = np.zeros((length, batch)), np.zeros((length, batch))
     for b in range(batch):
