@@ -18,6 +18,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.foreign import described
 from seed_rl.settings import Settings
 from seed_rl.specs import (
     ActionSpec,
@@ -37,6 +38,13 @@ class CannotBuild(ValueError):
 
 class EnvironmentFailed(RuntimeError):
     """An environment raised an error or its process died; the message names the environment and the cause."""
+
+
+def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFailed:
+    """What an environment raised, as an error of one sentence about a subject, such as "Pong-v5 failed in step"."""
+    if isinstance(error, CannotBuild | EnvironmentFailed):
+        return error
+    return EnvironmentFailed(f"{subject}: {described(error)}")
 
 
 class Reference(NamedTuple):
@@ -74,6 +82,12 @@ class EnvConfig(Settings, abc.ABC):
     def tasks(cls) -> list[str]:
         """The values of `task_setting` that are known; empty without one."""
         return []
+
+    @property
+    def title(self) -> str:
+        """Such as `an environment of suite 'gym' (CartPole-v1)`."""
+        task = f" ({getattr(self, self.task_setting)})" if self.task_setting else ""
+        return f"an environment of suite {self.suite!r}{task}"
 
     @property
     def packages(self) -> dict[str, str]:

@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.base import EnvConfig, UniformVectorEnv
+from seed_rl.envs.base import EnvConfig, UniformVectorEnv, spec_of
 from seed_rl.settings import Count, Within
+from seed_rl.specs import EnvSpec
 
 
 @gin.configurable
@@ -29,6 +30,9 @@ class Catch(EnvConfig):
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return CatchVectorEnv(num_envs, self.rows, self.columns)
+
+    def spec(self) -> EnvSpec:
+        return spec_of(CatchVectorEnv(1, self.rows, self.columns))
 
 
 class CatchVectorEnv(UniformVectorEnv):

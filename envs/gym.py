@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
 import os
 import warnings
@@ -11,11 +13,22 @@ from typing import Annotated, Any, ClassVar
 import gin
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable, spec_of
+from seed_rl.envs.base import (
+    CannotBuild,
+    EnvConfig,
+    EnvironmentFailed,
+    ObservationPictures,
+    Watchable,
+    failure,
+    spec_of,
+)
+from seed_rl.envs.checks import Checked
 from seed_rl.envs.pool import INSTALL, make_pool
+from seed_rl.envs.processes import ProcessVectorEnv
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
+from seed_rl.foreign import described
 from seed_rl.settings import Count, OneOf
 
 _FAMILIES = {
@@ -83,15 +96,12 @@ class Gym(EnvConfig):
         """Shows the environment's own rendering; without one, its observations if they are pictures."""
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
         os.environ.setdefault("MUJOCO_GL", "egl")
-        rendered = self
-        if "mujoco" in self.packages:  # OpenGL's drivers contain another LLVM than TensorFlow: a process takes only one
-            rendered = dataclasses.replace(self, vectorization="async")
         try:
             if self.envpool:
                 raise CannotBuild("EnvPool's environments render nothing")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
-                return _RenderedPictures(rendered.make(1, render_mode="rgb_array"))
+                return _RenderedPictures(self.make(1, render_mode="rgb_array"))
         except CannotBuild as error:
             reason = str(error)
         env = self.make(1)
@@ -110,7 +120,7 @@ class Gym(EnvConfig):
             env.close()
             raise CannotBuild(f"{self.id} does not reset its environments by itself: autoreset mode {mode}")
         try:
-            flat = FlatVectorEnv(env)
+            flat = FlatVectorEnv(env, self.id)
             spec_of(flat)
         except ValueError as error:
             env.close()
@@ -118,16 +128,27 @@ class Gym(EnvConfig):
         return flat
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
-        arguments: dict[str, Any] = {}
-        if self.vectorization != "vector_entry_point":
-            arguments["vector_kwargs"] = {"autoreset_mode": AutoresetMode.SAME_STEP}
-        if self.vectorization == "async":
-            arguments["vector_kwargs"]["context"] = "spawn"
         try:
-            return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **arguments, **options)
-        except Exception as error:  # an environment's constructor may raise anything
-            sentence = str(error) if isinstance(error, gymnasium.error.Error | ImportError | TypeError) else repr(error)
-            raise CannotBuild(f"{self.id} can't be made: {sentence}") from error
+            if self.vectorization == "vector_entry_point":
+                return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
+            env = gymnasium.make_vec(
+                self.id,
+                num_envs if self.vectorization == "sync" else 1,
+                vectorization_mode="sync",
+                vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
+                wrappers=[functools.partial(Checked, name=self.id)],
+                **{"disable_env_checker": True, **options},
+            )
+            if not isinstance(env, SyncVectorEnv) or self.vectorization == "sync":
+                return env
+            with contextlib.closing(env):
+                spaces = env.single_observation_space, env.single_action_space
+                return ProcessVectorEnv(env.env_fns[0], num_envs, *spaces, self.id)
+        except (CannotBuild, EnvironmentFailed):
+            raise
+        except (Exception, SystemExit) as error:  # an environment's constructor may raise anything
+            known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
+            raise CannotBuild(f"{self.id} can't be made: {error if known else described(error)}") from error
 
 
 class _RenderedPictures(Watchable):
@@ -143,10 +164,25 @@ class _RenderedPictures(Watchable):
             self.picture(env.reset(seed=0)[0])
         except Exception as error:  # rendering may raise anything
             env.close()
-            raise CannotBuild(str(error) if isinstance(error, CannotBuild) else f"rendering fails: {error}") from error
+            raise CannotBuild(str(failure("rendering fails", error))) from error
 
     def picture(self, observation: Any) -> np.ndarray:
         frames = self.env.render()
-        if frames is None or frames[0] is None:
-            raise CannotBuild("the environment renders no rgb_array")
-        return np.array(frames[0], np.uint8)
+        return _coloured(None if frames is None else frames[0])
+
+
+def _coloured(frame: Any) -> np.ndarray:
+    """A rendered picture as uint8 [H, W, 3], from one that is grey or has transparency, or floats from 0 to 1.
+
+    Raises:
+      CannotBuild: it is no picture.
+    """
+    frame = np.asarray(frame[-1] if isinstance(frame, list) and frame else frame)
+    if frame.ndim == 2:
+        frame = frame[..., np.newaxis]
+    if frame.dtype.kind not in "fiub" or frame.ndim != 3 or frame.shape[2] not in (1, 3, 4) or not frame.size:
+        came = "nothing" if frame.dtype == object else f"{frame.dtype}{list(frame.shape)}"
+        raise CannotBuild(f"render must return a picture, an array [H, W, 3], and returned {came}")
+    if frame.dtype.kind in "fb" and frame.max() <= 1:
+        frame = frame * np.float32(255)
+    return np.array(np.broadcast_to(np.clip(frame[..., :3], 0, 255), (*frame.shape[:2], 3)), np.uint8)

@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.base import EnvConfig, UniformVectorEnv
+from seed_rl.envs.base import EnvConfig, UniformVectorEnv, spec_of
 from seed_rl.settings import Count, Within
+from seed_rl.specs import EnvSpec
 
 
 @gin.configurable
@@ -33,6 +34,9 @@ class Memory(EnvConfig):
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return MemoryVectorEnv(num_envs, self.num_cues, self.delay)
+
+    def spec(self) -> EnvSpec:
+        return spec_of(MemoryVectorEnv(1, self.num_cues, self.delay))
 
 
 class MemoryVectorEnv(UniformVectorEnv):

@@ -1,4 +1,4 @@
-"""Environments that each run in their own process."""
+"""Environments that each run in their own process, and what any such process needs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
+from seed_rl.system.children import guard_of
 
 CLOSE_SECONDS = 3.0
 """How long an environment's process may take to end before it is killed."""
@@ -63,19 +64,18 @@ class ProcessVectorEnv(AsyncVectorEnv):
         self.processes, self.parent_pipes = [], []
         self._guard: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
-        self._last_words = [b""] * num_envs
-        self._pipes = contextlib.ExitStack()  # open until the processes have them
-        self._listeners: list[threading.Thread] = []
+        self._outputs = [Output() for _ in range(num_envs)]
         remotes = [
-            functools.partial(_Remote, make_env, observation_space, action_space, self._folder, self._listen(index))
-            for index in range(num_envs)
+            functools.partial(_Remote, make_env, name, observation_space, action_space, self._folder, output.descriptor)
+            for output in self._outputs
         ]
         try:
             with self._deaths_named():
                 super().__init__(remotes, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
                 self.call("lead_group")
-                self._pipes.close()
-                self._guard = _guard_of([process.pid for process in self.processes], self._folder)
+                for output in self._outputs:
+                    output.given()
+                self._guard = guard_of([process.pid for process in self.processes], self._folder)
                 reasons = [reason for reason in self.call("start") if reason]
             if reasons:
                 raise CannotBuild(reasons[0])
@@ -95,7 +95,8 @@ class ProcessVectorEnv(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Ends the processes, and kills those that don't end by themselves."""
-        self._pipes.close()
+        for output in self._outputs:
+            output.given()
         for pipe in filter(None, self.parent_pipes):
             with contextlib.suppress(OSError):
                 pipe.send(("close", None))
@@ -123,37 +124,47 @@ class ProcessVectorEnv(AsyncVectorEnv):
                 raise EnvironmentFailed(f"a process of {self._name} closed its connection") from error
             index = sentinels.index(ended[0])
             self.processes[index].join()
-            code: Any = self.processes[index].exitcode
-            how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
-            self._listeners[index].join(CLOSE_SECONDS)  # or it has left a program behind
-            said = " ".join(re.findall(r"[ -~]+", self._last_words[index].decode(errors="replace")))[-_LAST_WORDS:]
+            how = self._outputs[index].end(self.processes[index].exitcode)
             raise EnvironmentFailed(
-                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}; its last words: "
-                f"{said or 'none'}"
+                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}"
             ) from error
 
-    def _listen(self, index: int) -> int:
-        """A pipe that becomes the output of an environment's process, which is passed on; its descriptor."""
-        reading, writing = os.pipe()
-        self._pipes.callback(os.close, writing)
+
+class Output:
+    """The output of a process, which is passed on to standard error; the last of it is kept."""
+
+    def __init__(self) -> None:
+        reading, self.descriptor = os.pipe()
+        """The end of a pipe that the process is to write to."""
+        self._given = False
+        self._last = b""
 
         def pass_on() -> None:
             with open(reading, "rb", buffering=0) as output:
                 while text := output.read(1 << 16):
-                    self._last_words[index] = (self._last_words[index] + text)[-4 * _LAST_WORDS :]
+                    self._last = (self._last + text)[-4 * _LAST_WORDS :]
                     with contextlib.suppress(OSError):
                         os.write(2, text)
 
-        self._listeners.append(threading.Thread(target=pass_on, daemon=True))
-        self._listeners[index].start()
-        return writing
+        self._listener = threading.Thread(target=pass_on, daemon=True)
+        self._listener.start()
 
+    def given(self) -> None:
+        """To be called once the process has the descriptor, or never will; may be called twice."""
+        if not self._given:
+            os.close(self.descriptor)
+        self._given = True
 
-def _guard_of(groups: Iterable[int | None], folder: str) -> subprocess.Popen[bytes]:
-    """A shell that kills process groups, then removes a folder, when its standard input is closed, by whatever end."""
-    script = 'read -r _; kill -9 "$@"; rm -rf -- "$0"'
-    program = ["/bin/sh", "-c", script, folder, *(f"-{group}" for group in groups)]
-    return subprocess.Popen(program, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    def end(self, code: Any) -> str:
+        """How the process ended, and its last words, in one line.
+
+        Args:
+          code: its exit code; a negative one is the signal that killed it.
+        """
+        how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
+        self._listener.join(CLOSE_SECONDS)  # or it has left a program behind
+        said = " ".join(re.findall(r"[ -~]+", self._last.decode(errors="replace")))[-_LAST_WORDS:]
+        return f"{how}; its last words: {said or 'none'}"
 
 
 @dataclasses.dataclass
@@ -161,6 +172,7 @@ class _Remote(gymnasium.Env):
     """An environment that is built by `start`, in its own process, and whose errors can be pickled."""
 
     make_env: Callable[[], gymnasium.Env]
+    name: str
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     folder: str
@@ -183,26 +195,26 @@ class _Remote(gymnasium.Env):
     def start(self) -> str:
         """Builds it; returns the message of a `CannotBuild`, otherwise an empty string."""
         try:
-            self.env = _call(self.make_env)
+            self.env = self._call("make", self.make_env)
         except CannotBuild as error:
             return str(error)
         return ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return _call(self.env.reset, seed=seed)
+        return self._call("reset", self.env.reset, seed=seed)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        return _call(self.env.step, action)
+        return self._call("step", self.env.step, action)
+
+    def render(self) -> Any:
+        return self._call("render", self.env.render)
 
     def close(self) -> None:
         if self.env is not None:
             self.env.close()
 
-
-def _call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    try:
-        return function(*args, **kwargs)
-    except CannotBuild:
-        raise
-    except Exception as error:  # an environment may raise anything
-        raise EnvironmentFailed(str(error) or type(error).__name__) from error
+    def _call(self, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (Exception, SystemExit) as error:  # an environment may raise anything
+            raise failure(f"{self.name} failed in {what}", error) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.final import final_observations, replaced
 
 _SENT_AS = {
@@ -22,6 +24,9 @@ _SENT_AS = {
 }
 """Replacements for dtypes that can't be sent, or are more precise than networks, which compute in float32 at most."""
 
+_OUTSIDE = np.empty(0)
+"""What choices become that are none of their space."""
+_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # for the wire, and as a part of the names of layers
 _MOST_CHANNELS = 16
 _MOST_CHOICES = 1000
 
@@ -88,18 +93,24 @@ class FlatVectorEnv(VectorWrapper):
     - Boxes of any rank stay as they are, with two exceptions: uint8 frames [H, W] and [C, H, W] (at most 16 channels,
       larger sides) become [H, W, C], and dtypes that can't be sent become others; float64 becomes float32.
     - Discrete(n) becomes a one-hot bool [n], MultiDiscrete the concatenated one-hots of its parts, MultiBinary bool.
-    - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`.
+    - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`; a key that can't be part of a
+      name is replaced by its position.
 
-    Actions: a Box of floats of any shape becomes a vector of float32; a Box of integers and MultiBinary become
-    MultiDiscrete; choices are numbered from 0.
+    Actions: a Box of floats of any shape becomes a vector of float32, without those whose bounds are equal; a Box of
+    integers and MultiBinary become MultiDiscrete; choices are numbered from 0.
     """
 
-    def __init__(self, env: VectorEnv):
+    def __init__(self, env: VectorEnv, name: str = "an environment"):
         """
+        Args:
+          env: the environments.
+          name: of them in messages.
+
         Raises:
           ValueError: a space of another kind; the message names it.
         """
         super().__init__(env)
+        self._own_name = name
         parts = list(_parts("", env.single_observation_space))
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"each part of an observation needs its own path, got {env.single_observation_space}")
@@ -128,10 +139,17 @@ class FlatVectorEnv(VectorWrapper):
         return flat, np.asarray(reward, np.float64), terminated, truncated, info
 
     def _flatten(self, observation: Any) -> Any:
-        flat = {
-            part.name: part.convert(functools.reduce(lambda tree, key: tree[key], part.path, observation))
-            for part in self._parts
-        }
+        flat = {}
+        for part in self._parts:
+            own = functools.reduce(lambda tree, key: tree[key], part.path, observation)
+            tensor = flat[part.name] = part.convert(own)
+            if tensor is _OUTSIDE or tensor.shape[1:] != part.space.shape:
+                space: Any = self.env.single_observation_space
+                declared = functools.reduce(lambda tree, key: tree[key], part.path, space)
+                array = np.asarray(own)
+                came = array.tolist() if tensor is _OUTSIDE else f"{array.dtype}{list(array.shape[1:])}"
+                subject = " ".join(filter(None, ("observation", part.name)))
+                raise CannotBuild(f"{self._own_name}: {subject} is declared as {declared}, and came as {came}"[:500])
         return flat.get("", flat)
 
 
@@ -165,11 +183,12 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
         one_hot = _one_hot(sizes, np.ravel(space.start))
         yield _Part(name, spaces.Box(0, 1, (int(sizes.sum()),), flags), one_hot, path)
     elif isinstance(space, spaces.MultiBinary):
-        yield _Part(name, spaces.Box(0, 1, space.shape, flags), functools.partial(np.asarray, dtype=np.bool_), path)
+        yield _Part(name, spaces.Box(0, 1, space.shape, flags), _bits, path)
     elif isinstance(space, spaces.Dict | spaces.Tuple):
         children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
-        for key, child in children:
-            yield from _parts(f"{name}/{key}" if name else str(key), child, (*path, key))
+        for index, (key, child) in enumerate(children):
+            named = key if all(map(_NAME.fullmatch, str(key).split("/"))) else index
+            yield from _parts(f"{name}/{named}" if name else str(named), child, (*path, key))
     else:
         subject = f"observation {name}" if name else "observations"
         raise ValueError(
@@ -192,7 +211,17 @@ def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[Any], np.ndarra
     """The conversion of choices, integers [E, ...], to their concatenated one-hot codes, bool [E, sum of sizes]."""
     choice = np.repeat(np.arange(len(sizes)), sizes)
     value = np.concatenate([start + np.arange(n) for n, start in zip(sizes, starts, strict=True)])
-    return lambda values: np.take(np.asarray(values).reshape(len(values), -1), choice, axis=1) == value
+
+    def convert(values: Any) -> np.ndarray:
+        codes = np.take(np.asarray(values).reshape(len(values), -1), choice, axis=1) == value
+        return codes if np.count_nonzero(codes) == len(codes) * len(sizes) else _OUTSIDE
+
+    return convert
+
+
+def _bits(values: Any) -> np.ndarray:
+    bits = np.asarray(values, np.bool_)
+    return bits if np.array_equal(bits, values) else _OUTSIDE
 
 
 def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]:
@@ -218,8 +247,16 @@ def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Ca
         shape, dtype = space.shape, space.dtype
         if not np.issubdtype(dtype, np.floating) or not space.is_bounded():
             raise ValueError(f"a Box of actions must be of numbers and bounded on all sides, got {space}")
-        low, high = space.low, space.high
-        vector = spaces.Box(low.ravel().astype(np.float32), high.ravel().astype(np.float32), dtype=np.float32)
-        # Rounded to float32, a bound may lie slightly outside.
-        return vector, lambda a: np.clip(a.astype(dtype).reshape(-1, *shape), low, high)
+        low, high = space.low.ravel(), space.high.ravel()
+        free = np.flatnonzero(low < high)
+        if not len(free):  # one action: to do the only thing that can be done
+            return spaces.Discrete(1), lambda a: np.broadcast_to(space.low, (len(a), *shape))
+
+        def widened(actions: np.ndarray) -> np.ndarray:
+            whole = np.repeat(low[np.newaxis], len(actions), axis=0)
+            # Rounded to float32, a bound may lie slightly outside.
+            whole[:, free] = np.clip(actions.astype(dtype), low[free], high[free])
+            return whole.reshape(-1, *shape)
+
+        return spaces.Box(low[free].astype(np.float32), high[free].astype(np.float32), dtype=np.float32), widened
     raise ValueError(f"actions must be Discrete, MultiDiscrete, MultiBinary or a bounded Box, got {space}")

@@ -1,10 +1,12 @@
 """The command line, as `seed_rl` or `python -m seed_rl`."""
 
+import os
 import sys
 
 
 def main() -> int:
     """Runs a command; returns the exit code. Ctrl-C ends it with a line, while modules are loaded too."""
+    _repair_streams()
     try:
         from seed_rl.cli.main import main
 
@@ -14,5 +16,16 @@ def main() -> int:
         return 130
 
 
+def _repair_streams() -> None:
+    """Makes up for standard streams that are closed, or that can't encode what is printed."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
+    if sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
 if __name__ == "__main__":
+    sys.path.append(sys.path.pop(0))  # the working directory, where a file may have the name of any module
     sys.exit(main())

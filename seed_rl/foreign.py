@@ -1,14 +1,17 @@
-"""What others may have written: JSON within limits, names of files, texts for a terminal."""
+"""What others may have written: JSON within limits, names of files, texts for a terminal, errors of their code."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
 _MAX_OBJECT = 1 << 20  # bytes
 _MAX_WORDS = 200  # characters of a value in a message
+_MAX_REASON = 500  # characters of an error's text
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
@@ -77,3 +80,14 @@ def relative_name(name: str) -> str:
     if re.search(r"(^|/)\.{0,2}(/|$)|\0", name):
         raise ValueError(f"names inside of the directory are expected, got {shortened(name)}")
     return name
+
+
+def described(error: BaseException) -> str:
+    """An error that foreign code has raised, in one line: its kind, its text, and the place, as in the traceback."""
+    text, name = " ".join(str(error).split())[:_MAX_REASON], type(error).__name__
+    said = f"{name}: {text}" if text else name
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return said
+    last = frames[-1]
+    return f"{said} ({os.path.basename(last.filename)}, line {last.lineno}: {last.line or last.name})"

@@ -9,14 +9,19 @@ class Sound(Settings):
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import decimal
 import difflib
 import inspect
 import math
+import re
 import types
 import typing
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
+
+WHOLE_NUMBER = "a whole number such as 300000, 300k, 10M or 1e6"
 
 
 class Within(NamedTuple):
@@ -68,7 +73,8 @@ class Settings:
     """Base of every group of settings: frozen, with values of the declared types and bounds from construction on.
 
     Types are checked if they are simple: bool, int, float, str, tuple, None and unions of them. An int passes for a
-    float; a bool passes for neither. Bounds also hold in a subclass that declares a field again for another default.
+    float, and a whole number as people write large ones, 1e6 or '300k', for an int; a bool passes for neither. Bounds
+    also hold in a subclass that declares a field again for another default.
     """
 
     def __post_init__(self):
@@ -76,7 +82,31 @@ class Settings:
         for declaring in type(self).__mro__:
             for field, hint in inspect.get_annotations(declaring, eval_str=True).items():
                 if field in names:
-                    _check(f"{type(self).__name__}.{field}", getattr(self, field), hint)
+                    value = _whole(getattr(self, field), hint)
+                    object.__setattr__(self, field, value)
+                    _check(f"{type(self).__name__}.{field}", value, hint)
+
+
+def whole_number(text: str) -> int:
+    """A whole number, also as people write large ones: 1e6, 300k, 10M, 1_000_000.
+
+    Raises:
+      ValueError: it is written in no such way.
+    """
+    match = re.fullmatch(r"([\d_]*\.?\d+(?:e\+?\d{1,2})?)([kMG]?)", text.strip())
+    number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
+    if number is None or number != int(number):
+        raise ValueError(f"expected {WHOLE_NUMBER}")
+    return int(number)
+
+
+def _whole(value: Any, hint: Any) -> Any:
+    """The whole number that a float or a text stands for, where only that is declared; otherwise the value."""
+    is_written_large = type(value) is float or (type(value) is str and value[-1:] in "kMG")
+    if is_written_large and (hint is int or typing.get_args(hint)[:1] == (int,)):
+        with contextlib.suppress(ValueError):
+            return whole_number(str(value))
+    return value
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

@@ -36,9 +36,9 @@ class VTrace(TrunkConfig, TargetConfig, AgentConfig):
     """Generalised advantage estimation (arXiv:1506.02438) in place of V-trace: targets and advantages as if the learned
     policy had acted."""
     clip_rho: NonNegative = 1.0
-    """rho_bar, upper bound of the importance weights in the targets."""
+    """rho_bar, upper bound of the importance weights in the targets; 0: none."""
     clip_pg_rho: NonNegative = 1.0
-    """Upper bound of the importance weights in the policy gradient."""
+    """Upper bound of the importance weights in the policy gradient; 0: none."""
     baseline_cost: NonNegative = 0.5
     """Weight of half the mean squared error of the value."""
     entropy_cost: NonNegative = 0.00025

@@ -78,8 +78,8 @@ def vtrace_loss(
         values[-1],
         last_t=transitions.last_t,
         lambda_=config.lambda_,
-        clip_rho=config.clip_rho,
-        clip_pg_rho=config.clip_pg_rho,
+        clip_rho=config.clip_rho or None,
+        clip_pg_rho=config.clip_pg_rho or None,
     )
     advantages = returns.advantages if config.clip_ratio else returns.pg_advantages
     if config.gae:
@@ -124,6 +124,6 @@ def vtrace_loss(
     if bound := config.largest_value:
         metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(baseline[:-1])) / bound
     if not config.gae:
-        metrics["learning/clipped_share"] = diagnostics.clipped_share(log_rhos, config.clip_rho)
-        metrics["learning/clipped_mass"] = diagnostics.clipped_mass(log_rhos, config.clip_rho)
+        metrics["learning/clipped_share"] = diagnostics.clipped_share(log_rhos, config.clip_rho or math.inf)
+        metrics["learning/clipped_mass"] = diagnostics.clipped_mass(log_rhos, config.clip_rho or math.inf)
     return VTraceLoss(total, metrics, returns.vs)

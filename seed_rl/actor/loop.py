@@ -16,7 +16,7 @@ import gymnasium
 from gymnasium.vector import AutoresetMode
 
 from seed_rl.actor.steps import Steps
-from seed_rl.envs import registry
+from seed_rl.envs import base, registry
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
 from seed_rl.transport.client import Disconnected, LearnerClient
@@ -164,15 +164,12 @@ class Actor:
                 output = self._call_env("step", steps.step, stream.step(output))
 
     def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Calls an environment; any exception is logged and becomes an EnvironmentFailed of one sentence."""
+        """Calls an environment; any error is logged, and becomes a CannotBuild or EnvironmentFailed of one sentence."""
         try:
             return call(*arguments, **named)
-        except registry.CannotBuild:
-            raise
-        except Exception as error:
-            text = " ".join(str(error).split())
-            if not isinstance(error, registry.EnvironmentFailed):  # that is a sentence already
-                text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-            sentence = f"an environment of suite {self._suite!r} failed in {what}: {text}"
-            _log.error("%s", sentence, exc_info=error)
-            raise registry.EnvironmentFailed(sentence) from error
+        except (Exception, SystemExit) as error:
+            failed = base.failure(f"an environment of suite {self._suite!r} failed in {what}", error)
+            _log.error("%s", failed, exc_info=error)
+            if failed is error:
+                raise
+            raise failed from error

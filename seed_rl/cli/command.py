@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from seed_rl.cli.errors import Failure
 from seed_rl.cli.flags import Flag
+from seed_rl.envs.base import EnvironmentFailed
 
 
 class Command(NamedTuple):
@@ -20,7 +21,7 @@ class Command(NamedTuple):
     takes_paths: bool
     """Whether arguments without `--` are allowed."""
     failures: tuple[type[Exception], ...]
-    """Errors that end it with `FAILURE`, in addition to `Failure`."""
+    """Errors that end it with `FAILURE`, in addition to `Failure` and `EnvironmentFailed`."""
 
     @property
     def summary(self) -> str:
@@ -32,4 +33,4 @@ def command(
     example: str, *declared: Flag, takes_paths: bool = False, failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:
     """Makes a command of a function."""
-    return lambda function: Command(function, example, declared, takes_paths, (Failure, *failures))
+    return lambda function: Command(function, example, declared, takes_paths, (Failure, EnvironmentFailed, *failures))

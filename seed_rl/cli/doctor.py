@@ -19,7 +19,7 @@ from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
 from seed_rl.envs import pool, registry
 from seed_rl.envs.base import CannotBuild
-from seed_rl.system.files import reason
+from seed_rl.system.files import reason, socket_directory
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url
 
@@ -68,7 +68,7 @@ def _tensorflow() -> Result:
     try:
         tf = load_tensorflow()
     except ImportError as error:
-        return BROKEN, f"can't be imported ({error}): install with scripts/setup_venv.sh runtime"
+        return BROKEN, f"{error}; install with scripts/setup_venv.sh runtime"
     from seed_rl.system import devices
 
     found = ", ".join(_described(tf, device) for device in devices.accelerators())
@@ -134,12 +134,12 @@ def open_files() -> Result:
 
 
 def _sockets() -> Result:
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory, socket.socket(socket.AF_UNIX) as probe:
-        try:
+    try:
+        with socket_directory() as directory, socket.socket(socket.AF_UNIX) as probe:
             probe.bind(os.path.join(directory, "socket"))
-        except OSError as error:
-            return BROKEN, f"none in {tempfile.gettempdir()} ({reason(error)}): TMPDIR chooses another place"
-    return OK, f"work in {tempfile.gettempdir()}"
+    except OSError as error:
+        return BROKEN, f"none in {tempfile.gettempdir()} ({reason(error)}): TMPDIR chooses another place"
+    return OK, f"work in {os.path.dirname(directory)}"
 
 
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:

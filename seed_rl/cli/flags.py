@@ -7,13 +7,13 @@ A declared flag is a function that defines it in the `FlagValues` of a command:
 
 from __future__ import annotations
 
-import decimal
 import math
-import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from absl import flags
+
+from seed_rl.settings import WHOLE_NUMBER, whole_number
 
 DEFAULT_TCP_ADDRESS = "localhost:8686"
 
@@ -45,26 +45,13 @@ def count(name: str, text: str) -> Flag:
 
 
 class _Count(flags.ArgumentParser):
-    syntactic_help = "a whole number such as 300000, 300k, 10M or 1e6"
+    syntactic_help = WHOLE_NUMBER
 
     def parse(self, argument: Any) -> int:
         return whole_number(str(argument))
 
     def flag_type(self) -> str:
         return "int"
-
-
-def whole_number(text: str) -> int:
-    """The value of a `count`.
-
-    Raises:
-      ValueError: it is written in no such way.
-    """
-    match = re.fullmatch(r"([\d_]*\.?\d+(?:e\d{1,2})?)([kMG]?)", text.strip())
-    number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
-    if number is None or number != int(number):
-        raise ValueError(f"expected {_Count.syntactic_help}")
-    return int(number)
 
 
 def directory(name: str, text: str) -> Flag:

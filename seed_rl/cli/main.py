@@ -28,9 +28,12 @@ from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
+from seed_rl.system.native_output import CannotLoad
 from seed_rl.system.object_store import CannotReach
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
+
+_log = logging.getLogger(__name__)
 
 _MAX_HELP_COLUMNS = 100
 _NO_HELP = "(no help available)"  # absl's text
@@ -55,7 +58,7 @@ libraries."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
     *(flags.Error, UsageError, ConfigError),
-    *(AddressError, CannotAct, CannotBuild, CannotReach, CannotUse, SecurityError),
+    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, SecurityError),
 )
 
 
@@ -92,6 +95,7 @@ def _main(arguments: list[str]) -> int:
     try:
         return _run(name, command, rest)
     except (*command.failures, *_USAGE_ERRORS) as error:
+        _log.debug("the error in full:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
 
@@ -126,6 +130,7 @@ def _configure_logging(level: str, quiet: bool) -> None:
     on_terminal = copy.copy(logging.lastResort)  # writes to the current sys.stderr: a live display replaces it
     on_terminal.setLevel(max(logging.WARNING if quiet else 0, logging.getLevelName(level.upper())))
     on_terminal.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", "%H:%M:%S"))
+    on_terminal.addFilter(lambda record: level == "debug" or not getattr(record, "in_full", False))
     logging.basicConfig(level=level.upper(), handlers=[on_terminal])
     for library in ("absl", "tensorflow"):  # they log every file that they write, and every device
         logging.getLogger(library).setLevel(logging.WARNING)

@@ -15,6 +15,7 @@ import gymnasium
 import numpy as np
 
 from seed_rl.envs import base
+from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
 from seed_rl.learner.ending import Stop
@@ -61,6 +62,7 @@ def play(
     seed: int,
     on_output: Callable[[EnvOutput], None] = lambda output: None,
     stop: Stop | None = None,
+    max_steps: int | None = None,
 ) -> Played:
     """Plays episodes in B environments at a time.
 
@@ -75,6 +77,7 @@ def play(
       seed: of the environments.
       on_output: called with each output, from the one before the first action to the one after the last.
       stop: says whether to end before all are played; looked at after every step.
+      max_steps: an episode that is this long counts as it is, and another one begins where it stands.
     """
     num_envs = env.num_envs
     left = np.full(num_envs, episodes // num_envs)
@@ -91,7 +94,8 @@ def play(
         on_output(output)
         total += output.reward
         length += 1
-        for index in np.flatnonzero(output.done):
+        ends = output.done if max_steps is None else output.done | (length >= max_steps)
+        for index in np.flatnonzero(ends):
             if left[index]:
                 left[index] -= 1
                 returns.append(float(total[index]))
@@ -118,6 +122,7 @@ def evaluate_run(
     greedy: bool = False,
     seed: int = 1,
     stop: Stop | None = None,
+    max_steps: int | None = None,
 ) -> dict[str, Any]:
     """Plays whole episodes with a run's policy; returns are sums of unclipped rewards.
 
@@ -129,6 +134,7 @@ def evaluate_run(
       greedy: without exploration.
       seed: of environments and sampled actions, 0 to 2^31 - 1.
       stop: says whether to end before all are played. Episodes that are over by then tend to be the short ones.
+      max_steps: as for `play`.
 
     Returns:
       The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, `wanted_episodes`,
@@ -139,14 +145,15 @@ def evaluate_run(
       ValueError: no episodes or no environments.
       NoPolicy, CannotReach: see `load_policy`.
       CannotBuild: this machine doesn't have the environments.
+      EnvironmentFailed: one of them raised an error.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     experiment = experiment_of(logdir)
     policy = load_policy(logdir, checkpoint, greedy, seed)
-    with contextlib.closing(experiment.env.make(min(num_envs, episodes))) as env:
-        played = play(policy, env, episodes, seed, stop=stop)
+    with contextlib.closing(make_elsewhere(experiment.env, min(num_envs, episodes))) as env:
+        played = play(policy, env, episodes, seed, stop=stop, max_steps=max_steps)
     summary = played.summary()
     return {
         "logdir": logdir,

@@ -33,7 +33,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
         action = memory["prev_action"] = memory.pop("action")
 
     `greedy` returns the greedy action, and `sample` explores as in the run's evaluation environments, whether or not
-    the policy itself is greedy. Both take
+    the policy itself is greedy. `serving_default`, for programs that know no other name, is `greedy`. They take
 
     - `reward` float32 [B]: of the previous action, unclipped; zero in the first call;
     - `done` bool [B]: whether this observation begins an episode, which resets the state; true in the first call;
@@ -42,7 +42,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
     - `prev_action` [B, ...] and the tensors of the state, `state_0`, ... [B, ...]: the `action` and the state that the
       previous call returned, and in the first call the result of `initial_state`, which takes no arguments;
 
-    and `sample` also takes `seed` int32 [2], different at each call. Both return `action` [B, ...] and the new state.
+    and `sample` also takes `seed` int32 [2], different at each call. They return `action` [B, ...] and the new state.
 
     Args:
       policy: the one to export.
@@ -102,7 +102,7 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
         before = tf.zeros([batch, *action.shape], action.dtype)
         return {"prev_action": before, **_named(tf.nest.map_structure(tf.identity, initial))}
 
-    return {"greedy": greedy, "sample": sample, "initial_state": initial_state}
+    return {"greedy": greedy, "serving_default": greedy, "sample": sample, "initial_state": initial_state}
 
 
 def _served_name(observed: str) -> str:

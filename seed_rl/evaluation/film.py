@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from seed_rl.envs.base import Watchable
+from seed_rl.envs.elsewhere import watch_elsewhere
 from seed_rl.evaluation.episodes import Played, play
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from seed_rl.system.files import complete_or_absent
@@ -73,6 +74,7 @@ def film(
     paths: Sequence[str],
     fps: float,
     limits: Limits | None = None,
+    max_steps: int | None = None,
 ) -> Played:
     """Plays episodes, one after the other, into films.
 
@@ -87,6 +89,7 @@ def film(
       paths: files to write, which appear once they are complete; the extension (.mp4, .gif) chooses the format.
       fps: pictures (agent steps) per second.
       limits: at which it ends, perhaps amid an episode.
+      max_steps: as for `episodes.play`.
 
     Raises:
       ValueError: another extension.
@@ -117,7 +120,7 @@ def film(
                 picture = enlarged(env.picture(output.observation))
                 append(picture, 1)
 
-        return play(policy, env, episodes, seed, see, limits)
+        return play(policy, env, episodes, seed, see, limits, max_steps)
 
 
 def film_run(
@@ -129,6 +132,7 @@ def film_run(
     seed: int = 1,
     fps: float = 15.0,
     limits: Limits | None = None,
+    max_steps: int | None = None,
 ) -> Played:
     """Films episodes with the policy of a run; `seed_rl play`.
 
@@ -141,6 +145,7 @@ def film_run(
       seed: of the environment and of sampled actions.
       fps: pictures (agent steps) per second.
       limits: as for `film`.
+      max_steps: as for `episodes.play`.
 
     Raises:
       NoPolicy: the run has no usable policy.
@@ -148,8 +153,8 @@ def film_run(
       OSError: a file can't be written.
     """
     policy = load_policy(logdir, checkpoint, greedy, seed)
-    with closing(experiment_of(logdir).env.watch()) as env:
-        return film(policy, env, episodes, seed, paths, fps, limits)
+    with closing(watch_elsewhere(experiment_of(logdir).env)) as env:
+        return film(policy, env, episodes, seed, paths, fps, limits, max_steps)
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:

@@ -169,7 +169,7 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
         env_frames = int(number(state.get("counters"), "env_frames"))
     except (ValueError, OverflowError) as error:
         raise NoPolicy(f"{path} is no checkpoint of a run: {error}") from error
-    policy = Policy(agent, experiment.env.spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
+    policy = Policy(agent, experiment.env_spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
     policy.checkpoint = path
     policy.env_frames = env_frames
     return policy

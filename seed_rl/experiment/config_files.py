@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import IO, Any
 
 import gin
 
 from seed_rl import __version__
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.saved_config import SAVED, groups, saved_settings
+from seed_rl.foreign import described
 from seed_rl.settings import Settings, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
+_including: list[str] = []  # the gin files that are being read, each included by the one before
+
+
+def _located(name: str) -> str:
+    """The path of a file beside the gin file that includes it, or else of one in the working directory."""
+    beside = os.path.join(os.path.dirname(_including[-1]), name) if _including else name
+    return os.path.realpath(beside if os.path.isfile(beside) else name)
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[IO[str]]:
+    path = _located(name)
+    if path in _including:
+        raise ValueError(f"{name} includes itself")
+    with open(path, encoding="utf-8-sig") as file:
+        _including.append(path)
+        try:
+            yield file
+        finally:
+            _including.pop()
+
+
+gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
 """Settings that may differ when a run is resumed, and between its learner hosts: they affect speed and logs only."""
@@ -44,6 +69,7 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -
         for binding in [gin_params] if isinstance(gin_params, str) else gin_params:
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
+        _refuse_unused_scopes(gin.config_str())
         return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
@@ -57,15 +83,23 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
         parse(argument)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{argument}: this is not a gin file, which is text in UTF-8") from error
+    except SystemExit as error:
+        raise ConfigError(f"{argument}: a module that it imports ends the program: {described(error)}") from error
     except Exception as error:  # gin raises all kinds, and modules that a file imports may raise any
         raise ConfigError(prefix + _sentence(error)) from error
     finally:
         logging.disable(logging.NOTSET)
 
 
+def _refuse_unused_scopes(bindings: str) -> None:
+    for scope, setting in re.findall(r"^([\w./]+)/(\w+\.\w+) =", bindings, re.MULTILINE):
+        if f"@{scope}/" not in bindings:
+            raise ConfigError(f"{scope}/{setting} has no effect: no reference has the scope, as @{scope}/... would")
+
+
 def _quoted(binding: str) -> str:
-    """A binding whose value, if it is a bare word, is a string."""
-    match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*)\s*", binding)
+    """A binding whose value, if it is a bare word, a number such as 300k, or an object of JSON, is a string."""
+    match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*|[\d_.]+[kMG]|\{.*\})\s*", binding)
     return f"{match[1]} = {match[2]!r}" if match and match[2] not in ("True", "False", "None") else binding
 
 
@@ -165,7 +199,8 @@ def _sentence(error: BaseException) -> str:
     """The informative first part of a gin or dataclass error, on one line."""
     text = " ".join(str(error).split())
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
-    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file ", text)[0]
+    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
+    text = re.sub(r"^No bindings specified for '(.+)/gin.macro'", r"the macro %\1 has no value", text)
     if "No values supplied by Gin or caller" in text:
         return "the gin files must set Experiment.env and Experiment.agent"
     text += _guess(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,8 @@ import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
-from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import CannotBuild, EnvConfig, failure
+from seed_rl.envs.elsewhere import probed_spec
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.settings import Count, NonNegative, OneOf, Settings, Share, Within
 
@@ -228,21 +230,12 @@ class Experiment(Settings):
             )
 
     def env_spec(self) -> EnvSpec:
-        """Observations and actions of the environments.
+        """Observations and actions of the environments, of which one may be tried out (`envs.elsewhere.probed_spec`).
 
         Raises:
-          CannotBuild: that takes building one, which fails here.
+          CannotBuild: that takes making one, which fails here, or whose results are not what it declares.
         """
-        try:
-            return self.env.spec()
-        except CannotBuild:
-            raise
-        except Exception as error:  # environments raise all kinds
-            _log.debug("an environment of suite %r failed", self.env.suite, exc_info=error)
-            raise CannotBuild(
-                f"an environment of suite {self.env.suite!r} can't be built to read its spaces: "
-                f"{type(error).__name__}: {' '.join(str(error).split())} (--log_level=debug shows where)"
-            ) from error
+        return _env_spec(self.env)
 
     def build_agent(self) -> Agent:
         """The agent for these environments; imports TensorFlow.
@@ -262,6 +255,16 @@ class Experiment(Settings):
     def to_json(self) -> dict[str, Any]:
         """Every setting by dotted name, as JSON values."""
         return dict(_flatten("", self))
+
+
+@functools.cache
+def _env_spec(env: EnvConfig) -> EnvSpec:
+    try:
+        return probed_spec(env)
+    except (Exception, SystemExit) as error:  # environments raise all kinds
+        subject = f"{env.title} can't be made to read its spaces"
+        _log.info("the error of the environment in full:", exc_info=error, extra={"in_full": True})  # only in files
+        raise CannotBuild(str(failure(subject, error))) from error
 
 
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:

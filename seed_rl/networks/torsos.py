@@ -18,6 +18,8 @@ from seed_rl.networks.normalisation import before_relu, relu
 from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.rl import checks
 
+_FORMAT = "channels_last"
+
 
 class Chain(keras.layers.Layer):
     """Applies `layers` in order.
@@ -135,7 +137,7 @@ class ShallowTorso(Chain):
         layers: list[Any] = []
         for index, (filters, size, stride) in enumerate(convolutions):
             conv = keras.layers.Conv2D if index else FrameConv
-            layers.append(conv(filters, size, strides=stride, name=f"conv_{index}", **shared))
+            layers.append(conv(filters, size, strides=stride, data_format=_FORMAT, name=f"conv_{index}", **shared))
             layers += relu(layer_norm == "all", dtype, f"conv_{index}")
         layers += [
             keras.layers.Flatten(name="flatten", dtype=dtype),
@@ -229,8 +231,8 @@ class _Stage(Chain):
         conv = FrameConv if on_frames else keras.layers.Conv2D
         kernel = before_relu(kernel_initializer)
         layers = [
-            conv(channels, 3, padding="same", kernel_initializer=kernel, name="conv", dtype=dtype),
-            keras.layers.MaxPooling2D(3, strides=2, padding="same", name="pool", dtype=dtype),
+            conv(channels, 3, padding="same", kernel_initializer=kernel, data_format=_FORMAT, name="conv", dtype=dtype),
+            keras.layers.MaxPooling2D(3, strides=2, padding="same", data_format=_FORMAT, name="pool", dtype=dtype),
             *(
                 _ResidualBlock(channels, layer_norm, kernel_initializer, dtype, name=f"residual_{index}")
                 for index in range(residual_blocks)
@@ -243,7 +245,8 @@ class _ResidualBlock(Chain):
     """x + conv(relu(conv(relu(x)))), both convolutions 3x3 and padded."""
 
     def __init__(self, channels: int, layer_norm: str, kernel_initializer: str, dtype: str, name: str):
-        shared = {"padding": "same", "kernel_initializer": before_relu(kernel_initializer), "dtype": dtype}
+        kernel = before_relu(kernel_initializer)
+        shared = {"padding": "same", "kernel_initializer": kernel, "data_format": _FORMAT, "dtype": dtype}
         layers = [
             *relu(layer_norm == "all", dtype, "input"),
             keras.layers.Conv2D(channels, 3, name="conv_0", **shared),

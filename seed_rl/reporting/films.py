@@ -7,11 +7,11 @@ import glob
 import logging
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 
 from seed_rl.reporting.sink import Sink
+from seed_rl.system import children
 from seed_rl.system.files import PARTIAL, reason
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Films:
 
     def _start(self, frames: int) -> None:
         self._frames = frames
-        command = ["nice", "-n", "19", sys.executable, "-m", "seed_rl", "play", "--exit_with_parent"]
+        command = ["nice", "-n", "19", *children.seed_rl("play", "--exit_with_parent")]
         try:
             os.makedirs(self._directory, exist_ok=True)
             with open(self._path(_OUTPUT), "wb") as output:

@@ -7,12 +7,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 
 from seed_rl.actor.loop import Actor
 from seed_rl.foreign import printable
 from seed_rl.runs.fleet import ActorFailed, Ended, Fleet
+from seed_rl.system import children
 from seed_rl.system.exit_codes import USAGE_ERROR
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
@@ -33,7 +33,7 @@ class LocalActors(Fleet):
     """
 
     arguments: Sequence[str] = ()
-    """Of `python -m seed_rl actor`, without the address."""
+    """Of `seed_rl actor`, without the address."""
 
     @property
     def pids(self) -> list[int]:
@@ -45,8 +45,8 @@ class LocalActors(Fleet):
             with self._reachable(number, process):
                 return process.wait()
 
-        command = [sys.executable, "-m", "seed_rl", "actor", "--exit_with_parent", *self.arguments]
-        code, how = run_logged([*command, f"--server_address={self._address}"], log, wait)
+        command = children.seed_rl("actor", "--exit_with_parent", *self.arguments, f"--server_address={self._address}")
+        code, how = run_logged(command, log, wait)
         if code == USAGE_ERROR:
             raise ActorFailed(f"actor {number} can't run: {how} (its log: {log})")
         # An actor that is asked to end exits with 128 plus the signal.

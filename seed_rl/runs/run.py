@@ -6,8 +6,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -24,7 +22,7 @@ from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.mirror import working_directory
 from seed_rl.runs.run_directory import run_directory
 from seed_rl.specs import CannotAct
-from seed_rl.system.files import allow_many_files
+from seed_rl.system.files import allow_many_files, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
 from seed_rl.system.object_store import Store
 from seed_rl.system.signals import ctrl_c_asks
@@ -97,7 +95,7 @@ class Run:
         """Opens the log directory.
 
         Raises:
-          CannotBuild: a package that the environments need is not installed.
+          CannotBuild: a package that the environments need is not installed, or they are not what they declare.
           ConfigError: it holds a run of another configuration.
           CannotUse: it can't be written, or another learner is running in it.
           CannotReach: it is in an object store that can't be used.
@@ -111,6 +109,7 @@ class Run:
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self.native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
+            self.experiment.env_spec()  # before TensorFlow is loaded: most mistakes in an environment show here
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -208,10 +207,7 @@ class Run:
 
         address = self.address
         if not address:
-            # Not in the log directory: the path of a unix socket is limited to 107 bytes.
-            directory = tempfile.mkdtemp(prefix="seed_rl-")
-            self._cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
-            address = f"unix:{directory}/learner.sock"
+            address = f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
         try:
             return Learner(self.experiment, self._directory, address, self.security, link)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:

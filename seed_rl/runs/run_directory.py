@@ -93,7 +93,7 @@ class LogFile(logging.FileHandler):
           path: lines are appended to it.
           line: format of a line.
         """
-        super().__init__(path, encoding="utf-8")
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
         self.setFormatter(PrintableFormatter(line))
         self._reported = False
 

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from seed_rl.experiment import ConfigError
 from seed_rl.reporting import metrics
 from seed_rl.reporting.text import duration
 from seed_rl.runs.local_actors import run_logged
+from seed_rl.system import children
 from seed_rl.system.files import locked, reason
 
 _FINISHED = "finished.json"
@@ -75,7 +75,7 @@ class Trainer:
         """
         if stopped():
             return 0
-        command = [sys.executable, "-m", "seed_rl", "train", "--exit_with_parent", f"--logdir={self.path(trial)}"]
+        command = children.seed_rl("train", "--exit_with_parent", f"--logdir={self.path(trial)}")
         started = time.monotonic()
         try:
             say(f"begins: {title}")

@@ -1,13 +1,18 @@
-"""Files that are never half written, locks, and failures to write or read that a run survives."""
+"""Files that are never half written, locks, places of sockets, and failures to write or read that a run survives."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
+import glob
 import logging
 import os
 import resource
+import shutil
+import socket
+import tempfile
 from collections.abc import Iterator
 from typing import IO
 
@@ -16,6 +21,7 @@ PARTIAL = ".partial"
 
 
 _MANY_FILES = 1 << 16
+_LONGEST_PARENT = 80  # bytes
 
 
 def allow_many_files() -> None:
@@ -63,6 +69,21 @@ def locked(path: str) -> Iterator[None]:
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+
+
+@contextlib.contextmanager
+def socket_directory() -> Iterator[str]:
+    """A new directory for a unix socket, at most 107 bytes long; those that killed processes left are removed."""
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent)) > _LONGEST_PARENT:
+        parent = "/tmp"
+    for path in glob.glob(os.path.join(glob.escape(parent), "seed_rl-*", "*.sock")):
+        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):  # of another user, or gone meanwhile
+            probe.setblocking(False)
+            if probe.connect_ex(path) == errno.ECONNREFUSED:
+                shutil.rmtree(os.path.dirname(path))
+    with tempfile.TemporaryDirectory(prefix="seed_rl-", dir=parent, ignore_cleanup_errors=True) as directory:
+        yield directory
 
 
 @dataclasses.dataclass

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from seed_rl.foreign import described
+
 _TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 
 
@@ -29,11 +31,19 @@ def native_stderr_to(path: str) -> Iterator[None]:
             sys.stderr = python_stderr
 
 
+class CannotLoad(ImportError):
+    """TensorFlow or Keras can't be used in this process; one sentence."""
+
+
 def load_tensorflow() -> Any:
-    """Imports TensorFlow silently; its serious errors come as exceptions.
+    """Imports TensorFlow and Keras silently, whatever Keras is set to on this machine; serious errors are exceptions.
 
     Without garbage collection: an import makes next to no garbage, and looking for it would take a quarter of the time.
+
+    Raises:
+      CannotLoad: one can't be imported, or Keras has been, with another backend.
     """
+    os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not any(map(glob.glob, _TPU_CHIPS)):
         os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # a build for TPUs would ask a metadata server for minutes
@@ -41,11 +51,19 @@ def load_tensorflow() -> Any:
     gc.disable()
     try:
         with _descriptor_to(os.devnull):  # `sys.stderr` stays the same object, as handlers that are made now keep it
-            return importlib.import_module("tensorflow")
+            tensorflow, keras = map(importlib.import_module, ("tensorflow", "keras"))
+    except Exception as error:  # a package that they import may be broken in any way
+        raise CannotLoad(f"TensorFlow can't be loaded: {described(error)}; `seed_rl doctor` examines more") from error
     finally:
         gc.freeze()
         if collects:
             gc.enable()
+    if keras.backend.backend() != "tensorflow":
+        raise CannotLoad(f"Keras was imported before with backend {keras.backend.backend()}, and needs tensorflow here")
+    keras.config.set_image_data_format("channels_last")  # ~/.keras/keras.json may say otherwise
+    keras.config.set_floatx("float32")
+    keras.config.set_epsilon(1e-7)
+    return tensorflow
 
 
 @contextlib.contextmanager

@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from seed_rl.system.children import guard_of
+
+_guards: list[Any] = []
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NATIVE_SECONDS = 1.5  # of native code, such as a compilation, after which a signal that raises ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
@@ -77,8 +80,12 @@ def signals() -> Iterator[Stopped]:
 def stop_at_end_of_input(stopped: Stopped) -> None:
     """Starts a thread that asks to end once standard input is closed, as when the parent has ended, however it did.
 
-    Where the flag `raises`, the process ends as by SIGTERM.
+    Where the flag `raises`, the process ends as by SIGTERM. The programs that it has started, such as the engines of
+    environments, are killed when it ends, if it leads a process group.
     """
+    if os.getpgrp() == os.getpid():
+        guard = guard_of([os.getpid()])
+        _guards.append((guard, os.dup(guard.stdin.fileno())))  # type: ignore[union-attr]  # that nothing closes
 
     def read() -> None:
         while os.read(0, 1024):  # not through sys.stdin: a thread that reads keeps its lock, which Python takes at exit

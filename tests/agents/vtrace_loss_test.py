@@ -100,6 +100,7 @@ def ratios(unroll, kind="discrete"):
 def targets(unroll, kind="discrete", *, discount, lambda_, clip_rho, clip_pg_rho, reward_scale, max_abs_reward, **_):
     """v_s and the advantages of steps 0 .. T - 1: one environment and one step at a time, float64."""
     length, batch = unroll["reward"][1:].shape
+    clip_rho, clip_pg_rho = clip_rho or np.inf, clip_pg_rho or np.inf
     value, ratio = unroll["baseline"], ratios(unroll, kind)
     vs, advantages = np.zeros((length, batch)), np.zeros((length, batch))
     for b in range(batch):
@@ -177,6 +178,14 @@ def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
         np.testing.assert_allclose(metrics[name], value, rtol=2e-5, atol=1e-6, err_msg=name)
     np.testing.assert_allclose(total, expected["loss/total"], rtol=2e-5, atol=1e-6)
     np.testing.assert_allclose(value_targets, targets(unroll, kind, **SETTINGS)[0], rtol=2e-5, atol=1e-6)
+
+
+def test_bounds_of_zero_are_none():
+    unroll = random_unroll(4, 3, kind="discrete")
+    free, wide = (loss_of(unroll, clip_rho=bound, clip_pg_rho=bound) for bound in (0.0, 1e9))
+    np.testing.assert_allclose(free[0], wide[0], rtol=1e-6)
+    for name, value in free[1].items():
+        np.testing.assert_allclose(value, wide[1][name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

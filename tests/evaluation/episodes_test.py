@@ -42,6 +42,11 @@ def test_each_environment_plays_its_share(policy):
     assert play(policy, Counting().make(3), 2, seed=1).lengths.tolist() == [5, 6]
 
 
+def test_a_long_episode_counts_as_it_is(policy):
+    played = play(policy, Counting().make(2), 4, seed=1, max_steps=3)  # episodes of 5 and 6 steps
+    assert played.lengths.tolist() == [3, 3, 2, 3]
+
+
 def test_short_episodes_are_not_favoured(policy):
     played = play(policy, SyncVectorEnv([ShortOrLong] * 400, autoreset_mode="SameStep"), 400, seed=1)
     assert len(played.returns) == 400

@@ -94,7 +94,7 @@ def test_tensors_are_named_after_those_of_the_environment(tmp_path):
     spec = env.spec()
     policy = Policy(VTrace(hidden=8).build(spec, 1, 0), spec, 1, greedy=True)
     export(policy, str(tmp_path / "export"), batch=1)
-    served = signatures(tmp_path / "export")["greedy"]
+    served = signatures(tmp_path / "export")["serving_default"]
     names = {name for name in served.structured_input_signature[1] if name.startswith("observation")}
     assert names == {
         *("observation_camera_left", "observation_camera_right"),

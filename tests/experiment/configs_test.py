@@ -215,3 +215,39 @@ def test_a_mistake_in_a_file_has_its_place(tmp_path):
         experiment.ConfigError, match=r"named 'discont'. Did you mean 'discount'\? \(.*mine.gin, line 3\)"
     ):
         config_files.load([str(file)])
+
+
+CATCH = "include 'catch/vtrace.gin'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("include 'mine.gin'", "mine.gin includes itself"),
+        ("include 'folder'", "Unable to open file: folder"),
+        (f"{CATCH}VTrace.discount = %nope", "^the macro %nope has no value$"),
+        (f"{CATCH}import tests_that_exit", r"imports ends the program: SystemExit: 4 \(tests_that_exit.py, line 1"),
+        (f"{CATCH}nowhere/VTrace.discount = 0.5", "^nowhere/VTrace.discount has no effect: no reference has the scope"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_a_sentence(text, message, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "tests_that_exit.py").write_text("raise SystemExit(4)")
+    (tmp_path / "mine.gin").write_text(text)
+    with pytest.raises(experiment.ConfigError, match=message):
+        config_files.load(str(tmp_path / "mine.gin"))
+
+
+def test_a_file_may_begin_with_a_byte_order_mark_and_includes_files_beside_it(tmp_path):
+    (tmp_path / "base.gin").write_text(f"{CATCH}Experiment.total_frames = 1e6\nCatch.rows = 7", encoding="utf-8-sig")
+    (tmp_path / "mine.gin").write_text("include 'base.gin'", encoding="utf-8-sig")
+    loaded = config_files.load(str(tmp_path / "mine.gin"))
+    assert (loaded.total_frames, loaded.env.rows) == (1_000_000, 7)
+
+
+def test_bindings_may_be_written_as_on_a_command_line():
+    bindings = ["Experiment.total_frames = 300k", 'Gym.options={"g": 1, "h": false}', "Replay.capacity='2M'"]
+    loaded = config_files.load("gym/sac_pendulum", bindings)
+    assert (loaded.total_frames, loaded.replay.capacity) == (300_000, 2_000_000)
+    assert loaded.env.options == '{"g": 1, "h": false}'

@@ -75,6 +75,7 @@ LEVERS = {
     "signed bytes": spaces.Box(-128, 127, (2,), np.int8),
     "integers": spaces.Box(0, 1000, (2,), np.int32),
     "one value": spaces.Box(1, 1, (2,), np.float32),
+    "one value each": spaces.Box(np.array([-1, 2], np.float32), np.array([1, 2], np.float32)),
     "text": spaces.Text(5),
     "bits": spaces.MultiBinary(3),
     "pair": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]),
@@ -82,7 +83,7 @@ LEVERS = {
 
 
 class Echo(gymnasium.Env):
-    """Has the spaces that its options name, random observations, and the action as `info`. Ends one time in four."""
+    """Has the spaces that its options name, random observations, and the last action to show. Ends one time in four."""
 
     def __init__(self, senses="flat", levers="choices"):
         self.observation_space = SENSES[senses]
@@ -98,9 +99,11 @@ class Echo(gymnasium.Env):
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
         ends = self.np_random.random() < 0.25
         reward = self.np_random.normal()
-        taken = np.full(4, np.nan)
-        taken[: np.size(action)] = np.ravel(action)
-        return self.observation_space.sample(), reward, ends, False, {"taken": taken}
+        self._taken = np.ravel(action)
+        return self.observation_space.sample(), reward, ends, False, {}
+
+    def render(self):
+        return self._taken
 
 
 def many(num_envs, mode, **options):

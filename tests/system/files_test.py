@@ -4,10 +4,12 @@ import contextlib
 import errno
 import logging
 import os
+import socket
+import tempfile
 
 import pytest
 
-from seed_rl.system.files import Outage, complete_or_absent, locked, reason
+from seed_rl.system.files import Outage, complete_or_absent, locked, reason, socket_directory
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -55,3 +57,27 @@ def test_an_outage_tolerates_errors_of_files_only():
 )
 def test_a_reason_is_never_empty(error, text):
     assert reason(error) == text
+
+
+@pytest.mark.parametrize("length", [10, 200])
+def test_a_socket_has_a_place_however_long_the_name_of_the_temporary_directory(length, tmp_path, monkeypatch):
+    parent = tmp_path / ("x" * length)
+    parent.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(parent))
+    with socket_directory() as directory, socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.join(directory, "learner.sock"))
+    assert not os.path.exists(directory)
+
+
+def test_directories_of_dead_sockets_are_removed():
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", parent)
+        with socket_directory() as directory, socket.socket(socket.AF_UNIX) as alive:
+            alive.bind(os.path.join(directory, "learner.sock"))
+            alive.listen()
+            dead = os.path.join(parent, "seed_rl-dead")
+            os.mkdir(dead)
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(os.path.join(dead, "learner.sock"))
+            with socket_directory() as other:
+                assert sorted(os.listdir(parent)) == sorted(map(os.path.basename, (directory, other)))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 WAITS_IN_NATIVE_CODE = """
@@ -106,3 +107,28 @@ def test_a_run_ends_when_its_input_does():
     )
     done = subprocess.run([sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
     assert (done.returncode, done.stdout) == (0, b"waiting\nafter the run\n")
+
+
+STARTS_A_PROGRAM = """
+import subprocess
+import sys
+import time
+from seed_rl.system.signals import Stopped, stop_at_end_of_input
+
+stop_at_end_of_input(Stopped())
+program = subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$; sleep 300; exit"])
+if "waits" in sys.argv:
+    time.sleep(300)
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.parametrize("how", ["waits", "ends"])
+def test_programs_end_with_the_process_that_started_them(how):
+    command = [sys.executable, "-c", STARTS_A_PROGRAM, how]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, start_new_session=True) as started:
+        engine = psutil.Process(int(started.stdout.readline()))
+        if how == "waits":
+            started.kill()
+        assert started.wait(20) == (-signal.SIGKILL if how == "waits" else 0)
+    assert not psutil.wait_procs([engine], timeout=20)[1]

@@ -19,7 +19,6 @@ from seed_rl.cli.flags import (
     integer,
     string,
 )
-from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.system.signals import signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
@@ -48,7 +47,7 @@ _POLL_SECONDS = 0.1
         "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
     ),
     EXIT_WITH_PARENT,
-    failures=(Rejected, EnvironmentFailed),
+    failures=(Rejected,),
 )
 def actor(values: flags.FlagValues) -> int:
     """Runs an actor for a learner; it asks the learner which environments to step."""

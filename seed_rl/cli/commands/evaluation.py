@@ -27,6 +27,7 @@ _POLICY = (
 _ACTING = (
     boolean("greedy", False, "Always take the greedy action, without exploring."),
     integer("seed", 1, "Of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+    integer("max_steps", None, "Agent steps after which an episode counts as it is; default: its end.", lower_bound=1),
 )
 
 
@@ -70,6 +71,7 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
             greedy=values.greedy,
             seed=values.seed,
             stop=stop,
+            max_steps=values.max_steps,
         )
         print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before the end of an episode")
         if evaluation["episodes"] == values.episodes:
@@ -111,6 +113,7 @@ def play(values: flags.FlagValues) -> int:
                 seed=values.seed,
                 fps=values.fps,
                 limits=Limits() if values.exit_with_parent else None,
+                max_steps=values.max_steps,
             )
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
         print("\n".join(paths))

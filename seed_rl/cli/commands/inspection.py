@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
 from absl import flags
 
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import IMPORT_MODULE, choice, comma_separated, string
-from seed_rl.envs import registry
+from seed_rl.envs import elsewhere, registry
 from seed_rl.experiment import config_files
+from seed_rl.specs import EnvDescription
 from seed_rl.system.exit_codes import FAILURE
 
 
@@ -24,9 +26,16 @@ def configs(values: flags.FlagValues) -> int:
     return 0
 
 
-@command("seed_rl envs atari", takes_paths=True)
+@command(
+    "seed_rl envs check CartPole-v1",
+    string("options", "{}", "Keyword arguments of the environment that is checked, a JSON object."),
+    IMPORT_MODULE,
+    takes_paths=True,
+)
 def envs(values: flags.FlagValues, *suites: str) -> int:
-    """Lists the environment suites, or the games, levels, scenarios and ids of some."""
+    """Lists the suites, or the games, levels and ids of some; or checks an id."""
+    if suites[:1] == ("check",):
+        return _check(suites[1:], values.options)
     for name in suites:
         print("\n".join(registry.suite(name).tasks()))
     if not suites:
@@ -37,6 +46,18 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
             first_line = (inspect.getdoc(suite) or "").partition("\n")[0]
             known = f" {suite.__name__}.{suite.task_setting}: {len(suite.tasks())} known." if suite.task_setting else ""
             print(f"{name:{widest}}  {first_line}{known}")
+    return 0
+
+
+def _check(ids: Sequence[str], options: str) -> int:
+    """Tries environments of Gymnasium or suites out, and prints what was found."""
+    if not ids:
+        raise UsageError("name an environment to check, such as CartPole-v1, or a suite")
+    for name in ids:
+        options_of_id = {"id": name, "options": options}
+        description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
+        found = elsewhere.findings(registry.from_description(description))
+        print("\n  ".join([f"{name}: ok", *found]))
     return 0
 
 

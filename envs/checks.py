@@ -1,0 +1,126 @@
+"""The results of an environment compared with its spaces: a mistake becomes a sentence that names the part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from seed_rl.envs.base import CannotBuild, failure
+
+_NO_NUMBER = ": a wrapper, such as MO-Gymnasium's LinearReward, makes a vector reward one number"
+
+
+class Checked(gymnasium.Wrapper):
+    """An environment whose results are what its spaces declare, and whose errors are sentences.
+
+    Nobody needs its `info`, which is left out: an actor would put those of all environments together at each step.
+    Every method raises
+
+    - CannotBuild: a result is none that the environment declares;
+    - EnvironmentFailed: the environment raised an error.
+    """
+
+    def __init__(self, env: gymnasium.Env, name: str):
+        """
+        Args:
+          env: the environment.
+          name: of the environment in messages.
+        """
+        super().__init__(env)
+        self._name = name
+        for part in ("observation_space", "action_space"):
+            if not isinstance(space := getattr(env, part, None), gymnasium.Space):
+                raise self._wrong(part, "a space of Gymnasium", _described(space))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts a new episode."""
+        try:
+            returned = self.env.reset(seed=seed, options=options)
+        except (Exception, SystemExit) as error:
+            raise self._failed("reset", error) from error
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise self._wrong("the result of reset", "(observation, info)", _described(returned))
+        self._check("observation of reset", self.observation_space, returned[0])
+        return returned[0], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Takes a step."""
+        try:
+            returned = self.env.step(action)
+        except (Exception, SystemExit) as error:
+            raise self._failed("step", error) from error
+        if not isinstance(returned, tuple) or len(returned) != 5:
+            declared = "(observation, reward, terminated, truncated, info)"
+            raise self._wrong("the result of step", declared, _described(returned))
+        observation, reward, terminated, truncated, _ = returned
+        self._check("observation", self.observation_space, observation)
+        if not isinstance(reward, float):
+            reward = self._scalar("reward", "a number", "fiub", reward)
+        if type(terminated) is not bool or type(truncated) is not bool:
+            terminated = self._scalar("terminated", "True or False", "iub", terminated)
+            truncated = self._scalar("truncated", "True or False", "iub", truncated)
+        return observation, float(reward), bool(terminated), bool(truncated), {}
+
+    def render(self) -> Any:
+        """Draws the current state."""
+        try:
+            return self.env.render()
+        except (Exception, SystemExit) as error:
+            raise self._failed("render", error) from error
+
+    def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
+        """Raises CannotBuild unless a value has the structure, the shapes and the dtypes of a space."""
+        if isinstance(space, spaces.Dict):
+            if not isinstance(value, Mapping) or space.keys() - value.keys():
+                raise self._wrong(part, f"a Dict of {', '.join(map(str, space))}", _described(value))
+            for key, inner in space.items():
+                self._check(f"{part} {key!r}", inner, value[key])
+        elif isinstance(space, spaces.Tuple):
+            if not isinstance(value, tuple | list) or len(value) != len(space):
+                raise self._wrong(part, f"a Tuple of {len(space)}", _described(value))
+            for index, inner in enumerate(space):
+                self._check(f"{part} {index}", inner, value[index])
+        elif space.shape is not None and space.dtype is not None:
+            array = value if isinstance(value, np.ndarray) else _as_array(value)
+            if array.shape != space.shape or not (
+                array.dtype == space.dtype or np.can_cast(array.dtype, space.dtype, "same_kind")
+            ):
+                raise self._wrong(part, f"{space.dtype}{list(space.shape)}", _described(value))
+
+    def _scalar(self, part: str, declared: str, kinds: str, value: Any) -> Any:
+        """The only element of a value of one of these kinds of dtype."""
+        array = _as_array(value)
+        if array.size != 1 or array.dtype.kind not in kinds:
+            remedy = _NO_NUMBER if part == "reward" and array.size > 1 else ""
+            raise self._wrong(part, declared, _described(value) + remedy)
+        return array.item()
+
+    def _wrong(self, part: str, declared: str, came: str) -> CannotBuild:
+        return CannotBuild(f"{self._name}: {part} is declared as {declared}, and came as {came}")
+
+    def _failed(self, what: str, error: BaseException) -> Exception:
+        return failure(f"{self._name} failed in {what}", error)
+
+
+def _described(value: Any) -> str:
+    """The type, dtype and shape of what an environment returned."""
+    if isinstance(value, np.ndarray | np.generic):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, Mapping):
+        return f"a dict of {', '.join(map(str, value)) or 'nothing'}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}: {', '.join(type(part).__name__ for part in value[:6])}"
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return "None" if value is None else f"{name} {value!r}"[:100]
+
+
+def _as_array(value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return np.array(None)

@@ -1,0 +1,154 @@
+"""Mistakes in environments of others: a sentence with the part, what was declared and what came, before training."""
+
+import json
+import re
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, random_actions, step
+from seed_rl.envs.catch import Catch
+from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
+from seed_rl.envs.gym import Gym
+
+ID = "tests.support.mistaken_env:Mistaken-v0"
+
+
+def mistaken(vectorization="sync", **options):
+    return Gym(ID, vectorization=vectorization, options=json.dumps(options))
+
+
+def tried(config):
+    """Takes two steps in this process."""
+    with closing(config.make(2)) as env:
+        env.reset(seed=1)
+        for _ in range(2):
+            output = step(env, np.zeros(2, np.int32))
+        return output
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"observation": "long"}, r"observation of reset is declared as float32\[3\], and came as float32\[4\]"),
+        ({"observation": "ragged"}, r"of reset is declared as float32\[3\], and came as a list of 2: list, list"),
+        ({"observation": "text"}, r"of reset is declared as float32\[3\], and came as str 'zero'"),
+        ({"observation": "nothing"}, r"of reset is declared as float32\[3\], and came as None"),
+        ({"observation": "long", "space": "pair"}, r"is declared as int64\[2\], and came as float32\[4\]"),
+        ({"observation": "half", "space": "parts"}, r"is declared as a Dict of a, b, and came as a dict of a"),
+        ({"observation": "long", "space": "two"}, r"is declared as a Tuple of 2, and came as float32\[4\]"),
+        ({"observation": "five", "space": "choice"}, r"declared as Discrete\(5\), and came as \[5, 5\]"),
+        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), and came as \[\[7, -2\]"),
+        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), and came as \[\[3, 0\]"),
+        ({"reset": "long"}, r"result of reset is declared as \(observation, info\), and came as float32\[4\]"),
+        ({"step": "ragged"}, r"result of step is declared as \(observation, reward, .*, and came as a list of 2"),
+        ({"reward": "nothing"}, "reward is declared as a number, and came as None"),
+        ({"reward": "text"}, "reward is declared as a number, and came as str 'zero'"),
+        (
+            {"reward": "array of two"},
+            r"and came as float32\[2\]: a wrapper, such as MO-Gymnasium's LinearReward, makes a vector",
+        ),
+        ({"terminated": "nothing"}, "terminated is declared as True or False, and came as None"),
+        ({"truncated": "array of two"}, r"truncated is declared as True or False, and came as float32\[2\]"),
+    ],
+    ids=str,
+)
+def test_a_result_that_is_not_what_was_declared_is_named(options, sentence):
+    with pytest.raises(CannotBuild, match=f"^{ID}: .*{sentence}"):
+        tried(mistaken(**options))
+
+
+def test_what_can_be_understood_is_accepted():
+    output = tried(mistaken(observation="list", reward="array of one"))
+    assert output.observation.tolist() == [[0, 0, 0]] * 2
+    assert output.reward.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("error", r"ValueError: the game crashed \(mistaken_env.py, line \d+: raise ValueError"),
+        ("assertion", r"AssertionError \(mistaken_env.py, line \d+: "),
+        ("exit", r"SystemExit: 3 \(mistaken_env.py, line \d+: "),
+    ],
+)
+@pytest.mark.parametrize("place", ["make", "reset", "step"])
+def test_an_error_keeps_its_reason_and_its_place(place, value, reason):
+    said = f"can't be made: {reason}" if place == "make" else f"failed in {place}: {reason}"
+    with pytest.raises((CannotBuild, EnvironmentFailed), match=f"^{ID} {said}"):
+        tried(mistaken(**{place: value}))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"reward": "nothing", "vectorization": "async"}, f"^{ID}: reward is declared as a number, and came as None"),
+        ({"step": "crash", "vectorization": "async"}, f"the process of environment 0 of 1 of {ID} ended: SIGSEGV"),
+        ({"step": "crash"}, rf"the process of an environment of suite 'gym' \({ID}\) ended in step: SIGSEGV"),
+        ({"make": "crash"}, "ended in make: SIGSEGV"),
+        ({"observation": "nan"}, rf"suite 'gym' \({ID}\): observation must be finite, and came as nan"),
+        ({"step": "error"}, f"^{ID} failed in step: ValueError: the game crashed"),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:.*ERROR")
+def test_mistakes_are_found_when_the_spec_is_read(options, sentence):
+    with pytest.raises((CannotBuild, EnvironmentFailed), match=sentence):
+        probed_spec(mistaken(**options))
+
+
+def test_odd_names_of_observations_are_replaced_by_their_positions():
+    spec = probed_spec(mistaken(space="names", observation="all"))
+    assert [name for name, _ in spec.observation_tensors()] == ["0", "2", "3", "plain"]
+
+
+def test_another_process_gives_the_same_episodes():
+    config, rng = Catch(), np.random.default_rng(1)
+    with closing(make_elsewhere(config, 3)) as there, closing(config.make(3)) as here:
+        assert there.metadata == here.metadata
+        np.testing.assert_array_equal(there.reset(seed=5)[0], here.reset(seed=5)[0])
+        for _ in range(20):
+            actions = random_actions(config.spec().action, rng, 3)
+            for one, other in zip(there.step(actions)[:4], here.step(actions)[:4], strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_an_environment_that_is_only_known_here_is_made_here():
+    class Local(Catch):
+        suite = "local"
+
+    with closing(make_elsewhere(Local(), 1)) as env:
+        assert env.reset(seed=1)[0].shape == (1, 10, 5, 1)
+
+
+def test_findings_are_lines_of_text():
+    lines = findings(mistaken(), seconds=0.05)
+    assert lines[0] == "observation float32[3]; action Discrete(2)"
+    assert re.fullmatch(r"\d+ random steps, .* a second, with rewards from 1 to 1", lines[1])
+
+
+@pytest.mark.parametrize("kind", ["rgba", "grey", "floats", "frames"])
+def test_every_kind_of_picture_is_shown(kind):
+    with closing(mistaken(render=kind).watch()) as env:
+        picture = env.picture(env.reset(seed=1)[0])
+    assert (picture.dtype, picture.shape) == (np.uint8, (20, 30, 3))
+    assert (picture == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("nothing", r"render must return a picture, an array \[H, W, 3\], and returned nothing"),
+        ("planes", r"render must return a picture, an array \[H, W, 3\], and returned uint8\[3, 20, 30\]"),
+        ("assertion", "Mistaken-v0 failed in render: AssertionError"),
+    ],
+)
+def test_a_picture_that_is_none_is_named(kind, sentence):
+    with pytest.raises(CannotBuild, match=f"^{ID} can't be watched: .*{sentence}"):
+        mistaken(render=kind).watch()
+
+
+def test_a_crash_while_rendering_is_a_sentence():
+    with pytest.raises(EnvironmentFailed, match="ended in make: SIGSEGV"):
+        watch_elsewhere(mistaken(render="crash"))

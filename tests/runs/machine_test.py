@@ -1,0 +1,57 @@
+"""Settings and files of the user's machine that must not reach into a run."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from seed_rl.system import children, native_output
+
+LOADS = """
+from seed_rl.system.native_output import load_tensorflow
+load_tensorflow()
+import keras
+print(keras.backend.backend(), keras.config.floatx(), keras.config.epsilon(), keras.layers.Conv2D(1, 1).data_format)
+"""
+
+
+def test_settings_of_keras_are_not_the_machines(tmp_path):
+    (tmp_path / ".keras").mkdir()
+    settings = {"image_data_format": "channels_first", "floatx": "float16", "epsilon": 0.1, "backend": "jax"}
+    (tmp_path / ".keras" / "keras.json").write_text(json.dumps(settings))
+    environment = os.environ | {"HOME": str(tmp_path), "KERAS_HOME": str(tmp_path / ".keras"), "KERAS_BACKEND": "torch"}
+    done = subprocess.run([sys.executable, "-c", LOADS], env=environment, stdout=-1, text=True, check=True)
+    assert done.stdout == "tensorflow float32 1e-07 channels_last\n"
+
+
+def test_keras_with_another_backend_is_a_sentence(monkeypatch):
+    keras = types.SimpleNamespace(backend=types.SimpleNamespace(backend=lambda: "torch"))
+    monkeypatch.setattr(native_output.importlib, "import_module", lambda name: keras)
+    with pytest.raises(native_output.CannotLoad, match="Keras was imported before with backend torch, and needs"):
+        native_output.load_tensorflow()
+
+
+def test_a_broken_package_is_a_sentence(monkeypatch):
+    def broken(name):
+        raise ValueError("numpy.dtype size changed,\nmay indicate binary incompatibility")
+
+    monkeypatch.setattr(native_output.importlib, "import_module", broken)
+    with pytest.raises(native_output.CannotLoad, match="TensorFlow can't be loaded: ValueError: numpy.dtype size"):
+        native_output.load_tensorflow()
+
+
+@pytest.mark.parametrize("command", [children.seed_rl(), [sys.executable, "-m", "seed_rl"]], ids=["child", "-m"])
+def test_modules_in_the_working_directory_are_not_those_of_the_library(command, tmp_path):
+    for name in ("random", "token", "gin", "socket", "queue"):
+        (tmp_path / f"{name}.py").write_text("raise ValueError('shadowed')")
+    done = subprocess.run([*command, "configs"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "atari/vtrace" in done.stdout
+
+
+def test_closed_streams_are_no_error(tmp_path):
+    command = ["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *children.seed_rl("configs")]
+    assert subprocess.run(command, cwd=tmp_path).returncode == 0

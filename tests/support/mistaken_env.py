@@ -1,0 +1,81 @@
+"""Environments with usual mistakes, registered with Gymnasium."""
+
+import os
+import signal
+import sys
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+BOX = spaces.Box(-1, 1, (3,), np.float32)
+FINE = np.zeros(3, np.float32)
+SPACES = {"choice": spaces.Discrete(5), "pair": spaces.MultiDiscrete([3, 3]), "bits": spaces.MultiBinary(2)}
+SPACES |= {"parts": spaces.Dict({"a": BOX, "b": BOX}), "two": spaces.Tuple([BOX, BOX])}
+SPACES |= {"names": spaces.Dict({"é": BOX, "": BOX, "x" * 300: BOX, "plain": BOX})}
+FRAME = np.full((20, 30, 3), 255, np.uint8)
+
+
+def raise_error():
+    raise ValueError("the game\ncrashed")
+
+
+VALUES = {
+    "five": lambda: 5,
+    "seven": lambda: np.array([7, -2]),
+    "threes": lambda: np.array([3, 0]),
+    "long": lambda: np.zeros(4, np.float32),
+    "list": lambda: [0.0, 0.0, 0.0],
+    "ragged": lambda: [[0.0], [0.0, 0.0]],
+    "text": lambda: "zero",
+    "nothing": lambda: None,
+    "nan": lambda: np.full(3, np.nan, np.float32),
+    "half": lambda: {"a": FINE},
+    "all": lambda: dict.fromkeys(SPACES["names"], FINE),
+    "array of one": lambda: np.ones(1),
+    "array of two": lambda: np.ones(2, np.float32),
+    "error": raise_error,
+    "assertion": lambda: (_ for _ in ()).throw(AssertionError),
+    "exit": lambda: sys.exit(3),
+    "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "rgba": lambda: np.full((20, 30, 4), 255, np.uint8),
+    "grey": lambda: FRAME[..., 0],
+    "floats": lambda: FRAME / 255,
+    "frames": lambda: [FRAME * 0, FRAME],
+    "planes": lambda: FRAME.transpose(2, 0, 1),
+}
+
+
+class Mistaken(gymnasium.Env):
+    """Returns the value of a name where it is asked to; episodes of ten steps."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"]}
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space="", render_mode=None, **mistakes):
+        """`mistakes` has names of `VALUES`, by the place in which they are returned."""
+        self.observation_space = SPACES.get(space, BOX)
+        self.render_mode = render_mode
+        self._mistakes = mistakes
+        self._or("make", None)
+
+    def _or(self, place, fine):
+        return VALUES[self._mistakes[place]]() if place in self._mistakes else fine
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._or("reset", (self._or("observation", FINE), {}))
+
+    def step(self, action):
+        self._steps += 1
+        reward, ends = self._or("reward", 1.0), self._or("terminated", self._steps == 10)
+        info = {"of another shape each time": np.zeros(self._steps)}
+        return self._or("step", (self._or("observation", FINE), reward, ends, self._or("truncated", False), info))
+
+    def render(self):
+        return self._or("render", FRAME)
+
+
+gymnasium.register("Mistaken-v0", Mistaken)
