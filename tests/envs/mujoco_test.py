@@ -8,6 +8,7 @@ import pytest
 
 from seed_rl.envs.base import CannotBuild, random_actions
 from seed_rl.envs.conformance import check_suite
+from seed_rl.envs.elsewhere import watch_elsewhere
 from seed_rl.envs.mujoco import MuJoCo
 
 
@@ -46,7 +47,7 @@ def test_settings_reach_the_simulator(make):
 
 def test_it_is_drawn_without_a_display(monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
-    env = MuJoCo(task="Hopper").watch()
+    env = watch_elsewhere(MuJoCo(task="Hopper"))
     try:
         observation, _ = env.reset(seed=1)
         picture = env.picture(observation)

@@ -128,7 +128,7 @@ def test_a_film_ends_with_a_learner_that_is_killed(saved_run, tmp_path):
         env=os.environ | {"TMPDIR": str(tmp_path)},
     ) as learner:
         playing = psutil.Process(int(learner.stdout.readline()))
-        wait_for(lambda: len(playing.children(recursive=True)) == 2)
+        wait_for(lambda: len(playing.children(recursive=True)) == 5)  # two films, the environment, two guards
         filming = [playing, *playing.children(recursive=True)]
         learner.kill()
     wait_for(lambda: not any(map(psutil.Process.is_running, filming)))
