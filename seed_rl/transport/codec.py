@@ -192,7 +192,8 @@ def _header(payload_bytes: int) -> bytes:
 
 def _check_framing(message: bytes, header: bytes, size: int) -> None:
     if len(message) != size:
-        raise WireError(f"expected a message of {size} bytes, got {len(message)}")
+        payload = size - len(header)  # what the peer knows of; the header is protobuf's
+        raise WireError(f"expected a payload of {payload} bytes, got {max(0, len(message) - len(header))}")
     if not message.startswith(header):
         begin = message[: len(header)].hex()
         raise WireError(f"expected a message that begins with bytes {header.hex()}, got {begin}")

@@ -59,7 +59,7 @@ NAN = b"\x00\x00\xc0\x7f"
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda message: message[:-1], "expected a message of 46 bytes, got 45"),
+        (lambda message: message[:-1], "expected a payload of 44 bytes, got 43"),
         (lambda message: message[:10] + b"\x02" + message[11:], "done and last must hold only 0 and 1"),
         (lambda message: message[:2] + NAN + message[6:], "reward must be finite"),
     ],
@@ -155,7 +155,7 @@ def test_an_episode_begins_where_it_must(house, steps, share_memory):
     _, (stream,) = house.streams(house.connect(share_memory=share_memory), [3])
     for step in steps[:-1]:
         stream.step(step)
-    with pytest.raises(Rejected, match="done must be 1 in an environment's first step|expected a.* message"):
+    with pytest.raises(Rejected, match="done must be 1 in an environment's first step|expected a"):
         stream.step(steps[-1])
 
 
