@@ -136,7 +136,8 @@ def test_a_message_of_another_size_or_header_is_refused():
     ]
     for decode, message, size in valid:
         for wrong in (*(message[:end] for end in range(size)), message + b"\0", message + message):
-            with pytest.raises(WireError, match=f"expected a payload of {size - 2} bytes, got {max(0, len(wrong) - 2)}"):
+            got = max(0, len(wrong) - 2)
+            with pytest.raises(WireError, match=f"expected a payload of {size - 2} bytes, got {got}"):
                 decode(wrong)
         for header in (b"\x12" + message[1:2], b"\x0a\x15"):
             begin = f"begins with bytes {message[:2].hex()}, got {header.hex()}"
