@@ -22,7 +22,6 @@ def echo(senses="flat", levers="choices", **settings):
     ("config", "steps"),
     [
         (Gym("CartPole-v1"), 80),
-        (Gym("CartPole-v1", vectorization="async"), 80),
         (Gym("CartPole-v1", vectorization="vector_entry_point"), 80),
         (Gym("Pendulum-v1"), 210),
         (Gym("Blackjack-v1"), 20),
