@@ -22,6 +22,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 NOT_QUICK = (
     "benchmarks",
+    "cli",
     "docker",
     "docs",
     "envs/football_test.py",
@@ -30,11 +31,13 @@ NOT_QUICK = (
     "examples_test.py",
     "hostile",
     "integration",
-    "launch",
     "learner/replicas_test.py",
     "packaging_test.py",
     "reporting/catalogue_test.py",
     "reporting/wandb_run_test.py",
+    "runs",
+    "studies",
+    "system/signals_test.py",
 )
 """Folders and modules that `--quick` leaves out: they start processes, or need the football engine or a browser."""
 

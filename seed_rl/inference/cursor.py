@@ -90,9 +90,9 @@ class UnrollCursor:
         if last is not None and last.any():
             self._pool.ends[slots[0, last & inside[0]]] += 1
 
-        last = inside & (positions == self.length - 1)
-        finished = slots[last]
-        rows, columns = np.broadcast_to(env_ids, last.shape)[last], (unrolls % self.depth)[last]
+        completes = inside & (positions == self.length - 1)
+        finished = slots[completes]
+        rows, columns = np.broadcast_to(env_ids, completes.shape)[completes], (unrolls % self.depth)[completes]
         self._open[rows, columns] = self.spare
         self._step[env_ids] = step + 1
         return StepWrites(slots.astype(np.int32), positions, opened), finished.astype(np.int32)

@@ -132,10 +132,12 @@ class ActingThread:
         self.stats.agent_steps += len(env_ids) - int(np.count_nonzero(last))
         self.stats.batches += 1
         self.stats.padded_steps += self._act_step.padding(len(env_ids))
-        self._track_episodes(env_ids, restarted, requests)
+        self._track_episodes(env_ids, restarted, last, requests)
         return True
 
-    def _track_episodes(self, env_ids: np.ndarray, restarted: np.ndarray, requests: Sequence[Request]) -> None:
+    def _track_episodes(
+        self, env_ids: np.ndarray, restarted: np.ndarray, last: np.ndarray, requests: Sequence[Request]
+    ) -> None:
         if restarted.any():
             self.episodes.restart(env_ids[restarted])
         going = [request for request in requests if not request.first]
@@ -144,7 +146,7 @@ class ActingThread:
                 env_ids[~restarted],
                 np.concatenate([request.output.reward for request in going]),
                 np.concatenate([request.output.done for request in going]),
-                np.concatenate([request.output.last for request in going]),
+                last[~restarted],
             )
 
 

@@ -193,7 +193,7 @@ class TrainStep:
             self._optimizers.apply(outcome.gradients, norms, rates)
             return tf.constant(True)
 
-        # Outside of the compiled part, where it would copy the weights.
+        # On CPUs outside of the compiled parts, where it would copy the weights.
         tf.cond(finite & ~ended, apply, lambda: tf.constant(False))
         own = dict(first.means)
         for index, prefix in enumerate(self._optimizers.prefixed):

@@ -1,0 +1,55 @@
+"""Episodes that end, over real connections: who goes on alone, and where an episode must begin."""
+
+import numpy as np
+import pytest
+
+from seed_rl.transport.client import Rejected
+from seed_rl.types import EnvOutput
+
+
+def steps_of(*flags):
+    """Steps of environments with these pairs of done and last."""
+    done, last = np.array(flags, bool).T
+    observation = np.full((len(flags), 4), 1, np.int32)
+    return EnvOutput(np.zeros(len(flags), np.float32), done, last, observation)
+
+
+BEGINS, GOES_ON, ENDS, TERMINAL = (1, 0), (0, 0), (0, 1), (1, 1)
+
+
+@pytest.mark.parametrize("share_memory", [False, True])
+def test_environments_whose_episodes_end_go_on_alone_or_with_all_others(house, share_memory):
+    learner = house.serve()
+    _, (stream,) = house.streams(house.connect(share_memory=share_memory), [3])
+    for step, actions in [
+        (steps_of(BEGINS, BEGINS, BEGINS), [4, 5, 6]),
+        (steps_of(ENDS, GOES_ON, ENDS), [4, 5, 6]),
+        (steps_of(BEGINS, BEGINS), [4, 6]),
+        (steps_of(GOES_ON, TERMINAL, BEGINS), [4, 5, 6]),
+        (steps_of(BEGINS, BEGINS, BEGINS), [4, 5, 6]),
+        (steps_of(ENDS, ENDS, ENDS), [4, 5, 6]),
+        (steps_of(BEGINS, BEGINS, BEGINS), [4, 5, 6]),
+    ]:
+        assert stream.step(step).tolist() == actions
+    assert [len(output.done) for _, _, output in learner.service.steps] == [3, 3, 2, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("share_memory", [False, True])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [steps_of(GOES_ON, BEGINS, BEGINS)],
+        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(ENDS, ENDS, GOES_ON), steps_of(BEGINS, GOES_ON)],
+        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(ENDS, ENDS, GOES_ON), steps_of(BEGINS, GOES_ON, GOES_ON)],
+        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(ENDS, ENDS, GOES_ON), steps_of(BEGINS)],
+        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(BEGINS, BEGINS)],
+    ],
+    ids=["first", "alone", "with others", "too few", "without end"],
+)
+def test_an_episode_begins_where_it_must(house, steps, share_memory):
+    house.serve()
+    _, (stream,) = house.streams(house.connect(share_memory=share_memory), [3])
+    for step in steps[:-1]:
+        stream.step(step)
+    with pytest.raises(Rejected, match="done must be 1 in an environment's first step|expected a"):
+        stream.step(steps[-1])
