@@ -3,6 +3,7 @@
 Writes `host-<index>.npz` into a directory, the first argument; the others are the hosts' addresses.
 """
 
+import multiprocessing
 import os
 import socket
 import sys
@@ -73,7 +74,7 @@ def open_elsewhere(port):
     return found
 
 
-def main(directory, addresses, index):
+def main(directory, addresses, index, all_done):
     link = connect(Hosts(addresses, index), {"batch_size": BATCH}, threading.Event())
     arrays = [np.float32(index), np.full((2, 3), index - 0.5), np.array([index == 0] * 3), np.array([7 - index])]
     for received, first in zip(
@@ -90,15 +91,15 @@ def main(directory, addresses, index):
         elsewhere=open_elsewhere(link.hosts.parsed[index].port),
         **updates(link),
     )
-    link.sum(np.ones(1))  # the service on the first host stays until the other has done
+    all_done.wait(60)  # a host sends others their last sums, and the first tells them who is alive, until it ends
 
 
 if __name__ == "__main__":
     directory, *addresses = sys.argv[1:]
-    children = []
+    children, all_done = [], multiprocessing.Barrier(len(addresses))
     for index in range(len(addresses)):
         if (pid := os.fork()) == 0:  # TensorFlow is imported, but not yet at work
-            main(directory, tuple(addresses), index)
+            main(directory, tuple(addresses), index, all_done)
             sys.stdout.flush()
             os._exit(0)
         children.append(pid)
