@@ -32,11 +32,6 @@ def connected(address: str) -> Iterator[None]:
       NoCluster: it can't be reached, or refuses this process.
     """
     address = address or os.environ.get("RAY_ADDRESS", "")
-    if address.startswith("ray://"):
-        raise NoCluster(
-            f"{address} is for Ray clients, which are no part of the cluster: actors could not reach a learner here; "
-            "use `ray job submit -- seed_rl train --launcher=ray ...`"
-        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default; without it Ray warns
     if address not in ("", "auto", "local"):
@@ -69,7 +64,8 @@ def _check(address: str) -> None:
                 health(b"", timeout=_CONNECT_SECONDS)
     except AddressError as error:
         raise NoCluster(
-            f"a cluster is named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS; got {address!r}"
+            "a cluster is named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS, on one of its nodes "
+            f"(from elsewhere: `ray job submit -- seed_rl train --launcher=ray ...`); got {address!r}"
         ) from error
     except OSError as error:
         raise NoCluster(f"no Ray cluster can be reached at {address}: {error.strerror or error}") from error
