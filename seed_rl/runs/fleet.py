@@ -1,4 +1,4 @@
-"""The actors of a run: each has a thread that starts it, and starts it again when it ends."""
+"""The actors of a run, and fleets in which a thread for each actor restarts it when it ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from seed_rl.system.files import reason
 
 _log = logging.getLogger(__name__)
 
-_STABLE_SECONDS = 30.0
+STABLE_SECONDS = 30.0
+"""An actor that fails sooner after its start has failed early."""
 
 
 class ActorFailed(RuntimeError):
@@ -33,8 +34,23 @@ class Ended(NamedTuple):
     """Whether it was ended from outside, or lost with its node; any other end is a failure of its own."""
 
 
-@dataclasses.dataclass(eq=False)
 class Fleet(abc.ABC):
+    """The actors of a run."""
+
+    failed: ActorFailed | None
+    """Why they were given up, which ends the run."""
+
+    @abc.abstractmethod
+    def start(self, address: str) -> None:
+        """Starts them, for the learner at an address."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Ends them."""
+
+
+@dataclasses.dataclass(eq=False)
+class SupervisedFleet(Fleet):
     """Keeps the `count` actors of a run running until stopped.
 
     An actor that ends is restarted after a delay, which grows if it keeps ending within 30 s of its start: for ever if
@@ -52,8 +68,7 @@ class Fleet(abc.ABC):
     """An actor that fails this often in a row, without running for 30 s, is given up; to be killed is no failure."""
 
     def __post_init__(self) -> None:
-        self.failed: ActorFailed | None = None
-        """Why they were given up, which ends the run."""
+        self.failed = None
         self.restarts = 0
         self._address = ""  # of the learner
         self._handles: dict[int, Any] = {}  # of the actors that can be ended, by their numbers
@@ -112,10 +127,6 @@ class Fleet(abc.ABC):
         finally:
             del self._handles[number]
 
-    def _began(self, number: int) -> None:
-        """Called by `_run` when an actor that had to wait for a place begins to run."""
-        self._starts[number] = time.monotonic()
-
     def _end_all(self, kill: bool) -> None:
         for number, handle in list(self._handles.items()):
             self._end(number, handle, kill)
@@ -132,7 +143,7 @@ class Fleet(abc.ABC):
             except ActorFailed as failed:
                 self._give_up(failed)
                 return
-            was_stable = time.monotonic() - self._starts[number] > _STABLE_SECONDS
+            was_stable = time.monotonic() - self._starts[number] > STABLE_SECONDS
             if was_stable:
                 delays, failures = growing_delays(), 0
             failures += not ended.killed

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from seed_rl.actor.loop import Actor
 from seed_rl.foreign import printable
-from seed_rl.runs.fleet import ActorFailed, Ended, Fleet
+from seed_rl.runs.fleet import ActorFailed, Ended, SupervisedFleet
 from seed_rl.system import children
 from seed_rl.system.exit_codes import USAGE_ERROR
 from seed_rl.transport.client import LearnerClient
@@ -26,7 +26,7 @@ _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
 
 
 @dataclasses.dataclass(eq=False)
-class LocalActors(Fleet):
+class LocalActors(SupervisedFleet):
     """Actors in processes of this machine.
 
     They read a pipe that only this process holds: they end by themselves when this process is gone, however it ended.
@@ -59,7 +59,7 @@ class LocalActors(Fleet):
             handle.terminate()
 
 
-class ActorThreads(Fleet):
+class ActorThreads(SupervisedFleet):
     """Actors in threads of the learner's process; the first that fails ends the run."""
 
     def _run(self, number: int, log: str) -> Ended:

@@ -1,8 +1,8 @@
-"""A run's directory on this machine, kept equal to a log directory elsewhere.
+"""A run's directory on this machine, kept equal to a log directory in an object store.
 
-A run appends to files, which an object store can't do, and its learner may be on another node than its log directory.
-So the run works in a directory of its machine that starts as a copy of the store, and sends changed files at intervals
-and at the end. The store is the truth: a learner preempted on one machine continues from it on another.
+A run appends to files, which an object store can't do. So the run works in a directory of its machine that starts as a
+copy of the store, and sends changed files at intervals and at the end. The store is the truth: a learner preempted on
+one machine continues from it on another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from seed_rl.system.files import Outage, locked, reason
 from seed_rl.system.object_store import (
     CannotReach,
     ObjectStore,
-    Store,
     check_writable,
     files_in,
     is_url,
@@ -35,7 +34,7 @@ _LOCK = "lock"
 
 
 @contextlib.contextmanager
-def working_directory(place: str, seconds: float = _MAX_SECONDS, store: Store | None = None) -> Iterator[str]:
+def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str]:
     """The directory in which a run works: its log directory, or one of this machine that mirrors a store.
 
     A learner that was killed on this machine, or could not reach the object store at its end, left its directory here:
@@ -44,12 +43,11 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS, store: Store | 
     Args:
       place: the log directory.
       seconds: between copies to the store, at most 30.
-      store: keeps the log directory, where `place` is neither a directory of this machine nor in an object store.
 
     Raises:
       CannotReach: the store can't be read or written, now or at the end, or another learner here is using it.
     """
-    if store is None and not is_url(place):
+    if not is_url(place):
         yield place
         return
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "seed_rl")
@@ -61,14 +59,13 @@ def working_directory(place: str, seconds: float = _MAX_SECONDS, store: Store | 
             lock.enter_context(locked(f"{directory}.lock"))
         except BlockingIOError:
             raise CannotReach(f"another learner is running in {place}") from None
-        objects = store or ObjectStore(place)
+        objects = ObjectStore(place)
         mirror = Mirror(objects, directory)
         with reaching(place, "read"):
-            if store is not None or not mirror.is_ahead():
+            if not mirror.is_ahead():
                 mirror.pull()
-        if isinstance(objects, ObjectStore):
-            check_writable(place)
-            objects.remove_partial()
+        check_writable(place)
+        objects.remove_partial()
         _log.info("%s is kept from a copy in %s", place, directory)
         with _pushed(mirror, place, min(seconds, _MAX_SECONDS)):
             yield directory
@@ -105,7 +102,7 @@ def _pushed(mirror: Mirror, place: str, seconds: float) -> Iterator[None]:
 class Mirror:
     """A directory of this machine and the store that it is kept equal to; each side has a lock of its own."""
 
-    def __init__(self, store: Store, directory: str):
+    def __init__(self, store: ObjectStore, directory: str):
         self.directory = directory
         self._store = store
         self._sent: dict[str, tuple[int, int]] = {}

@@ -24,7 +24,6 @@ from seed_rl.runs.run_directory import run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
-from seed_rl.system.object_store import Store
 from seed_rl.system.signals import ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
 
@@ -73,8 +72,6 @@ class Run:
     """While the run is open, the output of native libraries goes into `native.log`."""
     hosts: Hosts = ALONE
     """Learners that train together; all but the first write into a directory of their own inside `logdir`."""
-    store: Store | None = None
-    """Keeps the log directory, where `logdir` names neither a directory of this machine nor an object store."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the thread that trains."""
     _directory: str = dataclasses.field(default="", init=False)  # where it works here; known while the run is open
@@ -105,7 +102,7 @@ class Run:
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
             seconds = self.experiment.logs.checkpoint_interval_s
-            self._directory = cleanup.enter_context(working_directory(self.logdir, seconds, self.store))
+            self._directory = cleanup.enter_context(working_directory(self.logdir, seconds))
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self.native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from seed_rl.foreign import printable, relative_name
 from seed_rl.system.files import PARTIAL
@@ -64,28 +64,8 @@ def files_in(place: str) -> list[str]:
     return sorted(name for name in names if not name.endswith(PARTIAL))
 
 
-class Store(Protocol):
-    """A directory elsewhere, whose errors are of its own kind; `reaching` makes sentences of them."""
-
-    def files(self) -> list[str]:
-        """Sorted names of the complete files, at any depth.
-
-        Raises:
-          ValueError: a name leads out of the directory.
-        """
-
-    def fetch(self, name: str, path: str) -> None:
-        """Copies a file to a path on this machine."""
-
-    def send(self, file: IO[bytes], name: str) -> None:
-        """Writes a copy of an open file, which may grow meanwhile."""
-
-    def remove(self, name: str) -> None:
-        """Removes a file; one that isn't there is no error."""
-
-
-class ObjectStore(Store):
-    """A directory in an object store."""
+class ObjectStore:
+    """A directory in an object store, whose errors are of its own kind; `reaching` makes sentences of them."""
 
     def __init__(self, url: str):
         """
@@ -95,6 +75,11 @@ class ObjectStore(Store):
         self._system, self._root = open_store(url)
 
     def files(self) -> list[str]:
+        """Sorted names of the complete files, at any depth.
+
+        Raises:
+          ValueError: a name leads out of the directory.
+        """
         return sorted(relative_name(name) for name in self._names() if not name.endswith(PARTIAL))
 
     def _names(self) -> list[str]:
@@ -113,9 +98,11 @@ class ObjectStore(Store):
                 self.remove(name)
 
     def fetch(self, name: str, path: str) -> None:
+        """Copies a file to a path on this machine."""
         self._system.get_file(f"{self._root}/{name}", path)
 
     def send(self, file: IO[bytes], name: str) -> None:
+        """Writes a copy of an open file, which may grow meanwhile."""
         target = f"{self._root}/{name}"
         partial = f"{target}{PARTIAL}"  # the store itself may not be atomic
         self._system.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -126,6 +113,7 @@ class ObjectStore(Store):
         self._system.mv(partial, target)
 
     def remove(self, name: str) -> None:
+        """Removes a file; one that isn't there is no error."""
         with contextlib.suppress(FileNotFoundError):
             self._system.rm_file(f"{self._root}/{name}")
 

@@ -213,14 +213,14 @@ def test_without_optuna_a_search_says_how_to_install_it(capsys, monkeypatch):
 
 def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):
     for flag, sentence in (
-        ("--ray_address=ray://head:10001", "ray://head:10001 is for Ray clients"),
+        ("--ray_address=ray://head:10001", "(from elsewhere: `ray job submit -- seed_rl train"),
         (
             "--ray_address=127.0.0.1:1",
             "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused",
         ),
         (
             "--address=http://head:8265",
-            "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS; got 'http",
+            "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS, on one",
         ),
     ):
         assert main([*ON_RAY, flag]) == 1

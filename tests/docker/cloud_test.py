@@ -127,6 +127,22 @@ def test_any_cluster_gets_manifests_with_its_own_nodes_and_an_autoscaler_if_want
     assert "replicas" not in found["Deployment"]["spec"], "or it would be reset whenever it is applied"
 
 
+def test_a_job_of_kuberay_ends_with_its_run(capsys):
+    job = yaml.safe_load((ROOT / "docker/cloud/ray_job.yaml").read_text())["spec"]
+    assert job["shutdownAfterJobFinishes"]
+    command, *arguments = shlex.split(job["entrypoint"])
+    assert command == "seed_rl"
+    assert main([*arguments, "--help"]) == 0, capsys.readouterr().err
+    groups = {group["groupName"]: group for group in job["rayClusterSpec"]["workerGroupSpecs"]}
+    room = groups["actors"]["maxReplicas"] * int(groups["actors"]["rayStartParams"]["num-cpus"])
+    assert f"--num_actors={room}" in arguments
+    for group in (job["rayClusterSpec"]["headGroupSpec"], *groups.values()):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, **group["template"]}
+        kubernetes_validate.validate(pod, "1.31", strict=True)
+        gpus = int(pod["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu", 0))
+        assert gpus == (job["entrypointNumGpus"] if group is groups["learner"] else 0)
+
+
 def test_learner_hosts_are_the_pods_of_an_indexed_job_which_others_do_not_reach(script, capsys):
     images = ("--learner_image=r/gpu:1", "--actor_image=r/actor:1", "--name=a", "--gin_file=catch/vtrace", "--actors=5")
     assert "--learners needs --bucket" in script.run("cloud/render_kubernetes.py", *images, "--learners=2").stderr

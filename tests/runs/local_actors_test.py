@@ -9,7 +9,7 @@ import threading
 import psutil
 import pytest
 
-from seed_rl.runs.fleet import Ended, Fleet
+from seed_rl.runs.fleet import Ended, SupervisedFleet
 from seed_rl.runs.local_actors import LocalActors, how_it_ended
 
 TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
@@ -101,7 +101,7 @@ def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tm
 
 
 def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
-    class Stuck(Fleet):
+    class Stuck(SupervisedFleet):
         def _run(self, number, log):
             begun.set()
             released.wait()

@@ -119,9 +119,10 @@ def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_pa
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
 
 
-def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, wait_for, caplog):
+def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, wait_for, caplog, monkeypatch):
     store = FailingStore(url)
-    with working_directory(url, 0.02, store) as directory:
+    monkeypatch.setattr("seed_rl.runs.mirror.ObjectStore", lambda _: store)
+    with working_directory(url, 0.02) as directory:
         write(directory, "metrics.jsonl", b"one\n")
         wait_for(lambda: f"files in {url} can't be written (division by zero): training goes on" in caplog.text)
         store.fails = False
@@ -129,14 +130,16 @@ def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, wait_for, capl
     assert content(url) == {"metrics.jsonl": b"one\n"}
 
 
-def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url):
+def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url, monkeypatch):
     with working_directory(url) as directory:
         write(directory, "checkpoints/checkpoint-1.npz", b"first")
     unreachable = pytest.raises(
         CannotReach, match=rf"{url} can't be written \(division by zero\): the end of the run is in {directory}"
     )
-    with unreachable, working_directory(url, store=FailingStore(url)):
-        write(directory, "checkpoints/checkpoint-2.npz", b"second")
+    with monkeypatch.context() as patched, unreachable:
+        patched.setattr("seed_rl.runs.mirror.ObjectStore", FailingStore)
+        with working_directory(url):
+            write(directory, "checkpoints/checkpoint-2.npz", b"second")
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
     with working_directory(url):
         pass

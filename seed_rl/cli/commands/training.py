@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -37,9 +36,6 @@ from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
-
-if TYPE_CHECKING:
-    from seed_rl.runs.ray.learner import RemoteRun
 
 _FAILURES = (ActorFailed, CheckpointError, HostLost)
 _LEARNER = (
@@ -73,12 +69,6 @@ _RAY = (
         "host:port of the Ray cluster; default: RAY_ADDRESS, else one on this machine, else a new one for this run.",
     ),
     alias("address", "ray_address"),
-    string(
-        "ray_learner",
-        None,
-        "Ray resource whose node gets the learner, such as GPU or node:10.0.0.5, or `here`: this process; "
-        "default: GPU if the cluster has one, else here.",
-    ),
     integer(
         "min_actors",
         1,
@@ -105,7 +95,7 @@ def train(values: flags.FlagValues) -> int:
         if values.learner_hosts:
             raise UsageError("--learner_hosts does not go with --launcher=ray")
         return _train_on_ray(values, experiment)
-    for flag in ("ray_address", "ray_learner", "min_actors", "actor_cpus"):
+    for flag in ("ray_address", "min_actors", "actor_cpus"):
         if values[flag].present:
             raise UsageError(f"--{flag} needs --launcher=ray")
     return _train(values, _new_run(values, experiment, PROCESSES))
@@ -176,7 +166,7 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
         return 128 + signal.SIGINT
 
 
-def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
+def _train(values: flags.FlagValues, run: Run) -> int:
     try:
         with (
             signals() as stopped,
@@ -188,7 +178,7 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
                 stop_at_end_of_input(stopped)
             replay = run.experiment.replay
             # Other hosts are asked to leave together; a replay that is saved is worth its hour of filling.
-            if isinstance(run, Run) and run.hosts.count == 1 and not (replay and replay.snapshot):
+            if run.hosts.count == 1 and not (replay and replay.snapshot):
                 stopped.raises, run.on_update = True, stopped.asks
             for row in rows:
                 progress.show(row)
@@ -203,7 +193,7 @@ def _train(values: flags.FlagValues, run: Run | RemoteRun) -> int:
         ) from error
 
 
-def _progress(values: flags.FlagValues, run: Run | RemoteRun) -> Progress:
+def _progress(values: flags.FlagValues, run: Run) -> Progress:
     """Made when the run is open: that replaces standard error."""
     experiment = run.experiment
     num_envs, milestones = experiment.actors.num_envs, experiment.milestones()

@@ -1,1 +1,1 @@
-"""A run whose actors, and if need be its learner, are Ray actors: Ray places them."""
+"""A run whose actors are Ray actors: Ray places them on its nodes and restarts them."""

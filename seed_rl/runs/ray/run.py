@@ -1,4 +1,4 @@
-"""`seed_rl train --launcher=ray`: a run whose actors, and if need be its learner, are Ray actors."""
+"""`seed_rl train --launcher=ray`: a learner here, and actors on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import contextlib
 import dataclasses
 import datetime
 import logging
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import ray
 from absl import flags
@@ -15,76 +17,75 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from ray.util.metrics import Gauge
 
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.runs.ray.cluster import connected, this_node
-from seed_rl.runs.ray.fleet import ActorSpec, RayActors
-from seed_rl.runs.ray.learner import RemoteRun
+from seed_rl.runs.ray.fleet import RayActors
 from seed_rl.runs.run import Run
-from seed_rl.system.object_store import Store
 from seed_rl.transport.address import Address, parse_address
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 
-_HERE = "here"
+if TYPE_CHECKING:
+    from seed_rl.learner.ending import Stop
+
+_log = logging.getLogger(__name__)
+
+_NO_LETTER = r"[^a-zA-Z0-9_]"
 _CERTIFICATE_NAME = "learner.seed-rl.internal"
 _CERTIFICATE_LASTS = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(days=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class RunSpec:
-    """What any node needs to run a learner with its actors on the cluster."""
+@dataclasses.dataclass(eq=False)
+class RayRun(Run):
+    """A run whose metrics are gauges of Ray as well, such as `ray_seed_rl_episode_return` in Prometheus."""
 
-    experiment: Experiment
-    learner: ServerSecurity
-    actors: ClientSecurity
-    address: str
-    """Where the learner listens; "": any free port of its node's address."""
-    min_actors: int
-    actor_cpus: float
-    log_level: int
-
-    def run(self, logdir: str, store: Store | None = None) -> Run:
-        """A run whose learner is in this process; the arguments are those of `Run`."""
-        experiment = self.experiment
-        env = experiment.env
-        actor = ActorSpec(self.actors, (type(env).__module__, *env.modules), self.log_level)
-        return Run(
-            experiment,
-            logdir,
-            actors=lambda logs: RayActors(experiment.actors.num_actors, logs, self.min_actors, self.actor_cpus, actor),
-            address=self.address or str(Address(host=this_node()[0])),
-            security=self.learner,
-            native_log=True,
-            store=store,
-        )
+    def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
+        """As `Run.train`."""
+        gauges: dict[str, Gauge] = {}
+        with contextlib.closing(super().train(stop)) as rows:
+            for row in rows:
+                for name, value in row.items():
+                    if name not in gauges:
+                        gauges[name] = Gauge(f"seed_rl_{re.sub(_NO_LETTER, '_', name)}", name, tag_keys=("run",))
+                        gauges[name].set_default_tags({"run": self.logdir})
+                    gauges[name].set(value)
+                yield row
 
 
 @contextlib.contextmanager
-def ray_run(
-    values: flags.FlagValues, experiment: Experiment, logdir: str, given: ServerSecurity
-) -> Iterator[Run | RemoteRun]:
-    """A run on the cluster that the flags name; inside, this process is connected to it.
+def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given: ServerSecurity) -> Iterator[RayRun]:
+    """A run with its learner here and its actors on the cluster that the flags name, to which this process connects.
 
     Raises:
       ConfigError: flags that don't go together.
       AddressError, SecurityError: `--server_address`, or the credentials for it.
       NoCluster: the cluster can't be reached.
     """
-    least, most = values.min_actors, experiment.actors.num_actors
-    if least > most:
-        raise ConfigError(f"--min_actors={least} is more than there is room for: Actors.num_actors is {most}")
+    least, count, env = values.min_actors, experiment.actors.num_actors, experiment.env
+    if least > count:
+        raise ConfigError(f"--min_actors={least} is more than there is room for: Actors.num_actors is {count}")
     learner, actors = credentials_of_run(given, values.tls_server_name)
     if values.server_address:
         address = parse_address(values.server_address)
         if address.path:
             raise ConfigError(f"actors on other nodes can't reach --server_address={address}: give HOST:PORT")
         learner.check(address)
-    level = logging.getLogger().level
-    spec = RunSpec(experiment, learner, actors, values.server_address, least, values.actor_cpus, level)
+    modules = (type(env).__module__, *env.modules)
     with connected(values.ray_address):
-        resource = values.ray_learner or ("GPU" if ray.cluster_resources().get("GPU") else _HERE)
-        yield spec.run(logdir) if resource == _HERE else RemoteRun(spec, logdir, resource)
+        here = ray.get_runtime_context().get_node_id()
+        have_gpus = {node["NodeID"] for node in ray.nodes() if node["Alive"] and "GPU" in node["Resources"]}
+        if have_gpus and here not in have_gpus:
+            _log.warning("the learner runs on this node, which has no GPU: docs/ray.md starts it on one that has")
+        yield RayRun(
+            experiment,
+            logdir,
+            actors=lambda logs: RayActors(count, logs, least, values.actor_cpus, actors, modules),
+            address=values.server_address or str(Address(host=this_node()[0])),
+            security=learner,
+            native_log=True,
+        )
 
 
 def credentials_of_run(given: ServerSecurity, name: str | None = None) -> tuple[ServerSecurity, ClientSecurity]:
