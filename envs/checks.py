@@ -1,4 +1,4 @@
-"""The results of an environment compared with its spaces: a mistake becomes a sentence that names the part."""
+"""Checks that an environment's results match its spaces; a violation is one sentence that names the offending part."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NO_NUMBER = ": a wrapper, such as MO-Gymnasium's LinearReward, makes a vector r
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment whose results are what its spaces declare, and whose errors are sentences.
+    """An environment whose results are checked against its spaces and whose errors are single sentences.
 
-    Nobody needs its `info`, which is left out: an actor would put those of all environments together at each step.
-    Every method raises
+    `info` is dropped: nobody needs it, and merging it over all environments at every step would cost time. Every method
+    raises
 
-    - CannotBuild: a result is none that the environment declares;
+    - CannotBuild: a result is not what the environment declares;
     - EnvironmentFailed: the environment raised an error.
     """
 
@@ -28,7 +28,7 @@ class Checked(gymnasium.Wrapper):
         """
         Args:
           env: the environment.
-          name: of the environment in messages.
+          name: name of the environment in messages.
         """
         super().__init__(env)
         self._name = name
@@ -92,7 +92,7 @@ class Checked(gymnasium.Wrapper):
                 raise self._wrong(part, f"{space.dtype}{list(space.shape)}", _described(value))
 
     def _scalar(self, part: str, declared: str, kinds: str, value: Any) -> Any:
-        """The only element of a value of one of these kinds of dtype."""
+        """The only element of a value whose dtype is one of these kinds."""
         array = _as_array(value)
         if array.size != 1 or array.dtype.kind not in kinds:
             remedy = _NO_NUMBER if part == "reward" and array.size > 1 else ""
@@ -100,14 +100,14 @@ class Checked(gymnasium.Wrapper):
         return array.item()
 
     def _wrong(self, part: str, declared: str, came: str) -> CannotBuild:
-        return CannotBuild(f"{self._name}: {part} is declared as {declared}, and came as {came}")
+        return CannotBuild(f"{self._name}: {part} is declared as {declared}, but came as {came}")
 
     def _failed(self, what: str, error: BaseException) -> Exception:
         return failure(f"{self._name} failed in {what}", error)
 
 
 def _described(value: Any) -> str:
-    """The type, dtype and shape of what an environment returned."""
+    """Describes a value that an environment returned: its type, or dtype and shape."""
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, Mapping):

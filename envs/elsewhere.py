@@ -85,9 +85,9 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
             tensor = np.asarray(got)[0]
             came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
             if came != str(part):
-                raise CannotBuild(f"{title}: {subject} is declared as {part}, and came as {came}")
+                raise CannotBuild(f"{title}: {subject} is declared as {part}, but came as {came}")
             if not np.isfinite(tensor).all():
-                raise CannotBuild(f"{title}: {subject} must be finite, and came as {tensor[~np.isfinite(tensor)][0]}")
+                raise CannotBuild(f"{title}: {subject} must be finite, but came as {tensor[~np.isfinite(tensor)][0]}")
         yield output
         output = base.step(env, base.random_actions(spec.action, rng, 1))
 

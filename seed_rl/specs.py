@@ -93,7 +93,7 @@ class ContinuousSpec:
     def __post_init__(self):
         if not self.low or len(self.low) != len(self.high):
             raise ValueError(
-                f"actions need at least one bound, as many lower as upper ones, got {self.low} and {self.high}"
+                f"actions need as many lower as upper bounds, at least one, got {self.low} and {self.high}"
             )
         for low, high in zip(self.low, self.high, strict=True):
             if not -math.inf < low < high < math.inf:

@@ -52,8 +52,11 @@ def test_bytes_of_a_tensor():
         (lambda: DiscreteSpec(0), "at least one action, got n=0"),
         (lambda: MultiDiscreteSpec(()), r"every choice .* at least one value, got \(\)"),
         (lambda: MultiDiscreteSpec((3, 0)), r"every choice .* at least one value, got \(3, 0\)"),
-        (lambda: ContinuousSpec((), ()), r"as many lower as upper ones, got \(\) and \(\)"),
-        (lambda: ContinuousSpec((0.0,), (1.0, 2.0)), r"as many lower as upper ones, got \(0.0,\) and \(1.0, 2.0\)"),
+        (lambda: ContinuousSpec((), ()), r"as many lower as upper bounds, at least one, got \(\) and \(\)"),
+        (
+            lambda: ContinuousSpec((0.0,), (1.0, 2.0)),
+            r"as many lower as upper bounds, at least one, got \(0.0,\) and \(1.0, 2.0\)",
+        ),
         (lambda: ContinuousSpec((0.0, 1.0), (1.0, 1.0)), "low < high, got 1.0 and 1.0"),
         (lambda: ContinuousSpec((0.0,), (math.inf,)), "need finite bounds, .* got 0.0 and inf"),
         (lambda: ContinuousSpec((-math.inf,), (0.0,)), "need finite bounds, .* got -inf and 0.0"),

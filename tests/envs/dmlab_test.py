@@ -326,7 +326,7 @@ def test_an_error_in_an_episode_names_the_level(labs, monkeypatch):
         ),
         (
             {"level": "own_actions"},
-            r"own_actions \(DMLab.level\) has actions of its own, LOOK.*, SELECT_GADGET, instead of",
+            r"own_actions \(DMLab.level\) has other action components than DMLab.action_set: LOOK.*, SELECT_GADGET",
         ),
     ],
 )

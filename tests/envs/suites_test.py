@@ -96,10 +96,10 @@ def test_invalid_settings_are_named(suite, options, message):
 @pytest.mark.parametrize(
     ("observation", "action", "message"),
     [
-        (spaces.Discrete(5), spaces.Discrete(2), r"Box or a Dict of them \(FlatVectorEnv conv.*, got Discrete\(5\)"),
+        (spaces.Discrete(5), spaces.Discrete(2), r"Box or a Dict of Boxes \(FlatVectorEnv conv.*, got Discrete\(5\)"),
         (spaces.Box(0, 1, (3,), np.int8), spaces.Discrete(2), "dtype must be one of bool, .*, got 'int8'"),
         (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "start at 0, .*, got Discrete"),
-        (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "actions can't be those of Box.*: .* finite bounds"),
+        (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "actions can't come from Box.*: .* finite bounds"),
     ],
     ids=str,
 )
