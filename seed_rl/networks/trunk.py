@@ -17,7 +17,7 @@ from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
 from seed_rl.networks.own_layers import check_features, errors_of, make_layer
 from seed_rl.networks.recurrent import ResetLSTM
-from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
+from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
@@ -225,25 +225,20 @@ def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
             f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
         )
     smallest = smallest_frame(config.convolutions)
-    for spec in images:
-        if torso_of(spec, config) == "shallow" and min(spec.shape[:2]) < smallest:
-            raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
+    if config.torso == "shallow" and any(min(spec.shape[:2]) < smallest for spec in images):
+        raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
 
 
 def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
     kind = torso_of(spec, config)
     if kind == "words":
         return WordTorso(dtype=config.dtype, name=name)
-    shared: dict[str, Any] = {"kernel_initializer": config.kernel_initializer, "dtype": config.dtype, "name": name}
-    if ":" in kind:
-        return make_layer(f"{type(config).__name__}.torso", kind, units=config.hidden or 256, **shared)
-    shared["layer_norm"] = config.layer_norm
-    if kind == "shallow":
-        return ShallowTorso(config.hidden or 512, config.convolutions, **shared)
-    if kind == "deep":
-        return DeepTorso(config.channels, config.hidden or 256, config.residual_blocks, **shared)
-    scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
-    return MLPTorso(config.hidden or 256, config.mlp_layers, scale, **shared)
+    if kind == "mlp":
+        return mlp_torso(config, 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0, name)
+    if kind in ("shallow", "deep"):
+        return (shallow_torso if kind == "shallow" else deep_torso)(config, name)
+    arguments = {"units": config.hidden or 256, "kernel_initializer": config.kernel_initializer, "dtype": config.dtype}
+    return make_layer(f"{type(config).__name__}.torso", kind, **arguments, name=name)
 
 
 def _build_core(config: TrunkConfig) -> Any:
