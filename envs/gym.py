@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -26,7 +25,7 @@ from seed_rl.envs.base import (
 )
 from seed_rl.envs.checks import Checked
 from seed_rl.envs.pool import INSTALL, make_pool
-from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import described
 from seed_rl.settings import Count, OneOf
@@ -141,9 +140,8 @@ class Gym(EnvConfig):
             )
             if not isinstance(env, SyncVectorEnv) or self.vectorization == "sync":
                 return env
-            with contextlib.closing(env):
-                spaces = env.single_observation_space, env.single_action_space
-                return ProcessVectorEnv(env.env_fns[0], num_envs, *spaces, self.id)
+            env.close()
+            return ProcessVectorEnv([alone(env.env_fns[0])] * num_envs, self.id)
         except (CannotBuild, EnvironmentFailed):
             raise
         except (Exception, SystemExit) as error:  # an environment's constructor may raise anything

@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
-from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -170,4 +170,4 @@ class DMLab(EnvConfig):
                 f"{first!r} here"
             )
         name = f"DeepMind Lab level {self.path} (DMLab.level)"
-        return ProcessVectorEnv(functools.partial(DMLabEnv, self), num_envs, *self.env_spaces, name)
+        return ProcessVectorEnv([alone(functools.partial(DMLabEnv, self))] * num_envs, name)
