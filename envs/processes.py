@@ -24,7 +24,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.vector.utils import CloudpickleWrapper, batch_space, concatenate, create_empty_array, iterate
+from gymnasium.vector.utils import CloudpickleWrapper
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure
 from seed_rl.system import children
@@ -81,7 +81,7 @@ class ProcessVectorEnv(UniformVectorEnv):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes; environment i gets the seed `seed` + i."""
         seeds = [None if seed is None else int(seed) + start for start in self._starts]
-        return self._joined(self._ask("reset", seeds)), {}
+        return _joined(self._ask("reset", seeds)), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments with actions [E, ...]."""
@@ -92,7 +92,7 @@ class ProcessVectorEnv(UniformVectorEnv):
         if truncated.any():
             parts = [np.full(n, None) if final is None else final for n, final in zip(self._sizes, finals, strict=True)]
             info["final_obs"] = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return self._joined(observations), reward, terminated, truncated, info
+        return _joined(observations), reward, terminated, truncated, info
 
     def picture(self, observation: Any) -> np.ndarray:
         """The picture that the `Watchable` made by the only maker draws; see there."""
@@ -103,15 +103,6 @@ class ProcessVectorEnv(UniformVectorEnv):
         for process, argument in zip(self.processes, arguments, strict=True):
             process.send(what, argument)
         return [process.receive(what) for process in self.processes]
-
-    def _joined(self, observations: Sequence[Any]) -> Any:
-        if len(observations) == 1:
-            return observations[0]
-        space = self.single_observation_space
-        parts = zip(self._sizes, observations, strict=True)
-        each = [item for size, batch in parts for item in iterate(batch_space(space, size), batch)]
-        room: Any = create_empty_array(space, self.num_envs)
-        return concatenate(space, each, room)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Ends the processes, killing those that don't end within `CLOSE_SECONDS`."""
@@ -129,6 +120,17 @@ class ProcessVectorEnv(UniformVectorEnv):
             process.wait()
             process.answers.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Concatenates observations, arrays [E_i, ...] or nests of them."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], dict):
+        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    if isinstance(parts[0], tuple):
+        return tuple(map(_joined, zip(*parts, strict=True)))
+    return np.concatenate(parts)
 
 
 class Process(subprocess.Popen[bytes]):
