@@ -89,14 +89,19 @@ class ProcessVectorEnv(UniformVectorEnv):
         observations, *flags, finals = zip(*results, strict=True)
         reward, terminated, truncated = map(np.concatenate, flags)
         info = {}
-        if truncated.any():
+        if any(final is not None for final in finals):
             parts = [np.full(n, None) if final is None else final for n, final in zip(self._sizes, finals, strict=True)]
             info["final_obs"] = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return _joined(observations), reward, terminated, truncated, info
 
+    def render(self) -> Any:
+        """Renders all environments: a frame of each, or None."""
+        frames = self._ask("render", [()] * len(self.processes))
+        return None if frames[0] is None else [frame for part in frames for frame in part]
+
     def picture(self, observation: Any) -> np.ndarray:
-        """The picture that the `Watchable` made by the only maker draws; see there."""
-        return self._ask("picture", [observation])[0]
+        """Draws the current state if the only maker made a `Watchable`; see `Watchable.picture`."""
+        return self._ask("picture", [(observation,)])[0]
 
     def _ask(self, what: str, arguments: Sequence[Any]) -> list[Any]:
         """Sends each process a request and collects the answers."""
@@ -158,7 +163,7 @@ class Process(subprocess.Popen[bytes]):
         self._listener.start()
 
     def send(self, what: str, argument: Any) -> None:
-        """Sends a request: `make`, `reset`, `step` or `picture`."""
+        """Sends a request: `make`, `reset`, `step`, `render` or `picture`."""
         with self._death_named(what):
             pickle.dump((what, argument), self.requests)
             self.requests.flush()
@@ -224,7 +229,7 @@ def serve() -> None:
                     *outputs, info = env.step(argument)
                     answer = (*outputs, info.get("final_obs") if outputs[3].any() else None)
                 else:
-                    answer = env.picture(argument)
+                    answer = getattr(env, what)(*argument)
                 reply = pickle.dumps((answer, ""))
             except (Exception, SystemExit) as error:  # an environment may raise anything
                 kind = CannotBuild if isinstance(error, CannotBuild) else EnvironmentFailed

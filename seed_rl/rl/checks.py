@@ -29,6 +29,19 @@ def check_shape(name: str, tensor: Any, expected: Sequence[int | None]) -> None:
         raise ValueError(f"{name} must have shape {tf.TensorShape(expected)}, got {shape}")
 
 
+def float_arrays(rank: int, **arrays: Any) -> list[tf.Tensor]:
+    """The arrays as float32. Unequal shapes would broadcast silently, so they raise.
+
+    Raises:
+      ValueError: the first array does not have `rank` axes, or another array has a different shape.
+    """
+    first, *others = arrays
+    check_rank(first, arrays[first], rank)
+    for name in others:
+        check_shape(name, arrays[name], static_shape(arrays[first]))
+    return [tf.cast(array, tf.float32) for array in arrays.values()]
+
+
 def static_length(name: str, tensor: Any) -> int:
     """The length of the first axis of `tensor`; raises ValueError if it is zero or unknown during tracing."""
     length = static_shape(tensor)[0]

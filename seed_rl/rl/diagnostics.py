@@ -23,10 +23,8 @@ def explained_variance(values: Any, targets: Any, weights: Any) -> tf.Tensor:
       targets: float [T, B]: the regression targets, such as the `vs` of V-trace.
       weights: float [T, B]: the weight of each step, zero where there is no target.
     """
-    checks.check_rank("values", values, 2)
-    checks.check_shape("targets", targets, checks.static_shape(values))
-    checks.check_shape("weights", weights, checks.static_shape(values))
-    values, targets = (tf.stop_gradient(tf.cast(x, tf.float32)) for x in (values, targets))
+    arrays = checks.float_arrays(2, values=values, targets=targets, weights=weights)
+    values, targets, weights = map(tf.stop_gradient, arrays)
     variance, unexplained = (mean(tf.square(x - mean(x, weights)), weights) for x in (targets, targets - values))
     explained = variance - unexplained
     return tf.maximum(tf.math.divide_no_nan(explained, variance), -1.0)
@@ -71,5 +69,5 @@ def clipped_mass(log_rhos: Any, clip: float) -> tf.Tensor:
 
 
 def _rhos(log_rhos: Any) -> tf.Tensor:
-    checks.check_rank("log_rhos", log_rhos, 2)
-    return tf.exp(tf.stop_gradient(tf.cast(log_rhos, tf.float32)))
+    (log_rhos,) = checks.float_arrays(2, log_rhos=log_rhos)
+    return tf.exp(tf.stop_gradient(log_rhos))

@@ -20,7 +20,7 @@ def policy_gradient_loss(log_probs: Any, advantages: Any) -> tf.Tensor:
       log_probs: float [T, B]: log pi(a_t) of the actions taken.
       advantages: float [T, B]; no gradient flows through them.
     """
-    log_probs, advantages = _pair("log_probs", log_probs, "advantages", advantages)
+    log_probs, advantages = checks.float_arrays(2, log_probs=log_probs, advantages=advantages)
     return -tf.reduce_mean(log_probs * tf.stop_gradient(advantages))
 
 
@@ -32,7 +32,7 @@ def clipped_ratio_loss(log_ratios: Any, advantages: Any, epsilon: float) -> tf.T
       advantages: float [T, B]: A_t; no gradient flows through them.
       epsilon: how far a ratio may move away from 1 before the objective stops improving.
     """
-    log_ratios, advantages = _pair("log_ratios", log_ratios, "advantages", advantages)
+    log_ratios, advantages = checks.float_arrays(2, log_ratios=log_ratios, advantages=advantages)
     advantages = tf.stop_gradient(advantages)
     ratios = tf.exp(log_ratios)
     clipped = tf.clip_by_value(ratios, 1.0 - epsilon, 1.0 + epsilon)
@@ -69,11 +69,11 @@ def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: fl
       old_values: float [T, B]: the values before the first pass over the batch; no gradient flows through them.
       epsilon: how far a value may move from its old value; 0: no clipping.
     """
-    values, targets = _pair("values", values, "targets", targets)
+    values, targets = checks.float_arrays(2, values=values, targets=targets)
     targets = tf.stop_gradient(targets)
     squares = tf.square(targets - values)
     if epsilon:
-        _, old_values = _pair("values", values, "old_values", old_values)
+        _, old_values = checks.float_arrays(2, values=values, old_values=old_values)
         clipped = tf.stop_gradient(old_values) + tf.clip_by_value(
             values - tf.stop_gradient(old_values), -epsilon, epsilon
         )
@@ -83,8 +83,8 @@ def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: fl
 
 def entropy_loss(entropies: Any) -> tf.Tensor:
     """-mean(H(pi(. | x_t))) of `entropies` [T, B]; minimising it keeps the policy from collapsing."""
-    checks.check_rank("entropies", entropies, 2)
-    return -tf.reduce_mean(tf.cast(entropies, tf.float32))
+    (entropies,) = checks.float_arrays(2, entropies=entropies)
+    return -tf.reduce_mean(entropies)
 
 
 def kl_loss(behaviour_log_probs: Any, target_log_probs: Any) -> tf.Tensor:
@@ -94,14 +94,7 @@ def kl_loss(behaviour_log_probs: Any, target_log_probs: Any) -> tf.Tensor:
       behaviour_log_probs: float [T, B]: log mu(a_t) of the actions taken; no gradient flows through them.
       target_log_probs: float [T, B]: log pi(a_t).
     """
-    behaviour_log_probs, target_log_probs = _pair(
-        "behaviour_log_probs", behaviour_log_probs, "target_log_probs", target_log_probs
+    behaviour_log_probs, target_log_probs = checks.float_arrays(
+        2, behaviour_log_probs=behaviour_log_probs, target_log_probs=target_log_probs
     )
     return tf.reduce_mean(tf.stop_gradient(behaviour_log_probs) - target_log_probs)
-
-
-def _pair(name_a: str, a: Any, name_b: str, b: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two arguments [T, B] as float32, after a check of their shapes, which would otherwise broadcast silently."""
-    checks.check_rank(name_a, a, 2)
-    checks.check_shape(name_b, b, checks.static_shape(a))
-    return tf.cast(a, tf.float32), tf.cast(b, tf.float32)

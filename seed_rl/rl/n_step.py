@@ -32,14 +32,10 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any = No
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}")
-    checks.check_rank("r_t", r_t, 2)
-    shape = checks.static_shape(r_t)
+    r_t, discount_t, v_t = checks.float_arrays(2, r_t=r_t, discount_t=discount_t, v_t=v_t)
     last_t = tf.zeros_like(r_t, tf.bool) if last_t is None else tf.convert_to_tensor(last_t)
-    for name, tensor in (("discount_t", discount_t), ("v_t", v_t), ("last_t", last_t)):
-        checks.check_shape(name, tensor, shape)
+    checks.check_shape("last_t", last_t, checks.static_shape(r_t))
     length = checks.static_length("r_t", r_t)
-
-    r_t, discount_t, v_t = (tf.cast(x, tf.float32) for x in (r_t, discount_t, v_t))
     n = min(n, length)
     # Padding after the end passes the last value on unchanged: no reward, discount 1.
     end = [[0, n - 1], [0, 0]]

@@ -33,9 +33,8 @@ def double_q_values(online_q: Any, target_q: Any) -> tf.Tensor:
       online_q: float [T, B, A]: selects the action; no gradient flows through it.
       target_q: float [T, B, A]: evaluates the action, in the same states.
     """
-    checks.check_rank("online_q", online_q, 3)
-    checks.check_shape("target_q", target_q, checks.static_shape(online_q))
-    return q_of_actions(target_q, tf.argmax(tf.cast(online_q, tf.float32), axis=-1, output_type=tf.int32))
+    online_q, target_q = checks.float_arrays(3, online_q=online_q, target_q=target_q)
+    return q_of_actions(target_q, tf.argmax(online_q, axis=-1, output_type=tf.int32))
 
 
 def n_step_td_errors(
@@ -67,12 +66,10 @@ def n_step_td_errors(
     Raises:
       ValueError: an argument has the wrong shape, n is less than 1, or T is zero or unknown.
     """
-    checks.check_rank("q_tm1", q_tm1, 2)
-    shape = checks.static_shape(q_tm1)
-    for name, tensor in (("r_t", r_t), ("discount_t", discount_t), ("v_t", v_t)):
-        checks.check_shape(name, tensor, shape)
+    arrays = checks.float_arrays(2, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, v_t=v_t)
+    q_tm1, r_t, discount_t, v_t = arrays
     target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n, last_t))
-    errors = tf.stop_gradient(target_tm1) - tf.cast(q_tm1, tf.float32)
+    errors = tf.stop_gradient(target_tm1) - q_tm1
     return errors if last_t is None else tf.where(last_t, 0.0, errors)
 
 
@@ -83,9 +80,9 @@ def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
       td_errors: float [T, B].
       importance_weights: float [B], all one without prioritised replay; no gradient flows through them.
     """
-    checks.check_rank("td_errors", td_errors, 2)
+    (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
     checks.check_shape("importance_weights", importance_weights, checks.static_shape(td_errors)[1:])
-    td_errors, importance_weights = tf.cast(td_errors, tf.float32), tf.cast(importance_weights, tf.float32)
+    importance_weights = tf.cast(importance_weights, tf.float32)
     return 0.5 * tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(tf.square(td_errors), axis=0))
 
 
@@ -102,9 +99,9 @@ def sequence_priorities(td_errors: Any, eta: float = 0.9, last_t: Any = None) ->
     Raises:
       ValueError: an argument has the wrong shape, or T is zero or unknown.
     """
-    checks.check_rank("td_errors", td_errors, 2)
+    (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
     checks.static_length("td_errors", td_errors)
-    magnitudes = tf.abs(tf.stop_gradient(tf.cast(td_errors, tf.float32)))
+    magnitudes = tf.abs(tf.stop_gradient(td_errors))
     last_t = tf.zeros_like(magnitudes, tf.bool) if last_t is None else last_t
     counted = tf.reduce_sum(1.0 - tf.cast(last_t, tf.float32), axis=0)
     mean = tf.reduce_sum(magnitudes, axis=0) / tf.maximum(counted, 1.0)

@@ -59,18 +59,15 @@ def vtrace(
     Raises:
       ValueError: an argument has the wrong shape, or T is zero or unknown.
     """
-    checks.check_rank("log_rhos", log_rhos, 2)
+    arrays = checks.float_arrays(2, log_rhos=log_rhos, discount_t=discount_t, r_t=r_t, values=values)
+    log_rhos, discount_t, r_t, values = map(tf.stop_gradient, arrays)
     shape = checks.static_shape(log_rhos)
-    for name, tensor in (("discount_t", discount_t), ("r_t", r_t), ("values", values)):
-        checks.check_shape(name, tensor, shape)
     last_t = tf.zeros_like(log_rhos, tf.bool) if last_t is None else last_t
     checks.check_shape("last_t", last_t, shape)
     checks.check_shape("bootstrap_value", bootstrap_value, shape[1:])
     checks.static_length("log_rhos", log_rhos)
 
-    log_rhos, discount_t, r_t, values, bootstrap_value = (
-        tf.stop_gradient(tf.cast(x, tf.float32)) for x in (log_rhos, discount_t, r_t, values, bootstrap_value)
-    )
+    bootstrap_value = tf.stop_gradient(tf.cast(bootstrap_value, tf.float32))
     acted_t = 1.0 - tf.cast(last_t, tf.float32)
     # The state that a_t leads to is x_{t+1}, and x_T after the last action.
     values_tp1 = _shift(values, bootstrap_value)

@@ -253,7 +253,9 @@ def test_the_simulator_is_as_the_stand_in_has_it(simulator):
 
 def test_a_level_that_ends_its_process_is_named(fake):
     with contextlib.closing(DMLab(level="no_map").make(1)) as env:
-        message = r"level no_map \(DMLab.level\) ended: exit code 1; its last words: .*Can't find map maps/no_map.bsp"
+        message = (
+            r"level no_map \(DMLab.level\) ended in reset: exit code 1; its last words: .*Can't find map maps/no_map"
+        )
         with pytest.raises(EnvironmentFailed, match=message):
             env.reset(seed=1)
 

@@ -10,6 +10,7 @@ import numpy as np
 import psutil
 import pytest
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import TimeLimit
 
 from seed_rl.envs import processes
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
@@ -60,6 +61,17 @@ def test_steps_return_copies_and_the_end_of_an_episode_the_next_ones_first_obser
     assert terminated.dtype == truncated.dtype == bool
     assert not truncated.any()
     assert first[:, 2].tolist() == first_reward.tolist() == [1, 1]
+
+
+def test_a_truncated_episode_comes_with_its_last_observation():
+    makers = [alone(functools.partial(TimeLimit, FailingEnv(), limit)) for limit in (2, 3)]
+    with contextlib.closing(ProcessVectorEnv(makers, "the thing")) as env:
+        env.reset(seed=1)
+        assert env.step(np.array([GO_ON, GO_ON]))[4] == {}
+        *_, truncated, info = env.step(np.array([GO_ON, GO_ON]))
+        assert truncated.tolist() == [True, False]
+        assert info["final_obs"][0].tolist()[1:] == [1, 2]
+        assert info["final_obs"][1] is None
 
 
 def test_an_error_comes_with_the_place_where_it_was_raised(make):

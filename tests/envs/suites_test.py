@@ -185,7 +185,7 @@ def test_each_levels_score_is_capped_before_the_mean():
             "each once, got rooms_exploit_deferred_effects_test, rooms_exploit_deferred_effects_train",
         ),
         ({"rooms_watermaze": float("nan")}, "finite"),
-        ({"nowhere": 1.0}, "one level of DMLab-30 or more, each once, got nowhere"),
+        ({"nowhere": 1.0}, "one or more DMLab-30 levels, each once, got nowhere"),
     ],
 )
 def test_scores_that_cannot_be_summarised(scores, message):
