@@ -222,13 +222,18 @@ def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
 
 
 def spec_of(env: VectorEnv) -> EnvSpec:
-    """The spec of a single environment in a vector environment.
+    """The spec of a single environment in a vector environment; raises the errors of `spec_of_spaces`."""
+    return spec_of_spaces(env.single_observation_space, env.single_action_space)
+
+
+def spec_of_spaces(observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> EnvSpec:
+    """The spec of an environment with these spaces.
 
     Raises:
       CannotBuild: a space can't be sent over the wire; the message lists the supported kinds.
     """
     try:
-        return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))
+        return EnvSpec(_observation_spec(observation), _action_spec(action))
     except ValueError as error:
         raise CannotBuild(str(error)) from error
 

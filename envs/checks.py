@@ -25,11 +25,6 @@ class Checked(gymnasium.Wrapper):
     """
 
     def __init__(self, env: gymnasium.Env, name: str):
-        """
-        Args:
-          env: the environment.
-          name: name of the environment in messages.
-        """
         super().__init__(env)
         self._name = name
         for part in ("observation_space", "action_space"):
@@ -38,10 +33,7 @@ class Checked(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
-        try:
-            returned = self.env.reset(seed=seed, options=options)
-        except (Exception, SystemExit) as error:
-            raise self._failed("reset", error) from error
+        returned = self._call("reset", seed=seed, options=options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self._wrong("the result of reset", "(observation, info)", _described(returned))
         self._check("observation of reset", self.observation_space, returned[0])
@@ -49,10 +41,7 @@ class Checked(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a step."""
-        try:
-            returned = self.env.step(action)
-        except (Exception, SystemExit) as error:
-            raise self._failed("step", error) from error
+        returned = self._call("step", action)
         if not isinstance(returned, tuple) or len(returned) != 5:
             declared = "(observation, reward, terminated, truncated, info)"
             raise self._wrong("the result of step", declared, _described(returned))
@@ -67,10 +56,13 @@ class Checked(gymnasium.Wrapper):
 
     def render(self) -> Any:
         """Draws the current state."""
+        return self._call("render")
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         try:
-            return self.env.render()
+            return getattr(self.env, method)(*arguments, **options)
         except (Exception, SystemExit) as error:
-            raise self._failed("render", error) from error
+            raise failure(f"{self._name} failed in {method}", error) from error
 
     def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
         """Raises CannotBuild unless a value has the structure, the shapes and the dtypes of a space."""
@@ -101,9 +93,6 @@ class Checked(gymnasium.Wrapper):
 
     def _wrong(self, part: str, declared: str, came: str) -> CannotBuild:
         return CannotBuild(f"{self._name}: {part} is declared as {declared}, but came as {came}")
-
-    def _failed(self, what: str, error: BaseException) -> Exception:
-        return failure(f"{self._name} failed in {what}", error)
 
 
 def _described(value: Any) -> str:

@@ -142,11 +142,6 @@ class Process(subprocess.Popen[bytes]):
     """A process that makes and steps a vector environment; its output is passed on to standard error."""
 
     def __init__(self, name: str, folder: str):
-        """
-        Args:
-          name: name of the environment in messages.
-          folder: directory for temporary files.
-        """
         super().__init__(
             children.python("from seed_rl.envs.processes import serve; serve()"),
             stdin=subprocess.PIPE,

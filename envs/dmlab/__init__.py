@@ -15,11 +15,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
 from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.settings import Count, OneOf, Within
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import EnvSpec
 
 CONTROLS = {
     "look left/right": (-512, 512),
@@ -147,9 +147,7 @@ class DMLab(EnvConfig):
         return observation, spaces.Discrete(len(self.actions))
 
     def spec(self) -> EnvSpec:
-        frame, words = ArraySpec((self.height, self.width, 3), "uint8"), ArraySpec((MAX_WORDS,), "uint16")
-        observation = {"frame": frame, "instruction": words} if self.gives_instructions else frame
-        return EnvSpec(observation, DiscreteSpec(len(self.actions)))
+        return spec_of_spaces(*self.env_spaces)
 
     def human_normalised(self, mean_return: float) -> float | None:
         reference = reference_of(self.level)

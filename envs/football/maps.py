@@ -84,18 +84,13 @@ class CheckpointRewards:
 
 
 class PackedMaps(VectorWrapper):
-    """Stacks EnvPool's maps, uint8 [E, H, W, 4] of 0 and 255, into uint16 [E, H, W], and adds checkpoint rewards.
+    """Stacks EnvPool's maps, uint8 [E, H, W, 4] of 0 and 255, into uint16 [E, H, W]; may add `CheckpointRewards`.
 
     EnvPool reports neither the active player nor the ball's exact position, so a checkpoint is collected when any
     player of the left team has the ball, at the position of the ball's pixel.
     """
 
     def __init__(self, env: VectorEnv, checkpoints: bool):
-        """
-        Args:
-          env: a SAME_STEP environment.
-          checkpoints: whether to add `CheckpointRewards`.
-        """
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
         height, width, layers = env.single_observation_space.shape

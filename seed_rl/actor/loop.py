@@ -163,10 +163,10 @@ class Actor:
             while not self._stop.is_set():
                 output = self._call_env("step", steps.step, stream.step(output))
 
-    def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Calls an environment; errors are logged and become a one-sentence CannotBuild or EnvironmentFailed."""
         try:
-            return call(*arguments, **named)
+            return call(*arguments)
         except (Exception, SystemExit) as error:
             failed = base.failure(f"an environment of suite {self._suite!r} failed in {what}", error)
             _log.error("%s", failed, exc_info=error)

@@ -152,11 +152,6 @@ class TrunkModel(keras.Model, abc.ABC):
     """A trunk with an agent's heads, which a subclass adds; a model for `agents.base.ModelAgent`."""
 
     def __init__(self, trunk: Trunk, name: str):
-        """
-        Args:
-          trunk: the network below the heads.
-          name: name of the model.
-        """
         super().__init__(name=name, autocast=False)  # each layer casts its own input
         self.trunk = trunk
 
