@@ -64,11 +64,11 @@ class ProcessVectorEnv(UniformVectorEnv):
             raise CannotBuild(f"{name} can't be described to another process: {error}") from error
         self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
         self._guard: subprocess.Popen[bytes] | None = None
-        self.processes: list[Process] = []
+        self.processes: list[_Process] = []
         try:
             for index in range(len(makers)):
                 title = f"environment {index} of {len(makers)} of {name}" if len(makers) > 1 else name
-                self.processes.append(Process(title, self._folder))
+                self.processes.append(_Process(title, self._folder))
             self._guard = children.guard_of([process.pid for process in self.processes], self._folder)
             made = self._ask("make", [(name, maker) for maker in pickled])
         except BaseException:
@@ -138,7 +138,7 @@ def _joined(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-class Process(subprocess.Popen[bytes]):
+class _Process(subprocess.Popen[bytes]):
     """A process that makes and steps a vector environment; its output is passed on to standard error."""
 
     def __init__(self, name: str, folder: str):
@@ -201,7 +201,7 @@ class Process(subprocess.Popen[bytes]):
 
 
 def serve() -> None:
-    """Answers the requests of a `Process` on standard input until it is closed."""
+    """Answers the requests of a `_Process` on standard input until it is closed."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what an environment prints is not an answer
