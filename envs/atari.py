@@ -170,7 +170,7 @@ class _LinearResize(VectorWrapper):
 
 
 def _neighbours(size: int, new_size: int) -> tuple[np.ndarray, ...]:
-    """For each pixel along a resized axis, the two old pixels around its centre and their 11-bit int32 weights."""
+    """The two old pixels around the centre of each new pixel along an axis, and their 11-bit int32 weights."""
     centre = (np.arange(new_size) + 0.5) * (size / new_size) - 0.5
     before = np.floor(centre).astype(np.intp)
     weight = (centre - before).astype(np.float32)

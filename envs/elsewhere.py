@@ -70,10 +70,10 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
     """
     rng, output = np.random.default_rng(0), base.reset(env, seed=0)
     while True:
-        parts = [(f"observation {name}".rstrip(), name, part) for name, part in spec.observation_tensors()]
-        for subject, name, part in [*parts, ("reward", None, ArraySpec((), "float32"))]:
-            got = output.reward if name is None else output.observation[name] if name else output.observation
-            tensor = np.asarray(got)[0]
+        tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
+        parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
+        for subject, values, part in [*parts, ("reward", output.reward, ArraySpec((), "float32"))]:
+            tensor = np.asarray(values)[0]
             came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
             if came != str(part):
                 raise CannotBuild(f"{title}: {subject} is declared as {part}, but came as {came}")

@@ -76,7 +76,7 @@ class DMLab(EnvConfig):
     action_set: tuple[int, ...] = ()
     """The concatenated raw actions, seven numbers each (see `CONTROLS`); empty: the usual nine."""
     held_out: bool = False
-    """For evaluation: use maps, texts and objects that never occur in training, in levels that have them."""
+    """Use maps, texts and objects that never occur in training, in levels that have them; for evaluation."""
     instructions: bool | None = None
     """Whether observations include the level's instruction; None: only in levels that give some (`language_...`).
     Observations then consist of `frame` and `instruction`, uint16 [16]: an id for each word, then zeros."""
