@@ -77,7 +77,7 @@ class VTrace(TrunkConfig, TargetConfig, AgentConfig):
         super().__post_init__()
         name = type(self).__name__
         if self.target_entropy is not None and self.entropy_cost <= 0:
-            raise ValueError(f"{name}.target_entropy needs a positive initial {name}.entropy_cost")
+            raise ValueError(f"{name}.target_entropy needs a positive {name}.entropy_cost to start from")
         if self.target_network and not self.clip_ratio:
             raise ValueError(f"{name}.target_network needs a positive {name}.clip_ratio, which it is the centre of")
         if self.clip_value and not self.target_network:
