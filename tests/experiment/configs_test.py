@@ -95,11 +95,11 @@ def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
     ("text", "reason"),
     [
         ('{"seed":', "Expecting value: line 1"),
-        ("null", "an object {...} is expected, got None"),
+        ("null", "expected an object {...}, got None"),
         ("[" * 100_000, "it is nested too deeply"),
         ('{"seed": ' + "1" * 5000 + "}", "Exceeds the limit"),
-        ("{}" + " " * (1 << 20), "at most 1,048,576 bytes are expected, it has more"),
-        (b'{"seed": "\xff\xfe\xfa"}', "it is not text in UTF-8"),
+        ("{}" + " " * (1 << 20), "expected at most 1,048,576 bytes, got more"),
+        (b'{"seed": "\xff\xfe\xfa"}', "it is not UTF-8 text"),
     ],
 )
 def test_a_saved_configuration_that_is_none_is_named(text, reason, tmp_path):

@@ -93,7 +93,7 @@ def test_a_bucket_writes_nowhere_but_into_the_directory(name, url, monkeypatch):
     store, root = fsspec.core.url_to_fs(url)
     monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/{name}": {"type": "file"}}, raising=False)
     monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"), raising=False)
-    with pytest.raises(CannotReach, match=f"^{url} can't be read: names inside of the directory are expected, got "):
+    with pytest.raises(CannotReach, match=f"^{url} can't be read: expected a file name inside of the directory, got "):
         working_directory(url).__enter__()
 
 
