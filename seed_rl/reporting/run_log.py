@@ -1,4 +1,4 @@
-"""Rows of metrics: computed from the events of the training loop, and read for the bottleneck of a run."""
+"""Rows of metrics, computed from events of the training loop, and the bottleneck of a run that they show."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _BUSY = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
-    """The state of a run at one moment."""
+    """A snapshot of a run's counters and metrics."""
 
     counters: Mapping[str, float]
-    """Totals of the whole run, over all its starts: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
+    """Totals over all starts of the run: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
     gauges: Mapping[str, float]
-    """Metrics that are reported as they are."""
+    """Metrics that are reported unchanged."""
     inference: Mapping[str, float]
-    """Totals of this start of the run: the fields of `InferenceStats`."""
+    """Totals since this start of the run: the fields of `InferenceStats`."""
 
 
 class RunLog:
-    """Writes a row of metrics per interval: means over its updates, rates, and the shares of time in `catalogue`."""
+    """Writes a row of metrics per interval: means over updates, rates, and the shares of time listed in `catalogue`."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class RunLog:
           state: returns the current state of the run.
           sinks: receive the rows.
           interval: seconds between rows.
-          clock: seconds since any fixed moment.
+          clock: monotonic time in seconds.
         """
         self._state = state
         self._sinks = sinks
         self._interval = interval
         self._clock = clock
-        # Reading the machine's load opens a file, of which there may be too many.
-        self._no_load = Outage("counters of busy cores", "metrics are without time/cpu", _log, "read")
+        # Reading the load opens a file, which fails at the limit of open files.
+        self._no_load = Outage("counters of busy cores", "metrics lack time/cpu", _log, "read")
         self._load()  # the next call measures from here
         self._begin(state())
 
@@ -66,23 +66,23 @@ class RunLog:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measures time that the learner spends waiting for a batch, its own or that of another host."""
+        """Measure the time that the learner spends waiting for a batch on this host or another."""
         started = self._clock()
         yield
         self._waited += self._clock() - started
 
     def add_update(self, metrics: Mapping[str, float]) -> None:
-        """Takes the metrics of one update; the row has their means over the interval."""
+        """Add the metrics of one update; the next row contains their means over the interval."""
         self._updates += 1
         for name, value in metrics.items():
             self._sums[name] += value
 
     def row_if_due(self) -> dict[str, float] | None:
-        """Writes and returns a row when the interval is over."""
+        """Write and return a row if the interval is over, else return None."""
         return self._write() if self._clock() - self._began >= self._interval else None
 
     def close(self) -> dict[str, float] | None:
-        """Writes and returns a row of the last, shorter interval if it has updates, and closes the sinks."""
+        """Write and return a row for the last, shorter interval if it has updates, and close the sinks."""
         row = self._write() if self._updates else None
         for sink in self._sinks:
             sink.close()
@@ -112,7 +112,7 @@ class RunLog:
         if cycles > 0:
             row["time/actors_waiting"] = grown["groups_waiting_seconds"] / cycles
         batches, steps = grown["batches"], grown["agent_steps"]
-        if batches and steps:  # the totals grow while they are read: one may be ahead of the other
+        if batches and steps:  # totals grow while they are read, so one may be ahead
             row["inference_batch_size"] = steps / batches
             row["inference_updates_behind"] = grown["updates_behind"] / batches
             row["inference_padding"] = grown["padded_steps"] / steps
@@ -124,9 +124,9 @@ class RunLog:
 
 
 def bottleneck(row: Mapping[str, float]) -> str:
-    """The part of a run that limits its throughput, and a remedy, from the shares of time in a row of metrics.
+    """Return the part of a run that limits its throughput, and a remedy, from the shares of time in a row.
 
-    The part that never waits is the bottleneck. The learner is checked first, because acting goes on while its queue
+    The part that never waits is the bottleneck. The learner is checked first, because acting continues while its queue
     has room; then inference, which serves all actors; then the actors. If all of them wait most of the time, latency
     between them is the bottleneck.
     """

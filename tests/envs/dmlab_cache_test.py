@@ -88,7 +88,7 @@ class Broken(fsspec.implementations.memory.MemoryFileSystem):
         pathlib.Path(path).write_bytes(b"PK")
         raise OSError(110, "Connection timed out")
 
-    def put_file(self, path, remote, **arguments):
+    def _open(self, path, mode="rb", **arguments):
         raise PermissionError(13, "Read-only file system")
 
 

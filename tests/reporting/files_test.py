@@ -189,7 +189,7 @@ def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp
     assert done.returncode == 0, done.stderr
     failing = ["the configuration and metrics.jsonl", "events.out.tfevents"]
     before, _, after = done.stdout.partition("full\n")
-    error = "can't be written (File too large): training goes on and tries again"
+    error = "can't be written (File too large): training continues, with retries"
     assert sorted(before.splitlines()) == sorted(f"ERROR {name} {error}" for name in failing), "once, not for each row"
     assert after.splitlines() == [f"WARNING {name} can be written again" for name in failing]
 

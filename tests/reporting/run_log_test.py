@@ -176,5 +176,5 @@ def test_a_row_is_written_although_no_file_can_be_opened(run, log, caplog):
     log.row_if_due()
     assert [row["frames_per_second"] for row in run.rows] == [40.0] * 3
     assert ["time/cpu" in row for row in run.rows] == [False, False, True]
-    sentence = "counters of busy cores can't be read (Too many open files): metrics are without time/cpu"
+    sentence = "counters of busy cores can't be read (Too many open files): metrics lack time/cpu"
     assert [record.message for record in caplog.records] == [sentence, "counters of busy cores can be read again"]
