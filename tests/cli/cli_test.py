@@ -77,9 +77,9 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["eval", "a", "b", "--output=c"], "--output is for a single run; several runs write evaluation.json into"),
         (
             ["sweep", "--gin_file=catch/vtrace", "--seeds=0"],
-            "--seeds takes at least one run, or a list of seeds, got 0",
+            "--seeds must be a positive number of runs or a list of seeds, got 0",
         ),
-        (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds takes whole numbers, got a"),
+        (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds must be whole numbers, got a"),
         (["sweep"], "--gin_file is required: a path, or one of "),
         (
             ["sweep", "--gin_file=catch/vtrace", "--logdir=gs://a/sweep"],
