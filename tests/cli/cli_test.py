@@ -48,7 +48,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
             ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"],
             r"in \[0, 65536\], got 1",
         ),
-        (["train", f"--gin_file={sys.executable}"], f"{sys.executable}: this is not a gin file, which is text"),
+        (["train", f"--gin_file={sys.executable}"], f"{sys.executable} is not a gin file: it is not UTF-8"),
         (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir must name a directory, got ''"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=1e999999999"], "a whole number such as 300000"),

@@ -189,7 +189,7 @@ ODD_TABLES = {
         b"env_frames,episode_return\n10,abc\n",
         "can't be read: expected a number in each column",
     ),
-    "long text": (b"env_frames,episode_return\n10," + b"x" * 9999 + b"\n", "can't be read: a number for each"),
+    "long text": (b"env_frames,episode_return\n10," + b"x" * 9999 + b"\n", "can't be read: expected a number in each"),
     "too many fields": (b"env_frames,episode_return\n10,1,2\n", "can't be read: expected a number in each column"),
     "a field too large": (b"env_frames,episode_return\n10," + b"1" * 200_000, "can't be read: field larger than field"),
     "not UTF-8": (b"env_frames,episode_return\n10,\xff\n", "can't be read: 'utf-8' codec can't decode"),
