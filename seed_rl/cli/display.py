@@ -20,7 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seed_rl.reporting.learning import Trouble
+from seed_rl.reporting.learning import LearningMonitor
 from seed_rl.reporting.run_log import bottleneck
 from seed_rl.reporting.text import duration, short
 
@@ -131,7 +131,7 @@ class Progress:
 
     def __post_init__(self) -> None:
         self._row: Mapping[str, float] = {}
-        self._trouble, self._learning = Trouble(), ""
+        self._monitor, self._learning = LearningMonitor(), ""
         self._echo = False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         self._printed: dict[str, str] = {}
@@ -162,7 +162,7 @@ class Progress:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
-        self._row, self._learning = row, self._trouble.of(row)
+        self._row, self._learning = row, self._monitor.diagnose(row)
         for key, curve in self._curves.items():
             if key in row:
                 curve.append(row[key])

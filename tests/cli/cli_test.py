@@ -59,7 +59,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--num_actors=0"], "Actors.num_actors must be at least 1, got 0"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
         (["train", "--gin_file=catch/vtrace", "--min_actors=1"], "--min_actors needs --launcher=ray"),
-        ([*ON_RAY, "--min_actors=2"], "--min_actors=2 is more than there is room for: Actors.num_actors is 1"),
+        ([*ON_RAY, "--min_actors=2"], "--min_actors=2 exceeds the maximum, Actors.num_actors = 1"),
         ([*ON_RAY, "--server_address=unix:/x"], "actors on other nodes can't reach --server_address=unix:/x"),
         ([*ON_RAY, "--tls_key=x"], "--tls_cert is missing"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=nowhere"], "nowhere"),
@@ -72,7 +72,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["eval"], "--logdir is required: the log directory of a run"),
         (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
-        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.json"),
+        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: nowhere/config.json is missing"),
         (["eval", "a", "--logdir=b"], "give either log directories or --logdir and --checkpoint, not both"),
         (["eval", "a", "b", "--output=c"], "--output is for a single run; several runs write evaluation.json into"),
         (
@@ -125,7 +125,9 @@ def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_p
     logdir = str(tmp_path / "run")
     config_files.save_config(config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
     assert main(["train", "--gin_file=catch/vtrace", f"--logdir={kind}{logdir}"]) == 2
-    sentence = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    sentence = (
+        f"{kind}{logdir} holds a run with another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    )
     assert sentence in capsys.readouterr().err
 
 
@@ -213,14 +215,14 @@ def test_without_optuna_a_search_says_how_to_install_it(capsys, monkeypatch):
 
 def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):
     for flag, sentence in (
-        ("--ray_address=ray://head:10001", "(from elsewhere: `ray job submit -- seed_rl train"),
+        ("--ray_address=ray://head:10001", "(from elsewhere, use `ray job submit -- seed_rl train"),
         (
             "--ray_address=127.0.0.1:1",
-            "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused",
+            "seed_rl train: can't reach a Ray cluster at 127.0.0.1:1: Connection refused",
         ),
         (
             "--address=http://head:8265",
-            "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS, on one",
+            "--ray_address or RAY_ADDRESS must be the HOST:PORT of the cluster's head",
         ),
     ):
         assert main([*ON_RAY, flag]) == 1

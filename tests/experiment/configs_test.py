@@ -122,13 +122,16 @@ def saved(directory, **changes):
     ("changes", "reason"),
     [
         ({"env.kind": "Popen"}, "env.kind is 'Popen', but no class of this name is known here: if it is your own"),
-        ({"env.kind": "VTrace"}, "env.kind is 'VTrace', and no class"),
-        ({"env.kind": ["Catch"]}, r"env.kind is \['Catch'\], and no class"),
-        ({"optimizer.kind": "Actors"}, "optimizer.kind is 'Actors', and no class"),
+        ({"env.kind": "VTrace"}, "env.kind is 'VTrace', but no class"),
+        ({"env.kind": ["Catch"]}, r"env.kind is \['Catch'\], but no class"),
+        ({"optimizer.kind": "Actors"}, "optimizer.kind is 'Actors', but no class"),
         ({"seed": "1"}, "Experiment.seed must be int, got '1'"),
         ({"agent": 3}, "unknown setting 'agent'"),
         ({"env.novelty": 1, "novelty": {}}, "unknown setting 'env.novelty', 'novelty'"),
-        ({"agent.torso": "antigravity:Torso"}, "it names the module 'antigravity', which --import_module=antigravity"),
+        (
+            {"agent.torso": "antigravity:Torso"},
+            "it names the module 'antigravity', which needs --import_module=antigravity",
+        ),
         ({"agent.core": "antigravity:Core"}, "it names the module 'antigravity'"),
         ({"env.kind": "Gym", "env.id": "antigravity:x-v1"}, "unknown setting 'env.rows'"),
     ],
@@ -151,7 +154,7 @@ def test_modules_outside_of_the_library_are_named_by_the_reader(tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     loaded = config_files.load(["gym/any"], ["Gym.id = 'stranger:Env-v0'", "VTrace.core = 'stranger:Core'"])
     config_files.save_config(loaded, str(tmp_path))
-    with pytest.raises(experiment.ConfigError, match="'stranger', which --import_module=stranger permits"):
+    with pytest.raises(experiment.ConfigError, match="'stranger', which needs --import_module=stranger"):
         saved_config.load_saved(str(tmp_path))
     assert "stranger" not in sys.modules
     assert saved_config.modules_needed(loaded) == ["stranger"]

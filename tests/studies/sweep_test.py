@@ -93,7 +93,7 @@ def test_a_failed_run_is_quoted_and_does_not_stop_the_others(twice):
     assert code == 2
     failed = next(row for row in results if row["run"] == wanted[1].name)
     assert failed["state"] == "failed"
-    assert "holds a run of another configuration: " in failed["failure"]
+    assert "holds a run with another configuration: " in failed["failure"]
     assert "optimizer.learning_rate was 0.5 and is now 0.001" in failed["failure"]
     assert any(line.startswith(f"failed: {wanted[1].name} (2 of 3): {directory}") for line in said)
     assert table.splitlines()[-1] == f"{wanted[1].name}: {failed['failure']}"
