@@ -17,7 +17,7 @@ _RESAMPLES = 2_000
 _SEED = 0  # makes intervals reproducible
 
 Scores: TypeAlias = Sequence[np.ndarray]
-"""For each task, the scores of its R runs, float [R, ...]."""
+"""Scores of the R runs of each task, float [R, ...]."""
 Drawn: TypeAlias = Literal["runs", "tasks"]
 """What the bootstrap resamples."""
 
@@ -49,7 +49,7 @@ def performance_profile(scores: Scores, thresholds: np.ndarray, drawn: Drawn = "
     """Compute the share of runs with a score above each threshold.
 
     Args:
-      scores: for each task, the scores of its R runs, float [R].
+      scores: scores of the R runs of each task, float [R].
       thresholds: float [N].
       drawn: what the bootstrap resamples.
     """

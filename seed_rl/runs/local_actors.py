@@ -19,7 +19,7 @@ from seed_rl.transport.credentials import ClientSecurity
 
 _MAX_QUOTE = 500  # characters
 _MAX_READ = 64 * 1024  # bytes read from the end of a process's output
-# A failing command prints `seed_rl train: ...`; tracebacks of our own errors end with `seed_rl.x.Error: ...`.
+# A failing command prints `seed_rl train: ...`; tracebacks of this package's errors end with `seed_rl.x.Error: ...`.
 _SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGKILL also comes from the kernel
 _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")

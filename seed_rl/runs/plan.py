@@ -265,7 +265,7 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
         (
             "actors",
             f"{actors.num_actors:,} cores",
-            f"for environments, i.e. {machines} machines with {machine_cores} cores",
+            f"to step environments; number of {machine_cores}-core machines: {machines}",
         ),
         ("", f"{actors.groups_per_actor} groups per core", f"of {size}, to step while others wait for actions"),
         ("", f"{1e3 * result.latency_seconds:.3g} ms", "from observations to actions, including the network"),

@@ -111,8 +111,8 @@ def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
     Runs that differ only in seed and environment form one curve; its interval resamples seeds within each environment.
 
     Args:
-      places: as in `plot_curves`, except CSV files.
-      outputs: as in `plot_curves`.
+      places: log directories, or directories that contain some.
+      outputs: files to write; the extension sets the format.
 
     Raises:
       ConfigError: a place lacks the required metrics, or an environment has no human reference score.

@@ -33,7 +33,7 @@ class RecordedRun(NamedTuple):
     settings: dict[str, Any] | None
     """Configuration of the run without its seed; None if unknown."""
     series: str = ""
-    """For a CSV file: its path up to `seed=N`, which all seeds share, or without its extension."""
+    """Path of a CSV file up to `seed=N`, which all seeds share, or without its extension; empty for log directories."""
 
     def points(self, column: str, metric: str) -> np.ndarray:
         """Return the finite pairs [n, 2] of values in a column and a metric."""
