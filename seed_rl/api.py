@@ -1,4 +1,4 @@
-"""The interface for programs and notebooks: load an experiment, train it, follow its metrics, and use its policy.
+"""Interface for programs and notebooks: build an experiment, train it, follow its metrics, and act with its policy.
 
     from seed_rl.api import Run, load_experiment, load_policy
 

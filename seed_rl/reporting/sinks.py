@@ -1,4 +1,4 @@
-"""The sinks of a run, and retries after temporary failures."""
+"""Opens the destinations of a run's rows, and retries those that fail temporarily."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from seed_rl.system.files import Outage, reason
 
 _log = logging.getLogger(__name__)
 
-_ROWS_KEPT = 10_000  # the newest rows during an outage; about 20 MB
+_ROWS_KEPT = 10_000  # newest rows kept while a sink fails; about 20 MB
 
 
 class Retrying:
-    """A sink that forwards rows to another sink, and keeps them while that sink fails.
+    """A sink that forwards rows to another sink, and keeps them while that one fails.
 
-    A full disk, for example, stops neither training nor the other sinks, and no row is missing once there is space.
+    Thus a full disk, for example, stops neither training nor other sinks, and no row is lost once there is room again.
     """
 
     def __init__(self, name: str, open_sink: Callable[[], Sink]):
         """
         Args:
-          name: name of the files or the service in log messages.
-          open_sink: opens the other sink; retried later if it raises `OSError`.
+          name: name of the files or service in log messages.
+          open_sink: opens the other sink; called again later if it raises `OSError`.
         """
         self._name = name
         self._open = open_sink
@@ -48,8 +48,8 @@ class Retrying:
         self._catch_up()
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Forward a film if its files still exist; never raises."""
-        paths = (mp4, gif)  # somebody may remove them to free space on a full disk
+        """See `Sink.film`; does not raise."""
+        paths = (mp4, gif)  # may have been removed by the time a full disk has room
         self._kept.append(lambda s: s.film(*paths, env_frames, wall_time) if all(map(os.path.exists, paths)) else None)
         self._catch_up()
 
@@ -61,7 +61,7 @@ class Retrying:
                 self._kept.popleft()
 
     def close(self) -> None:
-        """Close the other sink; log how many rows were lost."""
+        """Close the other sink; log how many rows are missing from it."""
         self._catch_up()
         if self._kept:
             _log.error("%s: the last %d entries could not be written", self._name, len(self._kept))
@@ -73,13 +73,14 @@ class Retrying:
 
 
 def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_first: bool = True) -> list[Sink]:
-    """Open the sinks of a run, and save its configuration.
+    """Open the sinks of a run and save its configuration.
 
     Args:
-      experiment: the experiment that is trained.
-      logdir: directory of the run; created if necessary.
-      resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
-      is_first: whether this host writes checkpoints; only this host makes films and reports to Weights & Biases.
+      experiment: experiment of the run.
+      logdir: directory of the run; created if it does not exist.
+      resume_frames: `env_frames` of the checkpoint from which the run continues; None for a new run.
+      is_first: whether this is the first learner host, which also makes films and reports to Weights & Biases if the
+        experiment says so.
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()

@@ -91,7 +91,7 @@ def test_poor_trials_are_pruned_once_five_have_finished_and_a_fifth_of_their_fra
             finished.append(level)
     pruned = next(row for row in by_number(running) if row["state"] == "pruned")
     settings = f"level={pruned['Catch.level']}, shape={pruned['Catch.shape']}"
-    assert f"prunes: trial_{pruned['trial']} ({settings}) at 200 frames, score {pruned['score']:.2f}" in said
+    assert f"pruned: trial_{pruned['trial']} ({settings}) at 200 frames, score {pruned['score']:.2f}" in said
 
 
 def test_none_is_pruned_if_none_may_be(trained, tmp_path):
@@ -238,5 +238,5 @@ def test_runs_are_trained_and_pruned(tmp_path, monkeypatch, capsys):
     assert pruned["trial"] == 1
     assert 200 <= pruned["frames"] < 4000 <= first["frames"]
     assert glob.glob(str(tmp_path / "trial_1" / "checkpoints" / "*.npz")), "it ended with a checkpoint"
-    assert f"prunes: trial_1 (learning_rate={pruned['Optimizer.learning_rate']}) at " in out
+    assert f"pruned: trial_1 (learning_rate={pruned['Optimizer.learning_rate']}) at " in out
     assert f"--gin_param=Optimizer.learning_rate={first['Optimizer.learning_rate']}" in out.splitlines()[-1]
