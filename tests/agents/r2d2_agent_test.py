@@ -340,15 +340,6 @@ def test_impossible_settings_are_named(settings, message):
         R2D2(**settings)
 
 
-def test_compiled_by_xla_it_acts_the_same():
-    agent = build(dataclasses.replace(SMALL, epsilon_base=0.5))
-    output, state = random_output(np.random.default_rng(0), SPEC, (B,)), acted_unroll(agent, B).initial_state
-    arguments = tf.constant([0, 1, 2, 0]), output, state, tf.range(B), tf.constant([1, 2])
-    compiled, expected = tf.function(agent.act, jit_compile=True, autograph=False)(*arguments), agent.act(*arguments)
-    for actual, value in zip(tf.nest.flatten(compiled), tf.nest.flatten(expected), strict=True):
-        np.testing.assert_allclose(actual, value, rtol=0, atol=1e-5 if value.dtype == tf.float32 else 0)
-
-
 def test_updates_on_one_batch_reduce_its_loss():
     agent = SMALL.build(SPEC, num_training_envs=B, seed=1)
     unroll = acted_unroll(agent, B)

@@ -128,13 +128,9 @@ def test_the_actors_gradient_is_the_reparametrised_one():
         np.testing.assert_allclose(gradient, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("config", "spec"),
-    [(SMALL, FRAMES), (dataclasses.replace(SMALL, layer_norm="all", previous_step_inputs=True, mlp_layers=1), SPEC)],
-    ids=["frames", "numbers"],
-)
-def test_each_group_learns_from_its_own_loss_and_the_targets_follow(config, spec):
-    agent = dataclasses.replace(config, unroll_length=2, target_update_rate=0.5).build(spec, 4, seed=1)
+def test_each_group_learns_from_its_own_loss_and_the_targets_follow():
+    config = dataclasses.replace(SMALL, layer_norm="all", previous_step_inputs=True, mlp_layers=1, unroll_length=2)
+    agent = dataclasses.replace(config, target_update_rate=0.5).build(FRAMES, 4, seed=1)
     before = [[variable.numpy() for variable in group.variables] for group in agent.groups.values()]
     frozen = [variable.numpy() for variable in agent._target.model.variables]
     update = TrainStep(agent, Optimizer(learning_rate=0.01))(acted_unroll(agent, batch=4), 0.0, np.ones(4))

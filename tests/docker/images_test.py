@@ -78,13 +78,14 @@ def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_tha
     environment, wheels = tmp_path / "venv", tmp_path / "wheels"
     pinned = ("--require-hashes", "-r", ROOT / "requirements/actor.lock")
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    for python, *words in (
-        (sys.executable, "venv", environment),
-        (sys.executable, "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source"),
-        (environment / "bin/python", "pip", "install", "--no-compile", *pinned),
-        (environment / "bin/python", "pip", "install", "--no-deps", "--no-index", "--find-links", wheels, "seed_rl"),
+    install = ("uv", "pip", "install", "--python", environment / "bin/python")
+    for words in (
+        ("uv", "venv", "--python", sys.executable, environment),
+        ("pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source"),
+        (*install, *pinned),
+        (*install, "--no-deps", "--no-index", "--find-links", wheels, "seed_rl"),
     ):
-        command = [python, "-m", *words]
+        command = [sys.executable, "-m", *words]
         done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 

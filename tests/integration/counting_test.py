@@ -133,7 +133,7 @@ def check_against_previous(unroll, previous, stride):
     assert unroll.initial_state == previous.behaviour[stride - 1], "the state before the first step"
 
 
-@pytest.mark.parametrize(("overlap", "stagger", "num_devices"), [(1, False, 1), (6, True, 1), (3, True, 2)])
+@pytest.mark.parametrize(("overlap", "stagger", "num_devices"), [(1, False, 1), (6, True, 2)])
 def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, stagger, num_devices):
     last, counts = {}, collections.Counter()
     agent = CountingAgentConfig(unroll_length=4, overlap=overlap)
@@ -149,7 +149,7 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, 
                     last[seed] = unroll
                     counts[seed] += 1
 
-        collect(lambda: len(counts) == num_envs and min(counts.values()) >= 20)
+        collect(lambda: len(counts) == num_envs and min(counts.values()) >= 8)
         assert pipeline.discarded_unrolls() == 0
         for pid in pipeline.actors.pids:
             with open(f"/proc/{pid}/maps") as maps:
@@ -160,9 +160,9 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path, overlap, 
         before = set(counts)
         os.kill(pipeline.actors.pids[0], signal.SIGKILL)
         new = lambda: [count for seed, count in counts.items() if seed not in before]  # noqa: E731
-        collect(lambda: len(new()) == num_envs // 2 and min(new()) >= 5)
+        collect(lambda: len(new()) == num_envs // 2 and min(new()) >= 3)
         then = dict(counts)
-        collect(lambda: min(new()) >= 20)
+        collect(lambda: min(new()) >= 8)
         ended = [seed for seed in before if counts[seed] == then[seed]]
         assert len(ended) == num_envs // 2, "the runs of the killed actor, and no other"
         assert pipeline.actors.restarts == 1
@@ -197,10 +197,10 @@ def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_a
                     beginnings.add(bool(unroll.env_output.done[0]))
                     counts[int(unroll.env_output.observation[0, 0])] += 1
 
-        collect(lambda: len(counts) == 8 and min(counts.values()) >= 20)
+        collect(lambda: len(counts) == 8 and min(counts.values()) >= 8)
         os.kill(pipeline.actors.pids[0], signal.SIGKILL)
         before = set(counts)
-        collect(lambda: len(set(counts) - before) >= 2 and min(counts[s] for s in set(counts) - before) >= 10)
+        collect(lambda: len(set(counts) - before) >= 2 and min(counts[s] for s in set(counts) - before) >= 5)
         assert beginnings == {True, False}, "at an episode's beginning, and in the midst of one"
         ended_in = {env for episodes in pipeline.service.take_episodes() for env in episodes.env_ids.tolist()}
         assert ended_in == set(range(12)), "evaluation environments play, too"

@@ -4,30 +4,38 @@ import os
 import threading
 
 import numpy as np
+import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.learner import checkpoints
 from seed_rl.learner.learner import Learner
 from seed_rl.transport.credentials import ServerSecurity
 
-SMALL = ("VTrace.hidden = 8", "VTrace.core = 'lstm'", "VTrace.core_units = 4", "Actors.envs_per_group = 1")
+SMALL = ("VTrace.hidden = 8", "VTrace.core = 'lstm'", "VTrace.core_units = 4")
 
 
-def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
-    """Both starts end before the first update, with a last checkpoint."""
-    stopped = threading.Event()
-    stopped.set()
+@pytest.fixture
+def start(tmp_path):
+    """Makes a learner of an experiment."""
 
-    def start():
-        experiment = config_files.load(["catch/vtrace"], SMALL)
+    def make(config, *bindings):
+        experiment = config_files.load([config], ["Actors.envs_per_group = 1", *bindings])
         return Learner(experiment, str(tmp_path), f"unix:{tmp_path}/learner.sock", ServerSecurity())
 
-    def end(learner):
-        learner.listen()
-        assert list(learner.train(stopped)) == []
-        learner.close()
+    return make
 
-    first = start()
+
+def end(learner):
+    """End a run before its first update, with a last checkpoint."""
+    stopped = threading.Event()
+    stopped.set()
+    learner.listen()
+    assert list(learner.train(stopped)) == []
+    learner.close()
+
+
+def test_a_resumed_run_has_everything_that_was_saved(start, tmp_path):
+    first = start("catch/vtrace", *SMALL)
     assert first.restored_from is None
     end(first)
     path, arrays, state = checkpoints.newest(str(tmp_path / "checkpoints"))
@@ -40,7 +48,7 @@ def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     checkpoints.save(str(tmp_path / "checkpoints"), 7, arrays, state, keep=3)
     (path,) = checkpoints.paths(str(tmp_path / "checkpoints"))
 
-    second = start()
+    second = start("catch/vtrace", *SMALL)
     assert second.restored_from == path
     assert second.counters.learner_updates == 7
     os.remove(path)
@@ -50,3 +58,12 @@ def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     assert saved.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(saved[name], array, err_msg=name)
+
+
+def test_the_replay_is_saved_with_the_checkpoint_and_read_at_the_next_start(start, tmp_path):
+    settings = ("Replay.snapshot = True", "Replay.capacity = 8", "Replay.min_size = 8", "Actors.num_eval_envs = 0")
+    end(start("memory/r2d2", *settings))
+    (snapshot,) = (tmp_path / "checkpoints").glob("replay-*.npz")
+    snapshot.write_bytes(b"nonsense")
+    with pytest.raises(checkpoints.CheckpointError, match=f"{snapshot} is not usable"):
+        start("memory/r2d2", *settings)

@@ -1,7 +1,7 @@
-"""Updates on several numbers of logical devices, each in a process of its own: devices are made once.
+"""Updates on several numbers of logical devices, each in a separate process, because TensorFlow creates devices once.
 
-Writes results into a directory, the first argument: an .npz file for each agent that the further arguments name, as in
-`2:vtrace,r2d2` for two devices.
+Writes results into a directory, the first argument: an .npz file for each case that the further arguments name, as in
+`2:vtrace,equal` for two devices.
 """
 
 import os
@@ -10,7 +10,6 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Devices, Experiment
@@ -23,12 +22,19 @@ from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 BATCH, UPDATES = 16, 2
 SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
-NETWORK = {"torso": "mlp", "hidden": 16, "previous_step_inputs": True}
-TARGETS = {"target_update_period": 2, "target_update_rate": 0.7}
-AGENTS = {
-    "vtrace": VTrace(unroll_length=5, entropy_cost=0.01, target_entropy=0.5, value_norm=True, **NETWORK),
-    "r2d2": R2D2(core_units=8, unroll_length=3, burn_in=2, head_hidden=8, n_steps=2, **TARGETS, **NETWORK),
-}
+VTRACE = VTrace(
+    torso="mlp",
+    hidden=16,
+    previous_step_inputs=True,
+    unroll_length=2,
+    entropy_cost=0.01,
+    target_entropy=0.5,
+    value_norm=True,
+    clip_ratio=0.2,
+    target_network=True,
+    target_update_period=2,
+    target_update_rate=0.7,
+)
 OPTIMIZER = Optimizer(learning_rate=0.01, epsilon=1e-2, clip_norm=0.05)
 
 
@@ -46,15 +52,15 @@ def fill(store):
     store.set_rows(np.arange(store.num_slots, dtype=np.int32), rows)
 
 
-def run(replicas, config):
-    """Metrics, priorities and weights by name; among them those of the acting copies before and after a refresh.
+def run(replicas, learns):
+    """Rewards, metrics and weights by name, and the weights of the acting copies before and after a refresh.
 
     The stores of all inference devices hold the same unrolls: a batch does not depend on how many it is read from.
     """
     with replicas.scope():
-        agent = config.build(SPEC, 4, 1)
+        agent = VTRACE.build(SPEC, 4, 1)
         step = TrainStep(agent, OPTIMIZER, replicas.strategy)
-    acting, refresh = replicas.acting_agents(agent, lambda: config.build(SPEC, 4, 2))
+    acting, refresh = replicas.acting_agents(agent, lambda: VTRACE.build(SPEC, 4, 2))
     readers = []
     for number, (copy, device) in enumerate(zip(acting, replicas.inference_devices, strict=True)):
         store = UnrollStore(copy.step_spec, agent.length, 2 * BATCH, device)
@@ -68,11 +74,15 @@ def run(replicas, config):
         parts = [part for read, piece in zip(readers, pieces, strict=True) for part in read(tf.constant(piece))]
         devices = [part.env_output.observation.backing_device for part in parts]
         assert [device.rpartition("device:")[2] for device in devices] == list(replicas.split.training)
-        with replicas.scope():
-            update = step(replicas.joined(parts), 0.5, weights)
-        agent.after_update(number + 1)
-        results |= {f"{number} {name}": value for name, value in update.metrics.items()}
-        results[f"{number} priorities"] = update.priorities
+        results[f"{number} reward"] = np.concatenate([part.env_output.reward for part in parts], axis=1)
+        if learns:
+            with replicas.scope():
+                update = step(replicas.joined(parts), 0.5, weights)
+            agent.after_update(number + 1)
+            results |= {f"{number} {name}": value for name, value in update.metrics.items()}
+        else:
+            for variable in agent.trainable_variables:
+                variable.assign(variable.numpy() + 1)
     results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
     for when in ("stale", "fresh"):
         for number, copy in enumerate(acting):
@@ -86,7 +96,7 @@ def run(replicas, config):
 def run_in_minibatches(replicas, equal_parts):
     """Two passes in two minibatches over four sequences for each device.
 
-    With `equal_parts` these are the same four, so that every device does as a single one would.
+    With `equal_parts` all devices have the same four, so that each does what a single one would.
     """
     with replicas.scope():
         agent = QuadraticAgent(two_groups=True)
@@ -139,14 +149,15 @@ def main(count, directory, names):
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
     inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
     devices = Devices(training, inference, count + 2)
-    # One for all: of two strategies in a process, one takes what is meant for the other.
-    replicas = Replicas(Experiment(env=Counting(), agent=AGENTS["vtrace"], batch_size=BATCH, devices=devices))
+    # All cases share it: of two strategies in a process, one takes what is meant for the other.
+    replicas = Replicas(Experiment(env=Counting(), agent=VTRACE, batch_size=BATCH, devices=devices))
     assert replicas.count == count
     for name in names:
         if name == "spoiled":
             arrays = run_spoiled(replicas)
         else:
-            arrays = run(replicas, AGENTS[name]) if name in AGENTS else run_in_minibatches(replicas, name == "equal")
+            vtrace = name in ("vtrace", "reads")
+            arrays = run(replicas, name == "vtrace") if vtrace else run_in_minibatches(replicas, name == "equal")
         np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
 
 

@@ -69,8 +69,8 @@ def test_a_bounded_quantity_that_grows_is_followed_within_a_few_batches(batches)
     assert 200 < float(moments.deviation) < 1000
 
 
-@pytest.mark.parametrize("share", [0.005, 0.001])
-def test_a_quantity_that_is_seldom_anything_but_zero_keeps_its_deviation(share):
+def test_a_quantity_that_is_seldom_anything_but_zero_keeps_its_deviation():
+    share = 0.001
     rng = np.random.default_rng(0)
     moments = RunningMoments((), name="moments", bounded=True)
     for _ in range(1000):
