@@ -96,7 +96,7 @@ def test_a_failed_run_is_quoted_and_does_not_stop_the_others(twice):
     assert "holds a run with another configuration: " in failed["failure"]
     assert "optimizer.learning_rate was 0.5 and is now 0.001" in failed["failure"]
     assert any(line.startswith(f"failed: {wanted[1].name} (2 of 3): {directory}") for line in said)
-    assert table.splitlines()[-1] == f"{wanted[1].name}: {failed['failure']}"
+    assert table.splitlines()[-1] == f"run {wanted[1].name}: {failed['failure']}"
     assert said[-1] == f"started: {wanted[2].name} (3 of 3)"
 
 
