@@ -1,15 +1,15 @@
-"""The contract between an agent and the rest of the library.
+"""The interface between an agent and the rest of the library.
 
-The life of an agent, as the learner drives it:
+The learner calls an agent in this order:
 
     agent = config.build(env_spec, num_training_envs, seed)
     state = agent.initial_state(batch)                        # per environment, kept on the device
-    output = agent.act(prev_action, env_output, state, ...)   # in a compiled step, at every inference batch
-    agent.update_statistics(agent.moments(unroll), steps)     # once, when the learner has a batch
-    output = agent.loss(unroll, importance_weights, seed)     # differentiated, at every optimizer step
-    agent.after_update(learner_updates)                       # once the weights have changed
+    output = agent.act(prev_action, env_output, state, ...)   # in a compiled step, for every inference batch
+    agent.update_statistics(agent.moments(unroll), steps)     # once per learner batch
+    output = agent.loss(unroll, importance_weights, seed)     # differentiated, for every optimizer step
+    agent.after_update(learner_updates)                       # after the weights have changed
 
-An agent owns networks and losses. It owns no loop, server, flag, optimizer or checkpoint.
+An agent consists of networks and losses. It has no loop, server, flag, optimizer or checkpoint.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class ActOutput(NamedTuple):
     """An agent's answer to B observations."""
 
     action: tf.Tensor
-    """[B, ...], as the environments' spec says"""
+    """[B, ...]: the actions, in the format of `EnvSpec.action`."""
     behaviour: Any
-    """Nest of tensors [B, ...] to be stored with the step; matches `Agent.behaviour_spec`."""
+    """Nest of tensors [B, ...] to store with the step; matches `Agent.behaviour_spec`."""
     state: Any
     """Nest [B, ...]: the recurrent state after this step."""
 
@@ -41,13 +41,13 @@ class LossOutput(NamedTuple):
     """The losses of a batch of unrolls."""
 
     losses: Mapping[str, tf.Tensor]
-    """float32 scalars by the name of a group in `Agent.groups`; each is minimised over the variables of that group."""
+    """float32 scalars, keyed by group in `Agent.groups`; each is minimised over the variables of its group."""
     metrics: Mapping[str, tf.Tensor]
-    """float32 scalars for the logs, averaged over training devices, minibatches and updates."""
+    """float32 scalars to log, averaged over training devices, minibatches and updates."""
     maxima: Mapping[str, tf.Tensor] = {}
-    """float32 scalars for the logs, of which the maximum over training devices and minibatches is taken."""
+    """float32 scalars to log, reduced by the maximum over training devices and minibatches."""
     priorities: tf.Tensor | tuple[()] = ()
-    """float32 [B]: by how much each sequence is still to be learned from; () if the agent has no use for a replay."""
+    """float32 [B]: new replay priorities of the sequences; () if the agent does not use a replay."""
 
 
 def _same(optimizer: Optimizer) -> Optimizer:
@@ -55,12 +55,12 @@ def _same(optimizer: Optimizer) -> Optimizer:
 
 
 class VariableGroup(NamedTuple):
-    """Variables that are trained together, by a loss and an optimizer of their own."""
+    """Variables that share a loss and an optimizer."""
 
     variables: Sequence[Any]
     """Keras variables."""
     optimizer: Callable[[Optimizer], Optimizer] = _same
-    """The settings of the group's optimizer, given those of the experiment; by default the same."""
+    """Maps the experiment's optimizer settings to the group's; by default they are the same."""
 
 
 class Agent(abc.ABC):
@@ -69,25 +69,25 @@ class Agent(abc.ABC):
     env_spec: EnvSpec
     """Observations and actions of the environments."""
     unroll_length: int
-    """T: steps that an unroll adds to the experience that is learned from."""
+    """T: steps of new experience in each unroll."""
     overlap: int = 1
-    """Steps that an unroll repeats from the previous one of its environment, at least 1."""
+    """Steps that an unroll shares with the previous one of its environment, at least 1."""
     behaviour_spec: Any = ()
-    """Nest of `tf.TensorSpec`, without batch axis, of `ActOutput.behaviour`."""
+    """Nest of `tf.TensorSpec` that describes `ActOutput.behaviour`, without batch axis."""
 
     @property
     @abc.abstractmethod
     def variables(self) -> Sequence[Any]:
-        """Every Keras variable that a checkpoint must hold, in a fixed order."""
+        """All Keras variables to save in a checkpoint, in a fixed order."""
 
     @property
     @abc.abstractmethod
     def groups(self) -> Mapping[str, VariableGroup]:
-        """The trained variables by the name of their loss; at least one group, no variable in two."""
+        """Groups of trained variables, keyed by the name of their loss; at least one group, no shared variables."""
 
     @abc.abstractmethod
     def initial_state(self, batch_size: int) -> Any:
-        """The recurrent state at the start of an episode: nest of tensors [batch_size, ...]."""
+        """The recurrent state at the start of an episode, a nest of tensors [batch_size, ...]."""
 
     @abc.abstractmethod
     def act(
@@ -99,39 +99,39 @@ class Agent(abc.ABC):
         seed: tf.Tensor,
         greedy: bool = False,
     ) -> ActOutput:
-        """Chooses actions; pure but for reading the weights, and compilable with static shapes.
+        """Chooses actions. It only reads the weights, has no side effects, and compiles with static shapes.
 
         Args:
           prev_action: [B, ...].
           env_output: fields [B, ...]; the agent resets `state` where `done`.
           state: nest [B, ...].
-          env_ids: int32 [B]; ids from `num_training_envs` on are evaluation environments and padding.
-          seed: int32 [2], different at each call; the only source of randomness.
-          greedy: take the greedy action, without exploration; for evaluation.
+          env_ids: int32 [B]; ids of `num_training_envs` and above denote evaluation environments and padding.
+          seed: int32 [2], different in every call; the only source of randomness.
+          greedy: whether to take the greedy action, without exploration, as in evaluation.
         """
 
     @abc.abstractmethod
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
-        """The losses of time-major unrolls [L, B, ...], L = unroll_length + overlap.
+        """The losses of time-major unrolls [L, B, ...], where L = unroll_length + overlap.
 
         Args:
           unroll: the experience.
-          importance_weights: float32 [B], of sequences from a prioritized replay; ones otherwise.
-          seed: int32 [2], different at each optimizer step and replica; the only source of randomness.
+          importance_weights: float32 [B]: weights of sequences from a prioritized replay; otherwise ones.
+          seed: int32 [2], different for every optimizer step and replica; the only source of randomness.
         """
 
     def initial_priorities(self, unroll: Unroll) -> tf.Tensor:
-        """The priorities with which unrolls enter a replay: float32 [B]; ones unless an agent knows better.
+        """The priorities with which unrolls enter a replay, float32 [B]; by default ones.
 
-        Computed from the stored behaviour; the network does not run again.
+        They are computed from the stored behaviour, without running the network again.
 
         Args:
-          unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` left out: ().
+          unroll: time-major [L, B, ...], with `initial_state` and `env_output.observation` replaced by ().
         """
         return tf.ones_like(unroll.env_output.reward[0])
 
     def moments(self, unroll: Unroll) -> Any:
-        """What running statistics, such as those of `networks.normalisation`, learn from a batch.
+        """The contribution of a batch to running statistics, such as those in `networks.normalisation`.
 
         Args:
           unroll: time-major [L, B, ...].
@@ -142,27 +142,27 @@ class Agent(abc.ABC):
         return ()
 
     def update_statistics(self, moments: Any, steps: float) -> None:  # noqa: B027 (most agents have none)
-        """Moves the running statistics, before the first optimizer step from a batch.
+        """Updates the running statistics, before the first optimizer step on a batch.
 
         Args:
-          moments: those of the batch, averaged over the training devices. The first batch is given twice.
-          steps: agent steps in the batch, on all devices.
+          moments: the batch's `moments`, averaged over training devices. The first batch is passed twice.
+          steps: agent steps in the batch, summed over devices.
         """
 
     def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
-        """Whether to end an update before an optimizer step, which is then not made. Called in a compiled function.
+        """Whether to end an update early, skipping the optimizer step at hand. Called in a compiled function.
 
         Args:
-          metrics: `LossOutput.metrics` of that step, averaged over the training devices.
+          metrics: `LossOutput.metrics` of that step, averaged over training devices.
         """
         return False
 
     def after_update(self, learner_updates: int) -> None:  # noqa: B027 (most agents have nothing to do)
-        """Called when update number `learner_updates` (from 1) has been applied."""
+        """Called after learner update number `learner_updates` (from 1)."""
 
     @property
     def model(self) -> Any:
-        """The Keras model that acts, whose weights are exported; None if there is none."""
+        """The Keras model that acts and whose weights are exported; None if there is none."""
         return None
 
     @property
@@ -177,7 +177,7 @@ class Agent(abc.ABC):
 
     @property
     def step_spec(self) -> Unroll:
-        """`tf.TensorSpec`s of the record of one step of one environment, without batch axes."""
+        """`tf.TensorSpec`s of what is stored for one step of one environment, without batch axes."""
 
         def tensor(spec: ArraySpec) -> tf.TensorSpec:
             return tf.TensorSpec(spec.shape, spec.dtype)
@@ -199,20 +199,20 @@ class Agent(abc.ABC):
 
 
 class ModelAgent(Agent):
-    """Base of agents that act by one Keras model.
+    """Base class of agents that act with a single Keras model.
 
-    The model has `initial_state(batch_size)`. It maps the previous actions [T, B, ...], an `EnvOutput` [T, B, ...] and
-    a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. If the agent has `moments`, the
-    model has `update_statistics`, too. A subclass decides on actions and learns.
+    The model has a method `initial_state(batch_size)`. It maps the previous actions [T, B, ...], an `EnvOutput`
+    [T, B, ...] and a state [B, ...] to a nest of outputs [T, B, ...] and the state after the last step. If the agent
+    has `moments`, the model also has `update_statistics`. A subclass defines `decide` and `loss`.
     """
 
     def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):
         """
         Args:
-          model: creates its weights here, from a step of zeros.
-          env_spec: of the environments.
-          unroll_length: T.
-          overlap: see `Agent.overlap`.
+          model: the model; its weights are created here, by a call on a step of zeros.
+          env_spec: observations and actions of the environments.
+          unroll_length: `Agent.unroll_length`.
+          overlap: `Agent.overlap`.
         """
         self.env_spec = env_spec
         self.unroll_length = unroll_length
@@ -253,11 +253,11 @@ class ModelAgent(Agent):
 
     @abc.abstractmethod
     def decide(self, outputs: Any, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool) -> tuple[tf.Tensor, Any]:
-        """The action [B, ...] and the behaviour to be stored, given the model's outputs [B, ...]; see `act`."""
+        """The actions [B, ...] and the behaviour to store, given the model's outputs [B, ...]; see `act`."""
 
 
 def create_weights(model: Any, env_spec: EnvSpec) -> Any:
-    """Runs a model with `ModelAgent`'s signature on one step of zeros (T = B = 1), and returns it."""
+    """Creates the weights of a model as used by `ModelAgent` by calling it on zeros (T = B = 1); returns the model."""
     action = env_spec.action.tensor
     tensors = {name: tf.zeros([1, 1, *spec.shape], spec.dtype) for name, spec in env_spec.observation_tensors()}
     observation: Any = tensors.get("", tensors)

@@ -1,4 +1,4 @@
-"""Settings common to agents. Only `AgentConfig.build` imports TensorFlow."""
+"""Settings common to all agents. Only `AgentConfig.build` imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig(Settings, abc.ABC):
-    """Settings of an agent, checked on construction."""
+    """Settings of an agent, validated on construction."""
 
     learns_from_replay: ClassVar[bool] = False
     """Whether batches are sampled from a replay (`Experiment.replay`) or come straight from acting."""
     metrics: ClassVar[tuple[Metric, ...]] = ()
-    """Rows for the table of metrics: those that the loss reports in addition to `loss/total`."""
+    """Rows of the metrics table: the metrics that the loss reports in addition to `loss/total`."""
 
     unroll_length: Count = 100
-    """T, agent steps that an unroll adds to the experience that is learned from."""
+    """T, agent steps of new experience in each unroll."""
     discount: Share = 0.99
     """gamma, per agent step."""
     reward_scale: NonNegative = 1.0
-    """Factor of the rewards in the loss, applied before they are clipped."""
+    """Factor of the rewards in the loss, applied before clipping."""
     max_abs_reward: NonNegative = 0.0
-    """Rewards are clipped to [-x, x] in the loss; 0: not clipped."""
+    """Clip rewards in the loss to [-x, x]; 0: no clipping."""
     truncation_is_termination: bool = False
-    """Treat the end of an episode at a time limit as terminal, with no value after it, as the original does. By default
-    targets bootstrap from the value of its last state."""
+    """Treat an episode that ends at a time limit as terminated, with no value after it, as the original does. By
+    default, targets bootstrap from the value of its last state."""
 
     @property
     def largest_value(self) -> float | None:
-        """The largest magnitude of a discounted return; None where rewards or time have no bound."""
+        """The largest possible magnitude of a discounted return; None if rewards or returns are unbounded."""
         return self.max_abs_reward / (1.0 - self.discount) if self.max_abs_reward and self.discount < 1 else None
 
     @abc.abstractmethod
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
-        """The agent for environments of `env_spec`; its weights are drawn from `seed`.
+        """Builds the agent.
 
         Args:
           env_spec: observations and actions of the environments.
-          num_training_envs: environments with ids below this are learned from, those above are for evaluation.
-          seed: of the weights.
+          num_training_envs: ids below this belong to training environments, the others to evaluation environments.
+          seed: seed of the initial weights.
 
         Raises:
           CannotAct: the agent does not support such environments.
@@ -56,10 +56,10 @@ class AgentConfig(Settings, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class TargetConfig(Settings):
-    """Settings of agents whose loss reads a target network, a frozen copy that follows the weights."""
+    """Settings of agents with a target network, a frozen copy that tracks the weights."""
 
     target_update_period: Count = 1
     """Learner updates between two updates of the target network."""
     target_update_rate: Annotated[float, Within(1e-6, 1)] = 1.0
-    """tau: each moves it by this share of its distance to the weights. 1: copies them; 0.005 at a period of 1: Polyak
-    averaging."""
+    """tau: fraction of the distance to the online weights that an update of the target network covers. 1: copies the
+    weights; 0.005 with a period of 1: Polyak averaging."""

@@ -1,6 +1,6 @@
-"""The outcomes of actions, read from the steps that report them.
+"""Transitions: the outcomes of actions, read from the steps that report them.
 
-Shapes: T actions, B sequences, so T + 1 steps.
+Shapes: T actions in T + 1 steps, B sequences.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from seed_rl.types import EnvOutput
 
 
 class Transitions(NamedTuple):
-    """Index t belongs to the action a_t, taken in state x_t; its outcome is reported by step t + 1."""
+    """Index t refers to the action a_t taken in state x_t, whose outcome step t + 1 reports."""
 
     r_t: tf.Tensor
-    """float32 [T, B]: its reward, as the agent learns from it."""
+    """float32 [T, B]: the reward of a_t, scaled and clipped as the settings say."""
     discount_t: tf.Tensor
-    """float32 [T, B]: gamma, zero where no value follows: x_{t+1} is of another episode."""
+    """float32 [T, B]: gamma, zero where no value follows because x_{t+1} belongs to another episode."""
     last_t: tf.Tensor
-    """bool [T, B]: whether an episode ends in x_t, so that a_t leads nowhere and there is nothing to learn from it."""
+    """bool [T, B]: whether an episode ends in x_t, so that a_t leads nowhere and nothing can be learned from it."""
 
 
 def transitions_of(env_output: EnvOutput, config: AgentConfig) -> Transitions:
-    """The transitions between the steps of unrolls; fields of `env_output` [T + 1, B, ...]."""
+    """The transitions in unrolls whose steps are `env_output`, fields [T + 1, B, ...]."""
     r_t = config.reward_scale * env_output.reward[1:]
     if config.max_abs_reward:
         r_t = tf.clip_by_value(r_t, -config.max_abs_reward, config.max_abs_reward)

@@ -1,4 +1,4 @@
-"""Atari 2600 games through ale-py's native vector environment (arXiv:1709.06009 for the protocol)."""
+"""Atari 2600 games in ale-py's native vector environment, with the protocol of arXiv:1709.06009."""
 
 from __future__ import annotations
 
@@ -23,43 +23,44 @@ from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 FULL_ACTION_SET = 18
 REFERENCES = read_references(pathlib.Path(__file__).with_name("atari_scores.csv"))
-"""Mean returns of humans and of random play, in episodes that begin with no-ops (arXiv:1511.06581)."""
+"""Mean returns of humans and of random play in episodes that begin with no-ops (arXiv:1511.06581)."""
 ATARI_57 = tuple(REFERENCES)
-"""The games that papers report medians over (Atari-57)."""
+"""The games of the Atari-57 benchmark."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Atari(EnvConfig):
-    """A game: grayscale frames, the pixel-wise maximum of the last two frames of each action."""
+    """A game; observations are grayscale, the pixel-wise maximum of the last two frames of each action."""
 
     suite: ClassVar[str] = "atari"
     task_setting: ClassVar[str] = "game"
 
     game: str = "pong"
-    """Name of a ROM, such as `space_invaders`."""
+    """Name of the ROM, such as `space_invaders`."""
     frame_skip: Count = 4
-    """Environment frames that each action is repeated for."""
+    """Number of environment frames for which each action is repeated."""
     max_noops: Annotated[int, Within(0)] = 30
-    """Episodes begin with a random number of no-op frames, from 0 to this many, each as likely as the others."""
+    """Episodes begin with a number of no-op frames drawn uniformly from 0 to this."""
     sticky_actions: Share = 0.0
     """Probability that a frame repeats the previous action (0.25 in Machado et al.)."""
     full_action_set: bool = False
-    """All 18 actions instead of the game's minimal set."""
+    """Use all 18 actions instead of the game's minimal set."""
     max_episode_frames: Count = 108_000
-    """Episodes are truncated after this many frames (30 minutes of play), those of the no-ops not counted."""
+    """Episodes are truncated after this many frames (30 minutes of play), not counting no-ops."""
     frame_size: Annotated[int, Within(16, 160)] = 84
-    """Height and width of an observation; 42 is a quarter of the bytes, a ninth of the work in the shallow network."""
+    """Height and width of observations; 42 takes a quarter of the bytes and, in the shallow network, a ninth of the
+    work."""
     resize: Annotated[str, OneOf("area", "linear")] = "area"
-    """From the console's screen to that size: `area` averages the pixels that each new one covers, natively; `linear`
-    interpolates between four of them and skips others, exactly as OpenCV does, and as in the published results."""
+    """How to resize the console's screen. `area` averages the pixels that each new one covers, in native code; `linear`
+    interpolates between four pixels and skips others, exactly as OpenCV does, and as in the published results."""
     threads: Count = 1
     """Native threads that step a group's environments."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.game not in games():
-            # As others write it: ALE/SpaceInvaders-v5, SpaceInvadersNoFrameskip-v4.
+            # Accept other spellings in the guess: ALE/SpaceInvaders-v5, SpaceInvadersNoFrameskip-v4.
             words = re.sub(r"^ALE/|(NoFrameskip|Deterministic)?-v\d$", "", self.game)
             guess = did_you_mean(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", words), games())
             raise ValueError(
@@ -90,7 +91,7 @@ class Atari(EnvConfig):
         return FlatVectorEnv(_LinearResize(self._make(num_envs, self._screen), self.frame_size))
 
     def watch(self) -> Watchable:
-        """Shows the console's screen in colour."""
+        """Draws the console's screen in colour."""
         return _TwinPictures(self.make(1), self._make(1, self._screen, grayscale=False))
 
     @property
@@ -119,12 +120,12 @@ class Atari(EnvConfig):
 
 
 def games() -> list[str]:
-    """Names of the games that ale-py ships."""
+    """The names of the games that come with ale-py."""
     return roms.get_all_rom_ids()
 
 
 def _console(game: str) -> ale_py.ALEInterface:
-    """A console with this game."""
+    """A console that runs a game."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     console = ale_py.ALEInterface()
     console.loadROM(roms.get_rom_path(game))
@@ -132,9 +133,9 @@ def _console(game: str) -> ale_py.ALEInterface:
 
 
 class _LinearResize(VectorWrapper):
-    """Resizes screens uint8 [E, 1, H, W] to [E, 1, S, S], pixel by pixel as OpenCV's `INTER_LINEAR` does.
+    """Resizes screens uint8 [E, 1, H, W] to [E, 1, S, S] with the same results as OpenCV's `INTER_LINEAR`.
 
-    A dozen lines, since OpenCV alone would be larger than all other packages of an actor.
+    OpenCV itself would be larger than all other packages of an actor.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv, size: int):
@@ -160,7 +161,7 @@ class _LinearResize(VectorWrapper):
         return self._resized(screens), reward, terminated, truncated, info
 
     def _resized(self, screens: np.ndarray) -> np.ndarray:
-        # OpenCV's fixed-point arithmetic: weights of 11 bits, rounded once in between and once at the end.
+        # OpenCV's fixed-point arithmetic: 11-bit weights, one rounding in between and one at the end.
         left, right = self._by_column
         rows = (np.take(screens, self._left, -1) * left + np.take(screens, self._right, -1) * right) >> 4
         upper, lower = (weight[:, None] for weight in self._by_row)
@@ -169,7 +170,7 @@ class _LinearResize(VectorWrapper):
 
 
 def _neighbours(size: int, new_size: int) -> tuple[np.ndarray, ...]:
-    """For each pixel of a resized axis: the two old ones around its centre, and their weights, int32 of 11 bits."""
+    """The two old pixels around the centre of each new pixel along an axis, and their 11-bit int32 weights."""
     centre = (np.arange(new_size) + 0.5) * (size / new_size) - 0.5
     before = np.floor(centre).astype(np.intp)
     weight = (centre - before).astype(np.float32)
@@ -178,7 +179,7 @@ def _neighbours(size: int, new_size: int) -> tuple[np.ndarray, ...]:
 
 
 class _TwinPictures(Watchable):
-    """Shows the frames [1, 1, H, W, 3] of a twin, which gets the same seeds and actions."""
+    """Draws the frames [1, 1, H, W, 3] of a twin environment, which gets the same seeds and actions."""
 
     def __init__(self, env: gymnasium.vector.VectorEnv, twin: gymnasium.vector.VectorEnv):
         super().__init__(env)
@@ -186,9 +187,9 @@ class _TwinPictures(Watchable):
         self._frames: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts the same episode in both, for which they need a seed (ValueError without)."""
+        """Starts the same episode in both; raises ValueError without a seed."""
         if seed is None:
-            raise ValueError("twins need a seed to do the same")
+            raise ValueError("an environment and its twin need a seed to play the same episode")
         self._frames, _ = self._twin.reset(seed=seed, options=options)
         return self.env.reset(seed=seed, options=options)
 

@@ -1,4 +1,4 @@
-"""The interface of an environment suite: a config that builds vector environments and describes itself."""
+"""The interface of environment suites: a config that builds vector environments and describes itself."""
 
 from __future__ import annotations
 
@@ -33,72 +33,72 @@ from seed_rl.types import EnvOutput
 
 
 class CannotBuild(ValueError):
-    """The environments can't be built on this machine; the message gives the reason."""
+    """Environments can't be built on this machine; the message gives the reason."""
 
 
 class EnvironmentFailed(RuntimeError):
-    """An environment raised an error or its process died; the message names the environment and the cause."""
+    """An environment raised an error, or its process died; the message names the environment and the cause."""
 
 
 def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFailed:
-    """What an environment raised, as an error of one sentence about a subject, such as "Pong-v5 failed in step"."""
+    """Turns an environment's error into one sentence that begins with a subject like "Pong-v5 failed in step"."""
     if isinstance(error, CannotBuild | EnvironmentFailed):
         return error
     return EnvironmentFailed(f"{subject}: {described(error)}")
 
 
 class Reference(NamedTuple):
-    """Mean unclipped returns in one game or level."""
+    """Mean unclipped returns of random play and of humans in one game or level."""
 
     random: float
     human: float
 
     def normalise(self, mean_return: float) -> float:
-        """100 * (mean return - random) / (human - random), percent."""
+        """The human-normalised score, 100 * (mean return - random) / (human - random), percent."""
         return 100 * (mean_return - self.random) / (self.human - self.random)
 
 
 def read_references(path: pathlib.Path) -> dict[str, Reference]:
-    """Reads a CSV file with the columns `name,random,human`; keeps the order of its rows."""
+    """Reads a CSV file with the columns `name,random,human`, preserving the order of rows."""
     with path.open(encoding="utf-8", newline="") as file:
         return {row["name"]: Reference(float(row["random"]), float(row["human"])) for row in csv.DictReader(file)}
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(Settings, abc.ABC):
-    """Settings of a suite's environments, checked on construction.
+    """Settings of a suite's environments, validated on construction.
 
-    Fields are scalars or tuples of scalars: they travel to the actors as an `EnvDescription`. Actors find a subclass by
-    its `suite` name (see `registry`) and import it without TensorFlow.
+    Fields are scalars or tuples of scalars, which are sent to the actors as an `EnvDescription`. Actors find a subclass
+    by its `suite` name (see `registry`) and import it without TensorFlow.
     """
 
     suite: ClassVar[str]
     task_setting: ClassVar[str] = ""
-    """The setting that names a task (a game, a level), where the suite has several."""
+    """The setting that names the task (a game, a level), if the suite has several."""
     places_written: ClassVar[tuple[str, ...]] = ()
-    """Settings that name places to write to. Who rebuilds the environments of a recorded run leaves them out."""
+    """Settings that name places to write to, which are dropped when a recorded run's environments are rebuilt."""
 
     @classmethod
     def tasks(cls) -> list[str]:
-        """The values of `task_setting` that are known; empty without one."""
+        """The known values of `task_setting`; empty without one."""
         return []
 
     @property
     def title(self) -> str:
-        """Such as `an environment of suite 'gym' (CartPole-v1)`."""
+        """A name for messages, such as `an environment of suite 'gym' (CartPole-v1)`."""
         task = f" ({getattr(self, self.task_setting)})" if self.task_setting else ""
         return f"an environment of suite {self.suite!r}{task}"
 
     @property
     def packages(self) -> dict[str, str]:
-        """Modules that `make` needs and that this package does not depend on; for each, how to install it."""
+        """Modules that `make` needs beyond this package's dependencies, and how to install each."""
         return {}
 
     def check_packages(self) -> None:
-        """Finds out whether the `packages` are installed, without importing them.
+        """Checks that the `packages` are installed, without importing them.
 
         Raises:
-          CannotBuild: one is not.
+          CannotBuild: one is missing.
         """
         for module, remedy in self.packages.items():
             if module not in sys.modules and importlib.util.find_spec(module) is None:
@@ -111,30 +111,30 @@ class EnvConfig(Settings, abc.ABC):
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Modules, or directories of native code, named in the settings, which `make` loads.
+        """Modules, or directories of native code, that the settings name and `make` loads.
 
-        Who takes the settings from others, an actor or a reader of a run, must permit them with `--import_module`.
+        A process that gets its settings from others, such as an actor, loads them only with `--import_module`.
         """
         return ()
 
     @abc.abstractmethod
     def make(self, num_envs: int) -> VectorEnv:
-        """Builds `num_envs` environments with SAME_STEP autoreset, whose spaces match `spec`."""
+        """Builds `num_envs` environments with SAME_STEP autoreset and spaces that match `spec`."""
 
     def spec(self) -> EnvSpec:
-        """Observations and actions of one environment; the default builds one to find out."""
+        """Observations and actions of one environment; by default, builds one to find out."""
         with contextlib.closing(self.make(1)) as env:
             return spec_of(env)
 
     def human_normalised(self, mean_return: float) -> float | None:
-        """A mean return in percent: 0 is a random policy, 100 a human. None without published references."""
+        """Converts a mean return to percent, where 0 is a random policy and 100 a human; None without references."""
         return None
 
     def watch(self) -> Watchable:
-        """One environment that can be filmed; by default its observations are the pictures.
+        """Builds one environment that can be filmed; by default its observations are the pictures.
 
         Raises:
-          CannotBuild: there is nothing to see.
+          CannotBuild: there is nothing to draw.
         """
         return ObservationPictures(self.make(1))
 
@@ -162,9 +162,9 @@ class UniformVectorEnv(VectorEnv):
 
 
 class Watchable(VectorWrapper, abc.ABC):
-    """A vector environment of size 1 that draws its current state.
+    """A vector environment of size 1 that can draw its current state.
 
-    Drawing has no side effects: the same seed and actions give the same episodes as without it.
+    Drawing has no side effects: the same seed and actions give the same episodes with and without it.
     """
 
     @abc.abstractmethod
@@ -172,25 +172,25 @@ class Watchable(VectorWrapper, abc.ABC):
         """Draws the current state.
 
         Args:
-          observation: its latest observation [1, ...].
+          observation: the environment's latest observation [1, ...].
 
         Returns:
-          uint8 [H, W, 3]; the size never changes.
+          A picture, uint8 [H, W, 3], always of the same size.
         """
 
 
 class ObservationPictures(Watchable):
-    """Draws the observation, or the first of its tensors that is a picture."""
+    """Draws the observation, or the first tensor in it that is a picture."""
 
     def __init__(self, env: VectorEnv, to_colours: Callable[[np.ndarray], np.ndarray] | None = None):
         """
         Args:
-          env: of size 1.
+          env: a vector environment of size 1.
           to_colours: converts the tensor of one environment to uint8 [H, W, 3]; by default uint8 [H, W, 1 or 3] is
             drawn unchanged.
 
         Raises:
-          CannotBuild: no tensor of the observation is a picture; `env` is closed.
+          CannotBuild: no tensor in the observation is a picture; `env` is closed.
         """
         super().__init__(env)
         space = env.single_observation_space
@@ -198,7 +198,7 @@ class ObservationPictures(Watchable):
         names = [name for name, part in parts.items() if to_colours is not None or _is_picture(part)]
         if not names:
             env.close()
-            raise CannotBuild(f"there is nothing to see: a picture is uint8 [H, W, 1 or 3], observations are {space}")
+            raise CannotBuild(f"there is nothing to draw: pictures are uint8 [H, W, 1 or 3], observations are {space}")
         self._name = names[0]
         self._to_colours = to_colours or (lambda frame: np.broadcast_to(frame, (*frame.shape[:2], 3)))
 
@@ -208,33 +208,38 @@ class ObservationPictures(Watchable):
 
 
 def reset(env: VectorEnv, seed: int | None) -> EnvOutput:
-    """Begins a run of B environments; its first output says that an episode begins in each."""
+    """Starts a run of B environments; in its first output, an episode begins in every environment."""
     observation, _ = env.reset(seed=seed)
     nowhere = np.zeros(env.num_envs, bool)
     return EnvOutput(np.zeros(env.num_envs, np.float32), ~nowhere, nowhere, observation)
 
 
 def step(env: VectorEnv, actions: np.ndarray) -> EnvOutput:
-    """Steps B environments with SAME_STEP autoreset, without the last observations of truncated episodes."""
+    """Steps B environments with SAME_STEP autoreset, ignoring the last observations of truncated episodes."""
     observation, reward, terminated, truncated, _ = env.step(actions)
     done = terminated | truncated
     return EnvOutput(np.asarray(reward, np.float32), done, np.zeros_like(done), observation)
 
 
 def spec_of(env: VectorEnv) -> EnvSpec:
-    """The specs of a single environment of a vector environment.
+    """The spec of a single environment in a vector environment; raises the errors of `spec_of_spaces`."""
+    return spec_of_spaces(env.single_observation_space, env.single_action_space)
+
+
+def spec_of_spaces(observation: gymnasium.Space[Any], action: gymnasium.Space[Any]) -> EnvSpec:
+    """The spec of an environment with these spaces.
 
     Raises:
-      CannotBuild: a space can't be sent; the message lists the kinds that can.
+      CannotBuild: a space can't be sent over the wire; the message lists the supported kinds.
     """
     try:
-        return EnvSpec(_observation_spec(env.single_observation_space), _action_spec(env.single_action_space))
+        return EnvSpec(_observation_spec(observation), _action_spec(action))
     except ValueError as error:
         raise CannotBuild(str(error)) from error
 
 
 def random_actions(spec: ActionSpec, rng: np.random.Generator, num_envs: int) -> np.ndarray:
-    """Uniformly random actions [num_envs, ...]."""
+    """Draws uniformly random actions [num_envs, ...]."""
     shape = (num_envs, *spec.tensor.shape)
     if isinstance(spec, ContinuousSpec):
         return rng.uniform(spec.low, spec.high, shape).astype(np.float32)
@@ -246,7 +251,7 @@ def _observation_spec(space: gymnasium.Space[Any]) -> ArraySpec | dict[str, Arra
         return _array_spec(space)
     if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.values()):
         return {name: _array_spec(part) for name, part in space.items()}
-    raise ValueError(f"observations must be a Box or a Dict of them (FlatVectorEnv converts others), got {space}")
+    raise ValueError(f"observations must be a Box or a Dict of Boxes (FlatVectorEnv converts others), got {space}")
 
 
 def _array_spec(space: gymnasium.Space[Any]) -> ArraySpec:
@@ -263,7 +268,7 @@ def _action_spec(space: gymnasium.Space[Any]) -> ActionSpec:
         try:
             return ContinuousSpec(tuple(space.low.tolist()), tuple(space.high.tolist()))
         except ValueError as error:
-            raise ValueError(f"actions can't be those of {space}: {error}") from error
+            raise ValueError(f"actions can't come from {space}: {error}") from error
     raise ValueError(
         f"actions must be Discrete or MultiDiscrete [K] and start at 0, or a bounded float32 Box [K], got {space}"
     )

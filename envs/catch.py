@@ -18,12 +18,12 @@ from seed_rl.specs import EnvSpec
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Catch(EnvConfig):
-    """Return +1 for a catch and -1 for a miss, at the end of an episode of `rows` - 1 steps."""
+    """Catch: the return is +1 for a catch and -1 for a miss, after an episode of `rows` - 1 steps."""
 
     suite: ClassVar[str] = "catch"
 
     rows: Annotated[int, Within(2)] = 10
-    """Height of the board; an episode has one step less."""
+    """Height of the board; an episode is one step shorter."""
 
     columns: Count = 5
     """Width of the board."""
@@ -36,7 +36,7 @@ class Catch(EnvConfig):
 
 
 class CatchVectorEnv(UniformVectorEnv):
-    """Observations uint8 [E, rows, columns, 1], 255 at the ball and the paddle; actions left, stay, right."""
+    """Observations are uint8 [E, rows, columns, 1], 255 at the ball and the paddle; actions are left, stay, right."""
 
     def __init__(self, num_envs: int, rows: int, columns: int):
         super().__init__(num_envs, spaces.Box(0, 255, (rows, columns, 1), np.uint8), spaces.Discrete(3))

@@ -1,4 +1,4 @@
-"""The results of an environment compared with its spaces: a mistake becomes a sentence that names the part."""
+"""Checks that an environment's results match its spaces; a violation is one sentence that names the offending part."""
 
 from __future__ import annotations
 
@@ -15,21 +15,16 @@ _NO_NUMBER = ": a wrapper, such as MO-Gymnasium's LinearReward, makes a vector r
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment whose results are what its spaces declare, and whose errors are sentences.
+    """An environment whose results are checked against its spaces and whose errors are single sentences.
 
-    Nobody needs its `info`, which is left out: an actor would put those of all environments together at each step.
-    Every method raises
+    `info` is dropped: nobody needs it, and merging it over all environments at every step would cost time. Every method
+    raises
 
-    - CannotBuild: a result is none that the environment declares;
+    - CannotBuild: a result is not what the environment declares;
     - EnvironmentFailed: the environment raised an error.
     """
 
     def __init__(self, env: gymnasium.Env, name: str):
-        """
-        Args:
-          env: the environment.
-          name: of the environment in messages.
-        """
         super().__init__(env)
         self._name = name
         for part in ("observation_space", "action_space"):
@@ -38,10 +33,7 @@ class Checked(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
-        try:
-            returned = self.env.reset(seed=seed, options=options)
-        except (Exception, SystemExit) as error:
-            raise self._failed("reset", error) from error
+        returned = self._call("reset", seed=seed, options=options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self._wrong("the result of reset", "(observation, info)", _described(returned))
         self._check("observation of reset", self.observation_space, returned[0])
@@ -49,10 +41,7 @@ class Checked(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a step."""
-        try:
-            returned = self.env.step(action)
-        except (Exception, SystemExit) as error:
-            raise self._failed("step", error) from error
+        returned = self._call("step", action)
         if not isinstance(returned, tuple) or len(returned) != 5:
             declared = "(observation, reward, terminated, truncated, info)"
             raise self._wrong("the result of step", declared, _described(returned))
@@ -67,10 +56,13 @@ class Checked(gymnasium.Wrapper):
 
     def render(self) -> Any:
         """Draws the current state."""
+        return self._call("render")
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         try:
-            return self.env.render()
+            return getattr(self.env, method)(*arguments, **options)
         except (Exception, SystemExit) as error:
-            raise self._failed("render", error) from error
+            raise failure(f"{self._name} failed in {method}", error) from error
 
     def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
         """Raises CannotBuild unless a value has the structure, the shapes and the dtypes of a space."""
@@ -92,7 +84,7 @@ class Checked(gymnasium.Wrapper):
                 raise self._wrong(part, f"{space.dtype}{list(space.shape)}", _described(value))
 
     def _scalar(self, part: str, declared: str, kinds: str, value: Any) -> Any:
-        """The only element of a value of one of these kinds of dtype."""
+        """The only element of a value whose dtype is one of these kinds."""
         array = _as_array(value)
         if array.size != 1 or array.dtype.kind not in kinds:
             remedy = _NO_NUMBER if part == "reward" and array.size > 1 else ""
@@ -100,14 +92,11 @@ class Checked(gymnasium.Wrapper):
         return array.item()
 
     def _wrong(self, part: str, declared: str, came: str) -> CannotBuild:
-        return CannotBuild(f"{self._name}: {part} is declared as {declared}, and came as {came}")
-
-    def _failed(self, what: str, error: BaseException) -> Exception:
-        return failure(f"{self._name} failed in {what}", error)
+        return CannotBuild(f"{self._name}: {part} is declared as {declared}, but came as {came}")
 
 
 def _described(value: Any) -> str:
-    """The type, dtype and shape of what an environment returned."""
+    """Describes a value that an environment returned: its type, or dtype and shape."""
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The contract of an environment suite, as a check for the tests of every suite."""
+"""A test of the contract that every environment suite must fulfil."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from seed_rl.envs.registry import from_description
 def check_suite(config: EnvConfig, steps: int) -> None:
     """Asserts that a config builds vector environments as `EnvConfig` promises.
 
-    Spaces and dtypes are as declared, autoreset is SAME_STEP, episodes are determined by the seed and differ between
-    seeds, and the description builds an equal config.
+    Spaces and dtypes must be as declared, autoreset must be SAME_STEP, seeds must determine episodes and different
+    seeds give different ones, and the description must build an equal config.
 
     Args:
-      config: of a suite that is registered or has an entry point.
-      steps: number of random actions, enough for an episode to end.
+      config: a config whose suite is registered or has an entry point.
+      steps: number of random actions to take, enough for an episode to end.
     """
     spec = config.spec()
     assert from_description(config.describe()) == config
@@ -34,7 +34,7 @@ def check_suite(config: EnvConfig, steps: int) -> None:
 
 
 def _play(config: EnvConfig, seed: int, steps: int) -> tuple[list[np.ndarray], bool]:
-    """Copies of everything that three environments return, and whether an episode ends."""
+    """Steps three environments; returns copies of all their results, and whether an episode ended."""
     num_envs, action_spec, rng = 3, config.spec().action, np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
         observation, _ = env.reset(seed=seed)

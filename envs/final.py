@@ -1,4 +1,4 @@
-"""The last observations of episodes, which environments with SAME_STEP autoreset give beside the first ones.
+"""The last observations of episodes, which environments with SAME_STEP autoreset return in `info`.
 
 An observation of E environments is an array [E, ...] or a dictionary of such arrays.
 """
@@ -14,16 +14,16 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 
 def final_observations(env: VectorEnv, info: Mapping[str, Any], which: np.ndarray) -> Any:
-    """The last observations of the episodes that have just ended in environments `which`, int [n].
+    """The last observations of episodes that have just ended.
 
     Args:
-      env: has been stepped.
-      info: of that step. Its `final_obs` is an observation [E, ...], or an array of E objects, as of Gymnasium's own
-        environments.
-      which: environments whose episodes have ended.
+      env: the vector environment, after a step.
+      info: the step's info. Its `final_obs` is an observation [E, ...], or an array of E objects, as in Gymnasium's own
+        vector environments.
+      which: int [n]: the environments whose episodes have ended.
 
     Returns:
-      An observation [n, ...]; None if `info` has none.
+      An observation [n, ...]; None if `info` has no `final_obs`.
     """
     final = info.get("final_obs")
     if isinstance(final, np.ndarray) and final.dtype == object:
@@ -34,12 +34,12 @@ def final_observations(env: VectorEnv, info: Mapping[str, Any], which: np.ndarra
 
 
 def rows(observation: Any, which: np.ndarray) -> Any:
-    """Copies of the rows `which`, int [n]: an observation [n, ...]."""
+    """Copies the rows `which`, int [n], of an observation to an observation [n, ...]."""
     return _map(lambda tensor: tensor[which], observation)
 
 
 def replaced(observation: Any, which: np.ndarray, new: Any) -> Any:
-    """A copy of an observation with the rows of `new`, an observation [n, ...], at `which`, int [n]."""
+    """Copies an observation and replaces the rows `which`, int [n], with those of `new`, an observation [n, ...]."""
 
     def with_rows(tensor: np.ndarray, those: np.ndarray) -> np.ndarray:
         copy = np.array(tensor)

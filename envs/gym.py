@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -26,7 +25,7 @@ from seed_rl.envs.base import (
 )
 from seed_rl.envs.checks import Checked
 from seed_rl.envs.pool import INSTALL, make_pool
-from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import described
 from seed_rl.settings import Count, OneOf
@@ -35,29 +34,29 @@ _FAMILIES = {
     "mujoco": {"mujoco": "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"},
     "box2d": {"Box2D": "pip install box2d"},
 }
-"""Families of Gymnasium's environments that need a package of their own: its module, and how to install it."""
+"""The modules that families of Gymnasium environments need, and how to install them."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Gym(EnvConfig):
-    """An environment by its id, such as `CartPole-v1`, or `module:id` for one that `module` registers."""
+    """An environment given by its id, such as `CartPole-v1`, or by `module:id` if `module` registers it."""
 
     suite: ClassVar[str] = "gym"
     task_setting: ClassVar[str] = "id"
 
     id: str = "CartPole-v1"
-    """As registered, prefixed with `module:` if a module must be imported first, which actors on other machines permit
-    with `--import_module`; with `envpool`, an EnvPool id."""
+    """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need
+    `--import_module` for that); with `envpool`, an EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
-    """`sync`: one after the other in the actor; `async`: one process per environment; `vector_entry_point`: the
-    environment's own vector version."""
+    """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
+    the environment's own vector implementation."""
     envpool: bool = False
-    """Use EnvPool's version, which steps all environments in native threads; `vectorization` then has no effect."""
+    """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
     frames_per_step: Count = 1
-    """Environment frames counted per step: the environment's own action repeat."""
+    """Number of frames to count per step: the environment's built-in action repeat."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -88,17 +87,17 @@ class Gym(EnvConfig):
     def modules(self) -> tuple[str, ...]:
         if self.envpool:
             return ()
-        # Gymnasium's wrappers of older environments take the id of one, `module:` included, as an option.
+        # Gymnasium's wrappers of older environments take an id, possibly with `module:`, as an option.
         ids = (self.id, str(json.loads(self.options).get("env_id", "")))
         return tuple(name.partition(":")[0] for name in ids if ":" in name)
 
     def watch(self) -> Watchable:
-        """Shows the environment's own rendering; without one, its observations if they are pictures."""
+        """Draws the environment's own rendering; without one, its observations if they are pictures."""
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
         os.environ.setdefault("MUJOCO_GL", "egl")
         try:
             if self.envpool:
-                raise CannotBuild("EnvPool's environments render nothing")
+                raise CannotBuild("EnvPool's environments don't render")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
                 return _RenderedPictures(self.make(1, render_mode="rgb_array"))
@@ -108,7 +107,7 @@ class Gym(EnvConfig):
         try:
             return ObservationPictures(env)
         except CannotBuild as error:
-            raise CannotBuild(f"{self.id} can't be watched: {reason}; and {error}") from error
+            raise CannotBuild(f"{self.id} can't be filmed: {reason}; and {error}") from error
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = {**json.loads(self.options), **more_options}
@@ -118,7 +117,7 @@ class Gym(EnvConfig):
             env = SameStep(env)
         elif mode != AutoresetMode.SAME_STEP:
             env.close()
-            raise CannotBuild(f"{self.id} does not reset its environments by itself: autoreset mode {mode}")
+            raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         try:
             flat = FlatVectorEnv(env, self.id)
             spec_of(flat)
@@ -141,9 +140,8 @@ class Gym(EnvConfig):
             )
             if not isinstance(env, SyncVectorEnv) or self.vectorization == "sync":
                 return env
-            with contextlib.closing(env):
-                spaces = env.single_observation_space, env.single_action_space
-                return ProcessVectorEnv(env.env_fns[0], num_envs, *spaces, self.id)
+            env.close()
+            return ProcessVectorEnv([alone(env.env_fns[0])] * num_envs, self.id)
         except (CannotBuild, EnvironmentFailed):
             raise
         except (Exception, SystemExit) as error:  # an environment's constructor may raise anything
@@ -152,12 +150,12 @@ class Gym(EnvConfig):
 
 
 class _RenderedPictures(Watchable):
-    """Shows the environment's own rendering (`render_mode="rgb_array"`)."""
+    """Draws the environment's own rendering (`render_mode="rgb_array"`)."""
 
     def __init__(self, env: VectorEnv):
         """
         Raises:
-          CannotBuild: the environment doesn't render, or not on this machine; `env` is closed.
+          CannotBuild: the environment can't render, at least on this machine; `env` is closed.
         """
         super().__init__(env)
         try:
@@ -172,17 +170,17 @@ class _RenderedPictures(Watchable):
 
 
 def _coloured(frame: Any) -> np.ndarray:
-    """A rendered picture as uint8 [H, W, 3], from one that is grey or has transparency, or floats from 0 to 1.
+    """Converts a rendered picture, possibly grey, with transparency, or of floats in [0, 1], to uint8 [H, W, 3].
 
     Raises:
-      CannotBuild: it is no picture.
+      CannotBuild: the frame is not a picture.
     """
     frame = np.asarray(frame[-1] if isinstance(frame, list) and frame else frame)
     if frame.ndim == 2:
         frame = frame[..., np.newaxis]
     if frame.dtype.kind not in "fiub" or frame.ndim != 3 or frame.shape[2] not in (1, 3, 4) or not frame.size:
         came = "nothing" if frame.dtype == object else f"{frame.dtype}{list(frame.shape)}"
-        raise CannotBuild(f"render must return a picture, an array [H, W, 3], and returned {came}")
+        raise CannotBuild(f"render must return a picture, an array [H, W, 3], but returned {came}")
     if frame.dtype.kind in "fb" and frame.max() <= 1:
         frame = frame * np.float32(255)
     return np.array(np.broadcast_to(np.clip(frame[..., :3], 0, 255), (*frame.shape[:2], 3)), np.uint8)

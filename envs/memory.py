@@ -18,10 +18,10 @@ from seed_rl.specs import EnvSpec
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Memory(EnvConfig):
-    """Return 1 for naming the cue and 0 for any other answer, at the end of an episode of `delay` + 2 steps.
+    """Memory: the return is 1 for naming the cue and 0 otherwise, after an episode of `delay` + 2 steps.
 
-    The cue is visible only before the first action. After `delay` blank steps, a light asks for the last action, the
-    only one that counts. A policy without memory has a mean return of 1 / `num_cues`.
+    The cue is visible only before the first action. After `delay` blank steps, a light asks for the last action, which
+    is the only one that counts. A policy without memory has a mean return of 1 / `num_cues`.
     """
 
     suite: ClassVar[str] = "memory"
@@ -40,7 +40,7 @@ class Memory(EnvConfig):
 
 
 class MemoryVectorEnv(UniformVectorEnv):
-    """Observations uint8 [E, 1, num_cues + 1, 1], 255 at the cue or, for the light, at the end; actions are cues."""
+    """Observations are uint8 [E, 1, num_cues + 1, 1], 255 at the cue or the light (the last); actions are cues."""
 
     def __init__(self, num_envs: int, num_cues: int, delay: int):
         super().__init__(num_envs, spaces.Box(0, 255, (1, num_cues + 1, 1), np.uint8), spaces.Discrete(num_cues))
@@ -56,7 +56,7 @@ class MemoryVectorEnv(UniformVectorEnv):
         return self._render(), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Advances the time; where the light is on, the reward says whether the action is the cue."""
+        """Steps all environments; where the light is on, the reward is 1 if the action is the cue."""
         terminated = self._time == self._last
         reward = np.where(terminated & (self._cue == np.asarray(actions)), 1.0, 0.0)
         self._time += 1

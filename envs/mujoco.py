@@ -22,36 +22,35 @@ TASKS = (
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class MuJoCo(EnvConfig):
-    """A task of Gymnasium, in its fifth version: `HalfCheetah` is `HalfCheetah-v5`.
+    """A MuJoCo task in its fifth version: `HalfCheetah` is `HalfCheetah-v5`.
 
-    A setting that is None has the task's own default; not every task has every setting.
+    A setting of None means the task's own default; not every task has every setting.
     """
 
     suite: ClassVar[str] = "mujoco"
     task_setting: ClassVar[str] = "task"
 
     task: Annotated[str, OneOf(*TASKS)] = "HalfCheetah"
-    """The id without its version."""
+    """The Gymnasium id without its version."""
     backend: Annotated[str, OneOf("gymnasium", "envpool")] = "gymnasium"
-    """`gymnasium` or `envpool`, which steps the environments in native threads; it has the same tasks, and draws
-    nothing."""
+    """`gymnasium`, or `envpool`, which has the same tasks, steps them in native threads and can't render."""
     max_episode_steps: Count | None = None
-    """Time limit, agent steps; it truncates the episode. By default 1,000; Pusher 100, Reacher 50."""
+    """Time limit in agent steps, at which episodes are truncated. Default: 1,000; Pusher 100, Reacher 50."""
     frame_skip: Count | None = None
-    """Steps of the simulation per agent step; Gymnasium only."""
+    """Simulation steps per agent step; only with Gymnasium."""
     reset_noise_scale: NonNegative | None = None
-    """Of the state at the start of an episode; all but Pusher and Reacher."""
+    """Scale of the noise in the initial state; all tasks but Pusher and Reacher."""
     forward_reward_weight: NonNegative | None = None
-    """Of the velocity; Ant, HalfCheetah, Hopper, Humanoid, Swimmer and Walker2d."""
+    """Weight of the velocity in the reward; Ant, HalfCheetah, Hopper, Humanoid, Swimmer and Walker2d."""
     ctrl_cost_weight: NonNegative | None = None
-    """Of the squared action, a cost; these six and HumanoidStandup."""
+    """Weight of the squared action as a cost; these six and HumanoidStandup."""
     terminate_when_unhealthy: bool | None = None
     """Whether a fall ends the episode; Ant, Hopper, Humanoid and Walker2d."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.backend == "envpool" and self.frame_skip is not None:
-            raise ValueError("MuJoCo.frame_skip must be None with MuJoCo.backend = 'envpool', which fixes it")
+            raise ValueError("MuJoCo.frame_skip must be None with MuJoCo.backend = 'envpool', where it is fixed")
 
     @classmethod
     def tasks(cls) -> list[str]:

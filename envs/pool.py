@@ -1,4 +1,4 @@
-"""EnvPool's environments, which are compiled and stepped by native threads."""
+"""EnvPool's environments, which are native code stepped by native threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTALL = "pip install envpool (Python 3.11 or newer)"
 
 
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:
-    """Builds `num_envs` of EnvPool's environments by name.
+    """Builds `num_envs` EnvPool environments with a given name.
 
     Raises:
       CannotBuild: EnvPool is not installed, has no such environment, or can't build it with these options.
@@ -25,7 +25,7 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
     except ImportError as error:
         raise CannotBuild(f"EnvPool is not installed here: {INSTALL}") from error
     if name not in envpool.list_all_envs():
-        raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() names them")
+        raise CannotBuild(f"EnvPool has no environment {name!r}; envpool.list_all_envs() lists them")
     try:
         return EnvPoolVectorEnv(
             lambda seed: envpool.make_gymnasium(name, num_envs=num_envs, seed=seed, **options), num_envs
@@ -35,9 +35,9 @@ def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVe
 
 
 class EnvPoolVectorEnv(UniformVectorEnv):
-    """An EnvPool that can be seeded; NEXT_STEP autoreset.
+    """An EnvPool with NEXT_STEP autoreset that can be reseeded.
 
-    EnvPool takes its seed at construction, so a reset with a seed builds a new pool by calling `make(seed)`.
+    EnvPool takes its seed at construction, so `reset` with a seed builds a new pool with `make(seed)`.
     """
 
     def __init__(self, make: Callable[[int], Any], num_envs: int):
@@ -61,5 +61,5 @@ class EnvPoolVectorEnv(UniformVectorEnv):
         return self._pool.step(np.asarray(actions))
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Ends the pool's threads."""
+        """Stops the pool's threads."""
         self._pool.close()

@@ -1,12 +1,15 @@
-"""Environments that each run in their own process, and what any such process needs."""
+"""Vector environments whose parts are built and stepped in other processes.
+
+What they load and how they end stays there: simulators may hold the interpreter's lock, crash, or need another version
+of a native library than this process, such as the LLVM in OpenGL's drivers.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
-import multiprocessing.connection
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -14,207 +17,224 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import CloudpickleWrapper
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
-from seed_rl.system.children import guard_of
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure
+from seed_rl.system import children
 
 CLOSE_SECONDS = 3.0
 """How long an environment's process may take to end before it is killed."""
-_LAST_WORDS = 300  # characters of the output of a process that has died
+_LAST_WORDS = 300  # characters of output to quote when a process dies
 
 
-class ProcessVectorEnv(AsyncVectorEnv):
-    """Steps environments in parallel, with SAME_STEP autoreset.
+def alone(make_env: Callable[[], gymnasium.Env]) -> Callable[[], VectorEnv]:
+    """A maker for `ProcessVectorEnv` that gives a single environment its own process."""
+    make_envs: Any = [CloudpickleWrapper(make_env)]
+    return functools.partial(SyncVectorEnv, make_envs, autoreset_mode=AutoresetMode.SAME_STEP)
 
-    For simulators that hold the interpreter's lock, don't survive a fork, or crash their process. Unlike the base
-    class, it builds no environment in the calling process, reports which process died, how and with which last words,
-    keeps Ctrl-C from the environments, and kills those that hang while closing. The programs that environments start,
-    such as compilers, end with them, and their temporary directory (TMPDIR) is removed; all that holds for the end of
-    the calling process too, even if that is killed.
 
+class ProcessVectorEnv(UniformVectorEnv):
+    """Joins the vector environments of several processes, which step in parallel.
+
+    `info` has only `final_obs`, in steps that truncate an episode. The processes and all programs that they start end
+    with this process, however it ends, and their temporary directory (TMPDIR) is removed. Ctrl-C does not reach them.
     After an error, only `close` may be called.
     """
 
-    def __init__(
-        self,
-        make_env: Callable[[], gymnasium.Env],
-        num_envs: int,
-        observation_space: gymnasium.Space[Any],
-        action_space: gymnasium.Space[Any],
-        name: str,
-    ):
+    def __init__(self, makers: Sequence[Callable[[], VectorEnv]], name: str):
         """
         Args:
-          make_env: picklable; called in each process.
-          num_envs: E, the number of processes.
-          observation_space: of one environment.
-          action_space: of one environment.
-          name: of the environments, for error messages.
+          makers: picklable functions, each called in a new process; all environments must have the same spaces.
+          name: name of the environments in messages.
 
         Raises:
-          CannotBuild: raised by `make_env`.
-          EnvironmentFailed: `make_env` raised another error, or its process died.
+          CannotBuild: raised by a maker, or a maker can't be pickled or unpickled.
+          EnvironmentFailed: a maker raised another error, or its process died.
         """
-        self._name = name
-        self.processes, self.parent_pipes = [], []
-        self._guard: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
-        self._outputs = [Output() for _ in range(num_envs)]
-        remotes = [
-            functools.partial(_Remote, make_env, name, observation_space, action_space, self._folder, output.descriptor)
-            for output in self._outputs
-        ]
         try:
-            with self._deaths_named():
-                super().__init__(remotes, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
-                self.call("lead_group")
-                for output in self._outputs:
-                    output.given()
-                self._guard = guard_of([process.pid for process in self.processes], self._folder)
-                reasons = [reason for reason in self.call("start") if reason]
-            if reasons:
-                raise CannotBuild(reasons[0])
+            pickled = [pickle.dumps(maker) for maker in makers]
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            raise CannotBuild(f"{name} can't be described to another process: {error}") from error
+        self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
+        self._guard: subprocess.Popen[bytes] | None = None
+        self.processes: list[_Process] = []
+        try:
+            for index in range(len(makers)):
+                title = f"environment {index} of {len(makers)} of {name}" if len(makers) > 1 else name
+                self.processes.append(_Process(title, self._folder))
+            self._guard = children.guard_of([process.pid for process in self.processes], self._folder)
+            made = self._ask("make", [(name, maker) for maker in pickled])
         except BaseException:
-            self.close()
+            self.close_extras()
             raise
+        self._sizes = [num_envs for num_envs, *_ in made]
+        self._starts = np.cumsum([0, *self._sizes[:-1]]).tolist()
+        super().__init__(sum(self._sizes), *made[0][1:])
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes; environment i gets the seed `seed` + i."""
-        with self._deaths_named():
-            return super().reset(seed=None if seed is None else int(seed))
+        seeds = [None if seed is None else int(seed) + start for start in self._starts]
+        return _joined(self._ask("reset", seeds)), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Steps all environments with actions [E]."""
-        with self._deaths_named():
-            return super().step(actions)
-
-    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
-        """Ends the processes, and kills those that don't end by themselves."""
-        for output in self._outputs:
-            output.given()
-        for pipe in filter(None, self.parent_pipes):
-            with contextlib.suppress(OSError):
-                pipe.send(("close", None))
-        deadline = time.monotonic() + CLOSE_SECONDS
-        for process in self.processes:
-            process.join(max(0.0, deadline - time.monotonic()))
-        if self._guard is not None:
-            self._guard.communicate()  # it kills all that are left
-        for process in self.processes:
-            process.kill()  # one without a group
-            process.join()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        for pipe in filter(None, self.parent_pipes):
-            pipe.close()
-
-    @contextlib.contextmanager
-    def _deaths_named(self) -> Iterator[None]:
-        """Turns the loss of a connection into an `EnvironmentFailed` that says which process ended, and how."""
-        try:
-            yield
-        except (EOFError, ConnectionError) as error:
-            sentinels = [process.sentinel for process in self.processes]
-            ended: list[Any] = multiprocessing.connection.wait(sentinels, CLOSE_SECONDS)
-            if not ended:
-                raise EnvironmentFailed(f"a process of {self._name} closed its connection") from error
-            index = sentinels.index(ended[0])
-            self.processes[index].join()
-            how = self._outputs[index].end(self.processes[index].exitcode)
-            raise EnvironmentFailed(
-                f"the process of environment {index} of {self.num_envs} of {self._name} ended: {how}"
-            ) from error
-
-
-class Output:
-    """The output of a process, which is passed on to standard error; the last of it is kept."""
-
-    def __init__(self) -> None:
-        reading, self.descriptor = os.pipe()
-        """The end of a pipe that the process is to write to."""
-        self._given = False
-        self._last = b""
-
-        def pass_on() -> None:
-            with open(reading, "rb", buffering=0) as output:
-                while text := output.read(1 << 16):
-                    self._last = (self._last + text)[-4 * _LAST_WORDS :]
-                    with contextlib.suppress(OSError):
-                        os.write(2, text)
-
-        self._listener = threading.Thread(target=pass_on, daemon=True)
-        self._listener.start()
-
-    def given(self) -> None:
-        """To be called once the process has the descriptor, or never will; may be called twice."""
-        if not self._given:
-            os.close(self.descriptor)
-        self._given = True
-
-    def end(self, code: Any) -> str:
-        """How the process ended, and its last words, in one line.
-
-        Args:
-          code: its exit code; a negative one is the signal that killed it.
-        """
-        how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
-        self._listener.join(CLOSE_SECONDS)  # or it has left a program behind
-        said = " ".join(re.findall(r"[ -~]+", self._last.decode(errors="replace")))[-_LAST_WORDS:]
-        return f"{how}; its last words: {said or 'none'}"
-
-
-@dataclasses.dataclass
-class _Remote(gymnasium.Env):
-    """An environment that is built by `start`, in its own process, and whose errors can be pickled."""
-
-    make_env: Callable[[], gymnasium.Env]
-    name: str
-    observation_space: gymnasium.Space[Any]
-    action_space: gymnasium.Space[Any]
-    folder: str
-    """Directory of temporary files."""
-    output: int
-    """A descriptor of the parent process, for what this one prints."""
-    env: Any = None
-
-    def lead_group(self) -> None:
-        """Makes its process the leader of a group, to which the programs that it starts will belong."""
-        os.setpgid(0, 0)
-        os.environ["TMPDIR"] = tempfile.tempdir = self.folder
-        with open(f"/proc/{os.getppid()}/fd/{self.output}", "wb") as output:
-            for descriptor in (1, 2):
-                os.dup2(output.fileno(), descriptor)
-        # The process that steps the environments decides when they end. A handler and not SIG_IGN, which the programs
-        # that an environment starts would inherit.
-        signal.signal(signal.SIGINT, lambda *_: None)
-
-    def start(self) -> str:
-        """Builds it; returns the message of a `CannotBuild`, otherwise an empty string."""
-        try:
-            self.env = self._call("make", self.make_env)
-        except CannotBuild as error:
-            return str(error)
-        return ""
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return self._call("reset", self.env.reset, seed=seed)
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        return self._call("step", self.env.step, action)
+        """Steps all environments with actions [E, ...]."""
+        results = self._ask("step", np.split(np.asarray(actions), self._starts[1:]))
+        observations, *flags, finals = zip(*results, strict=True)
+        reward, terminated, truncated = map(np.concatenate, flags)
+        info = {}
+        if any(final is not None for final in finals):
+            parts = [np.full(n, None) if final is None else final for n, final in zip(self._sizes, finals, strict=True)]
+            info["final_obs"] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return _joined(observations), reward, terminated, truncated, info
 
     def render(self) -> Any:
-        return self._call("render", self.env.render)
+        """Renders all environments: a frame of each, or None."""
+        frames = self._ask("render", [()] * len(self.processes))
+        return None if frames[0] is None else [frame for part in frames for frame in part]
 
-    def close(self) -> None:
-        if self.env is not None:
-            self.env.close()
+    def picture(self, observation: Any) -> np.ndarray:
+        """Draws the current state if the only maker made a `Watchable`; see `Watchable.picture`."""
+        return self._ask("picture", [(observation,)])[0]
 
-    def _call(self, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _ask(self, what: str, arguments: Sequence[Any]) -> list[Any]:
+        """Sends each process a request and collects the answers."""
+        for process, argument in zip(self.processes, arguments, strict=True):
+            process.send(what, argument)
+        return [process.receive(what) for process in self.processes]
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends the processes, killing those that don't end within `CLOSE_SECONDS`."""
+        for process in self.processes:
+            with contextlib.suppress(OSError):
+                process.requests.close()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for process in self.processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        if self._guard is not None:
+            self._guard.communicate()  # kills everything that is left
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            process.answers.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Concatenates observations, arrays [E_i, ...] or nests of them."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], dict):
+        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    if isinstance(parts[0], tuple):
+        return tuple(map(_joined, zip(*parts, strict=True)))
+    return np.concatenate(parts)
+
+
+class _Process(subprocess.Popen[bytes]):
+    """A process that makes and steps a vector environment; its output is passed on to standard error."""
+
+    def __init__(self, name: str, folder: str):
+        super().__init__(
+            children.python("from seed_rl.envs.processes import serve; serve()"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": folder},
+            start_new_session=True,  # Ctrl-C is for this process to handle
+        )
+        self.requests: Any = self.stdin
+        self.answers: Any = self.stdout
+        self._name = name
+        self._last_output = b""
+        self._listener = threading.Thread(target=self._pass_on, daemon=True)
+        self._listener.start()
+
+    def send(self, what: str, argument: Any) -> None:
+        """Sends a request: `make`, `reset`, `step`, `render` or `picture`."""
+        with self._death_named(what):
+            pickle.dump((what, argument), self.requests)
+            self.requests.flush()
+
+    def receive(self, what: str) -> Any:
+        """Waits for the answer to a request.
+
+        Raises:
+          CannotBuild: raised in the process.
+          EnvironmentFailed: raised in the process, or the process has ended.
+        """
+        with self._death_named(what):
+            answer, trace = pickle.load(self.answers)
+        if trace:
+            raise answer from RuntimeError(f"in another process\n{trace}")
+        return answer
+
+    @contextlib.contextmanager
+    def _death_named(self, what: str) -> Iterator[None]:
         try:
-            return function(*args, **kwargs)
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise failure(f"{self.name} failed in {what}", error) from error
+            yield
+        except (EOFError, OSError, pickle.UnpicklingError) as lost:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.wait(CLOSE_SECONDS)
+            self._listener.join(CLOSE_SECONDS)  # the output stays open if a program is left behind
+            code: Any = self.returncode
+            how = {-number: number.name for number in signal.Signals}.get(code, f"exit code {code}")
+            said = " ".join(re.findall(r"[ -~]+", self._last_output.decode(errors="replace")))[-_LAST_WORDS:]
+            raise EnvironmentFailed(
+                f"the process of {self._name} ended in {what}: {how}; its last words: {said or 'none'}"
+            ) from lost
+
+    def _pass_on(self) -> None:
+        assert self.stderr is not None
+        with self.stderr as output:
+            while text := os.read(output.fileno(), 1 << 16):
+                self._last_output = (self._last_output + text)[-4 * _LAST_WORDS :]
+                with contextlib.suppress(OSError):
+                    os.write(2, text)
+
+
+def serve() -> None:
+    """Answers the requests of a `_Process` on standard input until it is closed."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # what an environment prints is not an answer
+    env: Any = None
+    with contextlib.ExitStack() as at_end:
+        while True:
+            try:
+                what, argument = pickle.load(requests)
+            except EOFError:
+                return
+            try:
+                if what == "make":
+                    name, maker = argument
+                    env = at_end.enter_context(contextlib.closing(_unpickled(maker, name)()))
+                    spaces = env.single_observation_space, env.single_action_space
+                    answer: Any = (env.num_envs, *spaces, env.metadata["autoreset_mode"])
+                elif what == "reset":
+                    answer = env.reset(seed=argument)[0]
+                elif what == "step":
+                    *outputs, info = env.step(argument)
+                    answer = (*outputs, info.get("final_obs") if outputs[3].any() else None)
+                else:
+                    answer = getattr(env, what)(*argument)
+                reply = pickle.dumps((answer, ""))
+            except (Exception, SystemExit) as error:  # an environment may raise anything
+                kind = CannotBuild if isinstance(error, CannotBuild) else EnvironmentFailed
+                reply = pickle.dumps((kind(str(failure(f"{name} failed in {what}", error))), traceback.format_exc()))
+            answers.write(reply)
+            answers.flush()
+
+
+def _unpickled(maker: bytes, name: str) -> Any:
+    try:
+        return pickle.loads(maker)
+    except (AttributeError, ImportError) as error:
+        raise CannotBuild(f"{name} isn't known in another process: {error}") from error

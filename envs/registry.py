@@ -13,17 +13,17 @@ from seed_rl.envs.base import EnvironmentFailed as EnvironmentFailed
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"
-"""The entry-point group in which packages, including this one, declare their `EnvConfig` classes."""
+"""The entry-point group in which packages, including this one, declare `EnvConfig` classes."""
 
 _registered: dict[str, type[EnvConfig]] = {}
-_directories: set[str] = set()  # of code, which may be loaded
+_directories: set[str] = set()  # permitted directories of native code
 
 
 def permit(module: str) -> None:
-    """Imports a module, which settings of others may then name; or permits a directory of native code.
+    """Lets settings from others name a module, which is imported now, or a directory of native code.
 
     Raises:
-      ImportError: it can't be imported.
+      ImportError: the module can't be imported.
     """
     if os.sep in module:
         _directories.add(os.path.join(module, ""))
@@ -32,12 +32,12 @@ def permit(module: str) -> None:
 
 
 def may_import(module: str) -> bool:
-    """Whether settings of others may name this: to import what is imported already runs no code."""
+    """Whether settings from others may name a module: importing one that is already loaded runs no code."""
     return module in sys.modules or module in _directories
 
 
 def register(config: type[EnvConfig]) -> type[EnvConfig]:
-    """Class decorator that makes a suite without an entry point known in this process."""
+    """Class decorator that registers a suite without an entry point in this process."""
     _registered[config.suite] = config
     return config
 
@@ -51,7 +51,7 @@ def suite(name: str) -> type[EnvConfig]:
     """The config class of a suite.
 
     Raises:
-      CannotBuild: no such suite; the message lists the known ones.
+      CannotBuild: there is no such suite; the message lists the known ones.
     """
     if name in _registered:
         return _registered[name]
@@ -62,10 +62,10 @@ def suite(name: str) -> type[EnvConfig]:
 
 
 def from_description(description: EnvDescription) -> EnvConfig:
-    """The config that a learner sent.
+    """Builds the config that a description, for example from a learner, describes.
 
     Raises:
-      CannotBuild: an unknown suite or option, or an invalid value.
+      CannotBuild: the suite or an option is unknown, or a value is invalid.
     """
     config = suite(description.suite)
     known = {field.name for field in dataclasses.fields(config)}

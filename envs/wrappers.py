@@ -1,4 +1,4 @@
-"""Wrappers of vector environments: SAME_STEP autoreset, repeated actions, flat spaces."""
+"""Wrappers for vector environments: SAME_STEP autoreset, repeated actions, flat spaces."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _SENT_AS = {
     "uint32": "int64",
     **dict.fromkeys(("uint64", "float64", "float128"), "float32"),
 }
-"""Replacements for dtypes that can't be sent, or are more precise than networks, which compute in float32 at most."""
+"""Replacements for dtypes that can't be sent, or that are more precise than the networks' float32."""
 
 _OUTSIDE = np.empty(0)
-"""What choices become that are none of their space."""
-_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # for the wire, and as a part of the names of layers
+"""The result of converting choices that are not in their space."""
+_NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
 _MOST_CHANNELS = 16
 _MOST_CHOICES = 1000
 
 
 class SameStep(VectorWrapper):
-    """Presents an environment with NEXT_STEP autoreset as one with SAME_STEP.
+    """Converts NEXT_STEP autoreset to SAME_STEP.
 
-    With NEXT_STEP, an episode's last observation comes with its end. The step after that ignores its action and returns
-    the first observation of the next episode. Here the end is reported with that step instead, so the old episode
-    becomes one step longer; the extra step has zero reward. `info["ended"]`, bool [2, E], says at once which episodes
-    have been terminated and which truncated.
+    With NEXT_STEP, the step that ends an episode returns its last observation, and the following step ignores its
+    action and returns the first observation of the next episode. This wrapper reports the end in that following step,
+    so the old episode becomes one step longer; the extra step has zero reward. `info["ended"]`, bool [2, E], says
+    without delay which episodes were terminated and which were truncated.
     """
 
     def __init__(self, env: VectorEnv):
@@ -58,18 +58,18 @@ class SameStep(VectorWrapper):
 
 
 class RepeatedActions(VectorWrapper):
-    """Repeats each action, and adds up the rewards.
+    """Repeats each action and adds up the rewards.
 
-    Environments are stepped together: one whose episode ends before the last repetition takes action `idle` in the next
-    episode until then, and the rewards of these steps don't count.
+    All environments step together: one whose episode ends before the last repetition takes the action `idle` in its
+    next episode for the rest of them, and the rewards of these steps are ignored.
     """
 
     def __init__(self, env: VectorEnv, repeats: int, idle: int):
         """
         Args:
           env: a SAME_STEP environment with discrete actions.
-          repeats: at least 1.
-          idle: an action.
+          repeats: number of steps per action, at least 1.
+          idle: the action that does nothing.
         """
         super().__init__(env)
         self._repeats, self._idle = repeats, idle
@@ -86,34 +86,34 @@ class RepeatedActions(VectorWrapper):
 
 
 class FlatVectorEnv(VectorWrapper):
-    """Presents observations as one Box, or a Dict of Boxes without further nesting, and actions that start at 0.
+    """Flattens observations to one Box or a flat Dict of Boxes, and actions to a vector, with choices from 0 on.
 
     Observations:
 
-    - Boxes of any rank stay as they are, with two exceptions: uint8 frames [H, W] and [C, H, W] (at most 16 channels,
-      larger sides) become [H, W, C], and dtypes that can't be sent become others; float64 becomes float32.
-    - Discrete(n) becomes a one-hot bool [n], MultiDiscrete the concatenated one-hots of its parts, MultiBinary bool.
-    - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`; a key that can't be part of a
+    - Boxes of any rank stay the same, with two exceptions: uint8 frames [H, W] and [C, H, W] (at most 16 channels,
+      larger sides) become [H, W, C], and dtypes that can't be sent are converted, for example float64 to float32.
+    - Discrete(n) becomes one-hot bool [n], MultiDiscrete the concatenated one-hot codes of its parts, MultiBinary bool.
+    - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`; a key that is not allowed in a
       name is replaced by its position.
 
-    Actions: a Box of floats of any shape becomes a vector of float32, without those whose bounds are equal; a Box of
-    integers and MultiBinary become MultiDiscrete; choices are numbered from 0.
+    Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
+    of integers and MultiBinary become MultiDiscrete; choices are numbered from 0.
     """
 
     def __init__(self, env: VectorEnv, name: str = "an environment"):
         """
         Args:
           env: the environments.
-          name: of them in messages.
+          name: name of the environments in messages.
 
         Raises:
-          ValueError: a space of another kind; the message names it.
+          ValueError: a space is not supported; the message names it.
         """
         super().__init__(env)
         self._own_name = name
         parts = list(_parts("", env.single_observation_space))
         if len({part.name for part in parts}) < len(parts):
-            raise ValueError(f"each part of an observation needs its own path, got {env.single_observation_space}")
+            raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
         self._parts = parts
         if len(parts) == 1 and parts[0].name == "":
             self.single_observation_space = parts[0].space
@@ -149,7 +149,7 @@ class FlatVectorEnv(VectorWrapper):
                 array = np.asarray(own)
                 came = array.tolist() if tensor is _OUTSIDE else f"{array.dtype}{list(array.shape[1:])}"
                 subject = " ".join(filter(None, ("observation", part.name)))
-                raise CannotBuild(f"{self._own_name}: {subject} is declared as {declared}, and came as {came}"[:500])
+                raise CannotBuild(f"{self._own_name}: {subject} is declared as {declared}, but came as {came}"[:500])
         return flat.get("", flat)
 
 
@@ -160,7 +160,7 @@ class _Part(NamedTuple):
     space: spaces.Box
     convert: Callable[[Any], np.ndarray]
     path: tuple[Any, ...]
-    """Keys that lead to it."""
+    """Keys that lead to the tensor."""
 
 
 def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Part]:
@@ -173,7 +173,7 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
             return
         dtype = np.dtype(_SENT_AS.get(np.dtype(space.dtype).name, space.dtype))
         if dtype == np.uint16 and len(space.shape) in (1, 2):
-            dtype = np.dtype(np.int32)  # in this project, these are words, and planes of bits
+            dtype = np.dtype(np.int32)  # uint16 of these ranks would mean words or bit planes
         sent: Any = dtype.type
         with np.errstate(over="ignore"):  # the largest float64 becomes infinity
             box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=sent)
@@ -197,7 +197,7 @@ def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -
 
 
 def _frames(space: spaces.Box) -> Callable[[Any], np.ndarray] | None:
-    """The conversion to frames [E, H, W, C] for frames in another layout; None for other spaces."""
+    """The conversion of frames in another layout to [E, H, W, C]; None for all other spaces."""
     if space.dtype != np.uint8 or len(space.shape) not in (2, 3) or min(space.shape[-2:]) <= _MOST_CHANNELS:
         return None
     if len(space.shape) == 2:
@@ -225,7 +225,7 @@ def _bits(values: Any) -> np.ndarray:
 
 
 def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]:
-    """The space as it is presented, and the conversion of its actions [E, ...] to the environment's own."""
+    """The flat action space, and the conversion of its actions [E, ...] to the environment's own."""
     if isinstance(space, spaces.Discrete):
         start, dtype = np.asarray(space.start, space.dtype), space.dtype
         return spaces.Discrete(int(space.n)), lambda a: a.astype(dtype) + start
@@ -238,7 +238,7 @@ def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Ca
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.integer):
         ranges = space.high.astype(float) - space.low.astype(float) + 1
         if np.any(ranges > _MOST_CHOICES):
-            raise ValueError(f"a Box of integer actions may have {_MOST_CHOICES} values each, got {space}")
+            raise ValueError(f"a Box of integer actions may have at most {_MOST_CHOICES} values each, got {space}")
         choices = spaces.MultiDiscrete(ranges.astype(np.int64), start=space.low.astype(np.int64))
         presented, to_choices = _action_space(choices)
         whole = space.dtype
@@ -246,15 +246,15 @@ def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Ca
     if isinstance(space, spaces.Box):
         shape, dtype = space.shape, space.dtype
         if not np.issubdtype(dtype, np.floating) or not space.is_bounded():
-            raise ValueError(f"a Box of actions must be of numbers and bounded on all sides, got {space}")
+            raise ValueError(f"a Box of actions must be numeric and bounded on all sides, got {space}")
         low, high = space.low.ravel(), space.high.ravel()
         free = np.flatnonzero(low < high)
-        if not len(free):  # one action: to do the only thing that can be done
+        if not len(free):  # there is only one possible action
             return spaces.Discrete(1), lambda a: np.broadcast_to(space.low, (len(a), *shape))
 
         def widened(actions: np.ndarray) -> np.ndarray:
             whole = np.repeat(low[np.newaxis], len(actions), axis=0)
-            # Rounded to float32, a bound may lie slightly outside.
+            # After rounding to float32, a bound may lie slightly outside.
             whole[:, free] = np.clip(actions.astype(dtype), low[free], high[free])
             return whole.reshape(-1, *shape)
 

@@ -1,11 +1,11 @@
-"""The command line, as `seed_rl` or `python -m seed_rl`."""
+"""Entry point of the command line: `seed_rl` or `python -m seed_rl`."""
 
 import os
 import sys
 
 
 def main() -> int:
-    """Runs a command; returns the exit code. Ctrl-C ends it with a line, while modules are loaded too."""
+    """Run a command and return its exit code. Ctrl-C prints one line, even while modules are still loading."""
     _repair_streams()
     try:
         from seed_rl.cli.main import main
@@ -17,7 +17,7 @@ def main() -> int:
 
 
 def _repair_streams() -> None:
-    """Makes up for standard streams that are closed, or that can't encode what is printed."""
+    """Replace closed standard streams, and escape characters that stdout can't encode."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
@@ -27,5 +27,5 @@ def _repair_streams() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.append(sys.path.pop(0))  # the working directory, where a file may have the name of any module
+    sys.path.append(sys.path.pop(0))  # working directory last: its files could shadow any module
     sys.exit(main())

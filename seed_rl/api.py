@@ -1,4 +1,4 @@
-"""The interface for programs and notebooks: build an experiment, train it, follow its metrics, and act with its policy.
+"""Interface for programs and notebooks: build an experiment, train it, follow its metrics, and act with its policy.
 
     from seed_rl.api import Run, load_experiment, load_policy
 
@@ -8,7 +8,7 @@
             print(row["env_frames"], row.get("episode_return"))
     policy = load_policy("runs/catch")
 
-Experiments are frozen dataclasses: `dataclasses.replace` changes them, gin files and bindings fill them in.
+Experiments are frozen dataclasses, configured by gin files and bindings; `dataclasses.replace` makes changed copies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frozen dataclasses of settings: each field declares its type and its bounds, and a wrong value gives one sentence.
+"""Frozen dataclasses of settings: each field declares type and bounds, and a wrong value raises a one-sentence error.
 
 @dataclasses.dataclass(frozen=True)
 class Sound(Settings):
@@ -25,26 +25,26 @@ WHOLE_NUMBER = "a whole number such as 300000, 300k, 10M or 1e6"
 
 
 class Within(NamedTuple):
-    """Bounds of a number, both included."""
+    """Inclusive bounds of a number."""
 
     low: float
     high: float = math.inf
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError unless the value is inside."""
+        """Raises ValueError unless the value is within the bounds."""
         if not self.low <= value <= self.high:
             allowed = f"at least {self.low}" if self.high == math.inf else f"in [{self.low}, {self.high}]"
             raise ValueError(f"{name} must be {allowed}, got {value!r}")
 
 
 class OneOf:
-    """The values that a setting may have."""
+    """The allowed values of a setting."""
 
     def __init__(self, *choices: str):
         self._choices = choices
 
     def check(self, name: str, value: Any) -> None:
-        """Raises ValueError for any other value."""
+        """Raises ValueError unless the value is allowed."""
         if value not in self._choices:
             raise ValueError(f"{name} must be one of {', '.join(self._choices)}, got {value!r}")
 
@@ -55,14 +55,14 @@ Share: TypeAlias = Annotated[float, Within(0, 1)]
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """ " Did you mean X?" with the candidate that is most like a mistyped name; empty if none is."""
+    """ " Did you mean X?" with the candidate most similar to a mistyped name; empty if none is similar."""
     by_lower = {candidate.lower(): candidate for candidate in candidates}
     closest = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return f" Did you mean {by_lower[closest[0]]!r}?" if closest else ""
 
 
 def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
-    """All classes that are derived from one."""
+    """All direct and indirect subclasses of a class."""
     for child in kind.__subclasses__():
         yield child
         yield from subclasses(child)
@@ -70,11 +70,11 @@ def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of every group of settings: frozen, with values of the declared types and bounds from construction on.
+    """Base class of all settings: frozen, with types and bounds validated on construction.
 
-    Types are checked if they are simple: bool, int, float, str, tuple, None and unions of them. An int passes for a
-    float, and a whole number as people write large ones, 1e6 or '300k', for an int; a bool passes for neither. Bounds
-    also hold in a subclass that declares a field again for another default.
+    Types are checked if they are simple: bool, int, float, str, tuple, None and unions of these. A float setting
+    accepts an int, and an int setting a whole number written as 1e6 or '300k'; neither accepts a bool. Bounds still
+    apply if a subclass redeclares a field with a different default.
     """
 
     def __post_init__(self):
@@ -88,10 +88,10 @@ class Settings:
 
 
 def whole_number(text: str) -> int:
-    """A whole number, also as people write large ones: 1e6, 300k, 10M, 1_000_000.
+    """Parses a whole number, which may be written as 1e6, 300k, 10M or 1_000_000.
 
     Raises:
-      ValueError: it is written in no such way.
+      ValueError: the text is not a whole number.
     """
     match = re.fullmatch(r"([\d_]*\.?\d+(?:e\+?\d{1,2})?)([kMG]?)", text.strip())
     number = decimal.Decimal(match[1]) * {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}[match[2]] if match else None
@@ -101,7 +101,7 @@ def whole_number(text: str) -> int:
 
 
 def _whole(value: Any, hint: Any) -> Any:
-    """The whole number that a float or a text stands for, where only that is declared; otherwise the value."""
+    """Converts a float or text to the whole number it denotes if the declared type is int; keeps other values."""
     is_written_large = type(value) is float or (type(value) is str and value[-1:] in "kMG")
     if is_written_large and (hint is int or typing.get_args(hint)[:1] == (int,)):
         with contextlib.suppress(ValueError):

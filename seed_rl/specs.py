@@ -1,4 +1,4 @@
-"""Descriptions of environments that learner and actors exchange: plain data, checked on construction."""
+"""Descriptions of environments that learner and actors exchange: plain data, validated on construction."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
-"""The dtypes a tensor may have on the wire."""
+"""The dtypes that tensors may have on the wire."""
 
 _LARGEST = float(np.finfo(np.float32).max)
-_SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of it is not yet flushed to zero
+_SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of this is not flushed to zero
 
 Option = bool | int | float | str | tuple
 """The value of an environment option: a scalar, or a tuple of scalars of one kind."""
@@ -21,7 +21,7 @@ Option = bool | int | float | str | tuple
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
-    """Shape (without batch axes) and numpy dtype name of one tensor."""
+    """Shape (without batch axes) and NumPy dtype name of a tensor."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -34,7 +34,7 @@ class ArraySpec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one element (one environment, one step)."""
+        """Bytes per environment and step."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def __str__(self) -> str:
@@ -42,12 +42,12 @@ class ArraySpec:
 
 
 ObservationSpec = ArraySpec | Mapping[str, ArraySpec]
-"""One tensor, or several by name (sorted by name on the wire)."""
+"""One tensor, or several keyed by name (sorted by name on the wire)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteSpec:
-    """Actions 0 .. n-1: a scalar, int32."""
+    """Actions 0 .. n-1, an int32 scalar."""
 
     n: int
 
@@ -66,13 +66,13 @@ class DiscreteSpec:
 
 @dataclasses.dataclass(frozen=True)
 class MultiDiscreteSpec:
-    """K choices at once, choice k of 0 .. n[k]-1: int32 [K]."""
+    """K simultaneous choices, of which choice k is in 0 .. n[k]-1: int32 [K]."""
 
     n: tuple[int, ...]
 
     def __post_init__(self):
         if not self.n or min(self.n) < 1:
-            raise ValueError(f"every choice of a multi-discrete action needs at least one value, got {self.n}")
+            raise ValueError(f"every choice in a multi-discrete action needs at least one value, got {self.n}")
 
     @property
     def tensor(self) -> ArraySpec:
@@ -85,21 +85,23 @@ class MultiDiscreteSpec:
 
 @dataclasses.dataclass(frozen=True)
 class ContinuousSpec:
-    """K numbers at once, number k in [low[k], high[k]]: float32 [K]. Bounds and their distances are float32 values."""
+    """K numbers, of which number k is in [low[k], high[k]]: float32 [K]. Bounds and differences fit in float32."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
     def __post_init__(self):
         if not self.low or len(self.low) != len(self.high):
-            raise ValueError(f"as many lower as upper bounds are needed, at least one, got {self.low} and {self.high}")
+            raise ValueError(
+                f"actions need as many lower as upper bounds, at least one, got {self.low} and {self.high}"
+            )
         for low, high in zip(self.low, self.high, strict=True):
             if not -math.inf < low < high < math.inf:
-                raise ValueError(f"continuous actions need finite bounds, the lower one smaller, got {low} and {high}")
-            for bound in (low, high):  # the wire rounds to float32, and rounded spaces would differ from the learner's
+                raise ValueError(f"continuous actions need finite bounds with low < high, got {low} and {high}")
+            for bound in (low, high):  # the wire rounds to float32, after which specs would no longer be equal
                 if abs(bound) > _LARGEST or float(np.float32(bound)) != bound:
                     raise ValueError(f"bounds of continuous actions must be float32 numbers, got {bound}")
-            if not _SMALLEST <= high - low <= _LARGEST:  # scaled to these bounds, actions would be NaN
+            if not _SMALLEST <= high - low <= _LARGEST:  # scaling actions to these bounds would give NaN
                 raise ValueError(f"bounds of continuous actions are too far apart or too close, got {low} and {high}")
 
     @property
@@ -126,19 +128,19 @@ class EnvSpec:
         return f"{parts}; action {self.action}"
 
     def observation_tensors(self) -> list[tuple[str, ArraySpec]]:
-        """(name, spec) of each observation tensor in wire order; the name is empty if there is only one tensor."""
+        """The name and spec of each observation tensor in wire order; an only tensor has an empty name."""
         if isinstance(self.observation, ArraySpec):
             return [("", self.observation)]
         return sorted(self.observation.items())
 
 
 class CannotAct(ValueError):
-    """An agent or a network that doesn't support an environment's spec; the message names both."""
+    """An agent or network does not support an environment's spec; the message names both."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvDescription:
-    """Instructions for building environments: the name of a registered suite, and its options."""
+    """Instructions for building environments: the name of a registered suite and its options."""
 
     suite: str
     options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
@@ -146,12 +148,13 @@ class EnvDescription:
 
 @dataclasses.dataclass(frozen=True)
 class ActorSettings:
-    """The learner's instructions for its actors; an actor's own flags may override the sizes."""
+    """The learner's instructions for its actors; an actor's flags may override the sizes."""
 
     env: EnvDescription
     num_groups: int
-    """Groups of environments: one steps while another waits for its actions."""
+    """Number of groups of environments: one group steps while another waits for its actions."""
     envs_per_group: int
+    """Number of environments in each group."""
 
     def __post_init__(self):
         for name in ("num_groups", "envs_per_group"):
@@ -161,21 +164,21 @@ class ActorSettings:
 
 @dataclasses.dataclass(frozen=True)
 class GroupLease:
-    """A group of environments for which the learner has reserved ids."""
+    """A group of environments and the ids that the learner has reserved for it."""
 
     env_ids: tuple[int, ...]
     seed: int
-    """Seed of the group's first environment; the following ones add 1 each."""
+    """Seed of the group's first environment; each following one adds 1."""
 
     @functools.cached_property
     def env_id_array(self) -> np.ndarray:
-        """int32 [E]."""
+        """The ids as an array, int32 [E]."""
         return np.array(self.env_ids, np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
-    """The result of a successful join: a session and its groups, in the order of the requested sizes."""
+    """The result of a successful join: a session and its groups, in the order of the requested group sizes."""
 
     session: str
     groups: tuple[GroupLease, ...]

@@ -1,4 +1,4 @@
-"""R2D2 (Kapturowski et al., ICLR 2019): recurrent Q-learning from prioritized replay, as SEED RL runs it."""
+"""R2D2 (Kapturowski et al., ICLR 2019): recurrent Q-learning from a prioritized replay, as in SEED RL."""
 
 from seed_rl.agents.r2d2.config import R2D2
 

@@ -22,7 +22,7 @@ from seed_rl.types import Unroll
 
 
 class Behaviour(NamedTuple):
-    """Q-values recorded while acting, from which the initial priority of a sequence follows."""
+    """Q-values recorded while acting, which determine the initial priority of a sequence."""
 
     q_of_action: Any
     """float32 [...]: Q(x, a) of the action taken."""
@@ -31,19 +31,17 @@ class Behaviour(NamedTuple):
 
 
 class R2D2Agent(ModelAgent):
-    """Acts epsilon-greedily; learns Q by double Q-learning from sequences, through the LSTM's stored states."""
+    """Acts epsilon-greedily; learns by double Q-learning from sequences that start from stored recurrent states."""
 
     behaviour_spec = Behaviour(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32))
 
     def __init__(self, config: R2D2, env_spec: EnvSpec, num_training_envs: int, seed: int):
         if not isinstance(env_spec.action, DiscreteSpec):
-            raise CannotAct(
-                f"R2D2 learns the value of each of finitely many actions: it needs Discrete, got {env_spec}"
-            )
+            raise CannotAct(f"R2D2 learns a value for each action and needs a Discrete action space, got {env_spec}")
         num_actions = env_spec.action.n
         self._config = config
         ladder = epsilon_ladder(num_training_envs, config.epsilon_base, config.epsilon_low, config.epsilon_high)
-        self._epsilons = np.append(ladder, np.float32(config.eval_epsilon))  # the last for all other environments
+        self._epsilons = np.append(ladder, np.float32(config.eval_epsilon))  # the last one is for all other ids
         keras.utils.set_random_seed(seed)
 
         def network() -> DuelingQNetwork:
@@ -113,7 +111,7 @@ class R2D2Agent(ModelAgent):
         return field[self._config.burn_in :]
 
     def _unrolled_q(self, network: DuelingQNetwork, unroll: Unroll) -> tf.Tensor:
-        """Q [T + 1, B, A] of the steps after the burn-in."""
+        """The Q-values [T + 1, B, A] of the steps after the burn-in."""
         burn_in, state = self._config.burn_in, unroll.initial_state
         prev_action, env_output = unroll.prev_action, unroll.env_output
         if burn_in:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class R2D2(TrunkConfig, TargetConfig, AgentConfig):
-    """Recurrent replay distributed DQN, with the defaults of the published Atari runs."""
+    """R2D2, recurrent replay distributed DQN; the defaults are those published for Atari."""
 
     learns_from_replay: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
@@ -30,31 +30,31 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     core_units: Count = 512
     previous_step_inputs: bool = True
     head_hidden: Annotated[int, Within(1, 65_536)] = 512
-    """Units of the hidden layer of each of the two heads."""
+    """Units of the hidden layer in each of the two heads."""
 
     # Data
     unroll_length: Count = 80
-    """T, agent steps per sequence that are learned from."""
+    """T, agent steps per sequence that contribute to the loss."""
     burn_in: Annotated[int, Within(0)] = 40
-    """Agent steps before those, over which both networks only update their recurrent state, without gradient."""
+    """Agent steps before those, in which both networks only update their recurrent state, without gradients."""
 
     # Targets
     discount: Share = 0.997
     n_steps: Count = 5
-    """Rewards in a target before it bootstraps."""
+    """Number of rewards in a target before it bootstraps."""
     value_rescaling: bool = True
-    """Learn h(Q) instead of Q, h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, so that rewards need no clipping."""
+    """Learn h(Q) instead of Q, where h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x; rewards then need no clipping."""
     target_update_period: Count = 2500
     max_priority_weight: Share = 0.9
-    """eta: a sequence's priority is eta max|TD| + (1 - eta) mean|TD|."""
+    """eta: the priority of a sequence is eta max|TD| + (1 - eta) mean|TD|."""
 
-    # Exploration: training environment i of N acts at random with probability base^x, x linear in i.
+    # Exploration: training environment i of N takes a random action with probability base^x, where x is linear in i.
     epsilon_base: Share = 0.4
-    """base."""
+    """The base of this power."""
     epsilon_low: NonNegative = 1.0
-    """x of the first environment."""
+    """The exponent x of the first environment."""
     epsilon_high: NonNegative = 8.0
-    """x of the last training environment."""
+    """The exponent x of the last training environment."""
     eval_epsilon: Share = 1e-3
     """Probability of a random action in evaluation environments."""
 

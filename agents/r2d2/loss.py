@@ -1,6 +1,6 @@
-"""The loss of the R2D2 agent, from tensors.
+"""The loss of the R2D2 agent, as a function of tensors.
 
-Shapes: T learner steps, so T + 1 steps with the one that bootstraps, B sequences, A actions.
+Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequences, A actions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from seed_rl.types import EnvOutput
 
 
 def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
-    """n-step TD errors float32 [T, B]; gradient flows through `q_of_action` only.
+    """n-step TD errors, float32 [T, B]; gradients flow only through `q_of_action`.
 
     Q(x_t, a_t) is paired with the outcome and the state of step t + 1, to which action a_t leads.
 
     Args:
       q_of_action: float32 [T + 1, B]: Q(x_t, a_t).
-      bootstrap: float32 [T + 1, B]: the value of x_t from which targets bootstrap.
+      bootstrap: float32 [T + 1, B]: the value of x_t to bootstrap from.
       env_output: `reward`, `done` and `last` [T + 1, B].
       config: settings of the targets.
     """
@@ -34,7 +34,7 @@ def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutpu
 
 
 def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
-    """The priorities float32 [B] of sequences with these errors [T, B]; `env_output` as for `td_errors`."""
+    """The priorities, float32 [B], of sequences with TD errors [T, B]; `env_output` is as in `td_errors`."""
     last_t = transitions_of(env_output, config).last_t
     return q_learning.sequence_priorities(errors, config.max_priority_weight, last_t)
 
@@ -43,9 +43,9 @@ class R2D2Loss(NamedTuple):
     """The loss of B sequences and its ingredients."""
 
     total: tf.Tensor
-    """float32 scalar."""
+    """float32 scalar: the loss."""
     td_errors: tf.Tensor
-    """float32 [T, B], in the space of the Q-values: rescaled, if the settings say so."""
+    """float32 [T, B]: TD errors on the scale of the network's outputs, which may be rescaled."""
     values: tf.Tensor
     """float32 [T, B]: Q(x_t, a_t) in units of reward."""
 
@@ -59,11 +59,11 @@ def r2d2_loss(
     importance_weights: tf.Tensor,
     config: R2D2,
 ) -> R2D2Loss:
-    """Double Q-learning with n-step targets, summed over time, weighted and averaged over sequences.
+    """The double Q-learning loss with n-step targets, summed over time, weighted and averaged over sequences.
 
     Args:
-      online_q: float32 [T + 1, B, A], of the online network.
-      target_q: float32 [T + 1, B, A], of the target network.
+      online_q: float32 [T + 1, B, A]: outputs of the online network.
+      target_q: float32 [T + 1, B, A]: outputs of the target network.
       action: int32 [T + 1, B].
       env_output: `reward`, `done` and `last` [T + 1, B].
       importance_weights: float32 [B].

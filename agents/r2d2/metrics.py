@@ -1,4 +1,4 @@
-"""The metrics of R2D2, as `R2D2Agent.loss` reports them."""
+"""The metrics that `R2D2Agent.loss` reports."""
 
 from seed_rl.types import Metric
 

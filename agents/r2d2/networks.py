@@ -14,17 +14,17 @@ from seed_rl.types import EnvOutput
 class DuelingQNetwork(TrunkModel):
     """A trunk with dueling heads (arXiv:1511.06581): Q(x, a) = V(x) + A(x, a) - mean over b of A(x, b).
 
-    Each head has a hidden layer; the advantages have no bias, which would cancel out.
+    Each head has a hidden layer; the advantages need no bias, which would cancel out.
     """
 
     def __init__(self, trunk: Trunk, num_actions: int, head_hidden: int, kernel_initializer: str, dtype: str):
         """
         Args:
           trunk: the network below the heads.
-          num_actions: A.
-          head_hidden: units of the hidden layer of each head.
-          kernel_initializer: of the hidden layers.
-          dtype: Keras policy of the hidden layers; Q is computed in float32.
+          num_actions: A, the number of actions.
+          head_hidden: units of the hidden layer in each head.
+          kernel_initializer: Keras initializer of the hidden layers.
+          dtype: Keras dtype policy of the hidden layers; Q is computed in float32.
         """
         super().__init__(trunk, name="q_network")
 
@@ -33,8 +33,8 @@ class DuelingQNetwork(TrunkModel):
                 head_hidden, activation="relu", kernel_initializer=kernel_initializer, dtype=dtype, name=name
             )
 
-        # Nearly zero at first: targets bootstrap from these values, and a random start would take many periods of the
-        # target network to fade.
+        # Nearly zero at first: targets bootstrap from these values, and random initial values would take many updates
+        # of the target network to fade.
         small = keras.initializers.VarianceScaling(1e-4)
         self._value_hidden = hidden("value_hidden")
         self._value = keras.layers.Dense(1, kernel_initializer=small, dtype="float32", name="value")
@@ -44,12 +44,12 @@ class DuelingQNetwork(TrunkModel):
         )
 
     def heads(self, features: tf.Tensor) -> tf.Tensor:
-        """Q-values float32 [T, B, A], in the rescaled space if the agent rescales values."""
+        """The Q-values, float32 [T, B, A], rescaled if the agent rescales values."""
         value = self._value(self._value_hidden(features))
         advantage = self._advantage(self._advantage_hidden(features))
         return value + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
 
     def burn_in(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> TrunkState:
-        """The state after T steps, from the state before them; no gradient flows through it, no Q is computed."""
+        """The state after T steps, given the state before them, without gradients and without computing Q."""
         _, state = self.trunk(prev_action, env_output, state)
         return tf.nest.map_structure(tf.stop_gradient, state)

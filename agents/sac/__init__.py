@@ -1,4 +1,4 @@
-"""Soft actor-critic (arXiv:1812.05905): off-policy, for continuous actions, from a replay on the learner's device."""
+"""Soft actor-critic (arXiv:1812.05905): off-policy learning of continuous actions from a replay on the device."""
 
 from seed_rl.agents.sac.config import SAC
 

@@ -21,11 +21,11 @@ from seed_rl.types import Unroll
 
 
 class SACAgent(ModelAgent):
-    """Samples from its policy; learns from single transitions, T per sequence. Evaluation environments get the mode."""
+    """Samples from its policy (in evaluation environments, takes the mode); learns from T transitions per sequence."""
 
     def __init__(self, config: SAC, env_spec: EnvSpec, num_training_envs: int, seed: int):
         if not isinstance(env_spec.action, ContinuousSpec):
-            raise CannotAct(f"SAC differentiates its critics by the action: it needs continuous ones, got {env_spec}")
+            raise CannotAct(f"SAC differentiates its critics by the action and needs continuous ones, got {env_spec}")
         low, high = env_spec.action.low, env_spec.action.high
         self._config = config
         self._num_training_envs = num_training_envs
@@ -40,7 +40,7 @@ class SACAgent(ModelAgent):
         self._log_temperature = keras.Variable(
             math.log(config.initial_temperature), dtype="float32", name="log_temperature"
         )
-        # The policy's density is that of the unscaled action.
+        # The policy's density refers to actions on the environment's scale.
         self._target_entropy = sum(
             config.entropy_per_dimension + math.log((b - a) / 2) for a, b in zip(low, high, strict=True)
         )
@@ -77,7 +77,7 @@ class SACAgent(ModelAgent):
         actions, steps = self._actions, self.unroll_length
         features, _ = self.model.trunk(unroll.prev_action, unroll.env_output, unroll.initial_state)
         learned, later = self.model.heads(features[:steps]), self.model.heads(features[steps:])
-        policy = tf.concat([learned, tf.stop_gradient(later)], axis=0)  # the steps behind T are in targets only
+        policy = tf.concat([learned, tf.stop_gradient(later)], axis=0)  # the steps after T only occur in targets
         fresh, log_prob = actions.sample_and_log_prob(policy, seed)
         fresh, taken = actions.features(fresh), actions.features(unroll.action)
         online, frozen = self._critics.features(unroll), self._target.model.features(unroll)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class SAC(TrunkConfig, TargetConfig, AgentConfig):
-    """Soft actor-critic with a learned temperature, with the published defaults.
+    """Soft actor-critic with a learned temperature and the published defaults.
 
-    The torso's features, which for vectors are by default the numbers themselves, and in the critics the action, go
+    The torso's features (for vectors, by default the numbers themselves), in the critics together with the action, go
     through `head_layers` dense layers of `hidden` units.
     """
 
@@ -33,22 +33,22 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
     hidden: Annotated[int, Within(1, 65_536)] = 256
     mlp_layers: Annotated[int, Within(0, 64)] = 0
     head_layers: Annotated[int, Within(1, 64)] = 2
-    """Dense layers behind the torso, in the actor and in each critic."""
+    """Number of hidden dense layers after the torso, in the actor and in each critic."""
     unroll_length: Count = 1
     n_steps: Count = 1
-    """Rewards in a target before it bootstraps. Those behind the first are of the actions of an older policy."""
+    """Number of rewards in a target before it bootstraps. All but the first result from actions of an older policy."""
     target_update_rate: Annotated[float, Within(1e-6, 1)] = 0.005
     initial_temperature: Annotated[float, Within(1e-6)] = 1.0
     """alpha at the start of a run."""
     entropy_per_dimension: float = -1.0
-    """The entropy that the temperature aims at: nats per dimension of the action, scaled to [-1, 1]."""
+    """Target of the policy's entropy, nats per action dimension, for actions scaled to [-1, 1]."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.core != "none":
-            raise ValueError(f"SAC.core must be 'none': its critics have no recurrent state, got {self.core!r}")
+            raise ValueError(f"SAC.core must be 'none' because its critics have no recurrent state, got {self.core!r}")
         if self.observation_norm:
-            raise ValueError("SAC.observation_norm must be False: its networks keep no running statistics")
+            raise ValueError("SAC.observation_norm must be False because its networks keep no running statistics")
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SACAgent:
         from seed_rl.agents.sac.agent import SACAgent

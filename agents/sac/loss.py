@@ -1,6 +1,6 @@
-"""The losses of the SAC agent, from tensors (arXiv:1812.05905, sections 4.2 and 5).
+"""The losses of the SAC agent, as functions of tensors (arXiv:1812.05905, sections 4.2 and 5).
 
-Shapes: T actions that are learned from, n rewards in a target, so L = T + n steps; B sequences; two critics.
+Shapes: T actions to learn from, n rewards per target, hence L = T + n steps; B sequences; two critics.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SACLoss(NamedTuple):
     entropy: tf.Tensor
     """float32 scalar, nats: an estimate from the fresh actions."""
     errors: tf.Tensor
-    """float32 [2, T, B]: targets less values; zero where no transition follows."""
+    """float32 [2, T, B]: targets minus values; zero where no transition follows."""
     priorities: tf.Tensor
-    """float32 [B]"""
+    """float32 [B]: new replay priorities of the sequences."""
 
 
 def sac_loss(
@@ -46,20 +46,20 @@ def sac_loss(
     importance_weights: tf.Tensor,
     config: SAC,
 ) -> SACLoss:
-    """The losses of critics, actor and temperature; each is meant for its own variables alone.
+    """The losses of critics, actor and temperature; each must be minimised over its own variables only.
 
         G_t = sum_{k < n} gamma^k (r_{t+k} - gamma alpha log pi(a' | x_{t+k+1})) + gamma^n min_i Q'_i(x_{t+n}, a')
         critics = mean(w sum_i (G_t - Q_i(x_t, a_t))^2) / 2
-        actor = mean(alpha log pi(a | x_t) - min_i Q_i(x_t, a)),  a and a' fresh samples of the policy
+        actor = mean(alpha log pi(a | x_t) - min_i Q_i(x_t, a)),  where a and a' are fresh samples of the policy
         temperature = alpha (entropy - target_entropy)
 
     Args:
       values: float32 [2, T, B]: Q_i(x_t, a_t) of the actions taken.
       fresh_values: float32 [2, T, B]: Q_i(x_t, a), differentiable in a.
-      target_values: float32 [2, L - 1, B]: Q'_i(x_t, a') by the target critics, of the steps from the second on.
-      log_prob: float32 [L, B]: of the fresh actions, differentiable.
+      target_values: float32 [2, L - 1, B]: the target critics' Q'_i(x_t, a') for all but the first step.
+      log_prob: float32 [L, B]: log probabilities of the fresh actions, differentiable.
       temperature: alpha, float32 scalar.
-      target_entropy: nats.
+      target_entropy: the entropy that the temperature aims for, nats.
       env_output: `reward`, `done` and `last` [L, B].
       importance_weights: float32 [B].
       config: all other settings.
@@ -67,7 +67,7 @@ def sac_loss(
     steps = config.unroll_length
     alpha = tf.stop_gradient(temperature)
     r_t, discount_t, last_t = transitions_of(env_output, config)
-    r_t -= discount_t * alpha * log_prob[1:]  # the entropy of the state that is reached
+    r_t -= discount_t * alpha * log_prob[1:]  # entropy bonus of the state reached
     values_t = tf.reduce_min(target_values, axis=0)
     targets = n_step_returns(r_t, discount_t, values_t, config.n_steps, last_t)[:steps]
     errors = tf.where(last_t[:steps], 0.0, tf.stop_gradient(targets) - values)

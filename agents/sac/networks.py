@@ -1,4 +1,4 @@
-"""The networks of the SAC agent. Shapes: T steps, B sequences, F features, K numbers of an action."""
+"""The networks of the SAC agent. Shapes: T steps, B sequences, F features, K action dimensions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from seed_rl.types import Unroll
 
 
 class Actor(TrunkModel):
-    """The parameters of the policy, float32 [T, B, P]."""
+    """The policy network; it outputs parameters of the action distribution, float32 [T, B, P]."""
 
     def __init__(self, config: SAC, trunk: Trunk, num_parameters: int):
         super().__init__(trunk, name="actor")
         self._head = _head(config, num_parameters, "policy")
 
     def heads(self, features: tf.Tensor) -> tf.Tensor:
-        """Of features [T, B, F]."""
+        """Maps features [T, B, F] to policy parameters."""
         return _through(self._head, features)
 
 
 class Critics(keras.Model):
-    """Two critics on one trunk."""
+    """Two critics that share a trunk."""
 
     def __init__(self, config: SAC, trunk: Trunk):
         super().__init__(name="critics", autocast=False)
@@ -35,14 +35,14 @@ class Critics(keras.Model):
         self._heads = [_head(config, 1, f"q_{index}") for index in range(2)]
 
     def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built when it is first reached."""
+        """Does nothing: each layer is built on first use."""
 
     def features(self, unroll: Unroll) -> tf.Tensor:
-        """Of the states of an unroll [T, B, ...]: float32 [T, B, F]."""
+        """The features of the states in an unroll [T, B, ...]: float32 [T, B, F]."""
         return tf.cast(self.trunk(unroll.prev_action, unroll.env_output, unroll.initial_state)[0], tf.float32)
 
     def call(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """The values of `actions` [T, B, K], scaled to [-1, 1], in states with `features`: float32 [2, T, B]."""
+        """The values of `actions` [T, B, K], scaled to [-1, 1], in states with these `features`: float32 [2, T, B]."""
         inputs = tf.concat([features, actions], axis=-1)
         return tf.stack([tf.squeeze(_through(head, inputs), axis=-1) for head in self._heads])
 

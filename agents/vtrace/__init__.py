@@ -1,4 +1,4 @@
-"""V-trace actor-critic, the learner of IMPALA (arXiv:1802.01561) as SEED RL runs it."""
+"""V-trace actor-critic, the learning algorithm of IMPALA (arXiv:1802.01561), as in SEED RL."""
 
 from seed_rl.agents.vtrace.config import VTrace
 

@@ -22,11 +22,11 @@ from seed_rl.rl.vtrace import vtrace
 from seed_rl.specs import ContinuousSpec, EnvSpec
 from seed_rl.types import Unroll
 
-_LOG_ENTROPY_COSTS = (-20.0, 20.0)  # beyond these bounds the cost would soon vanish or overflow
+_LOG_ENTROPY_COSTS = (-20.0, 20.0)  # bounds outside of which the cost would soon vanish or overflow
 
 
 class VTraceAgent(ModelAgent):
-    """Samples from its policy; learns off-policy by V-trace from unrolls of its slightly older self."""
+    """Samples from its policy; learns with V-trace from unrolls of a slightly older policy."""
 
     def __init__(self, config: VTrace, env_spec: EnvSpec, seed: int):
         clipped = config.continuous_policy == "clipped"
@@ -104,13 +104,13 @@ class VTraceAgent(ModelAgent):
         )
         losses = {"model": total}
         if self._log_entropy_cost is not None:
-            # Descending this raises the cost while the entropy is below its target, and lowers it above.
+            # Gradient descent on this raises the cost while the entropy is below its target, and lowers it above.
             losses["entropy_cost"] = entropy_cost * tf.stop_gradient(metrics["policy/entropy"] - config.target_entropy)
             metrics["policy/entropy_cost"] = entropy_cost
         return LossOutput(losses, metrics)
 
     def moments(self, unroll: Unroll) -> Moments:
-        """Moments of the observations, and of the lambda-returns of the values with which the unrolls were acted."""
+        """The moments of the observations, and of lambda-returns computed from the values recorded while acting."""
         r_t, discount_t, last_t = transitions_of(unroll.env_output, self._config)
         values = unroll.behaviour.baseline
         returns = vtrace(

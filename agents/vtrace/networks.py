@@ -18,16 +18,16 @@ class NetworkOutput(NamedTuple):
     policy: tf.Tensor
     """float32 [T, B, P]: parameters of the distribution over actions, such as logits."""
     baseline: tf.Tensor
-    """float32 [T, B]"""
+    """float32 [T, B]: the value estimate."""
 
 
 class Moments(NamedTuple):
-    """What the running statistics learn from a batch."""
+    """The contribution of a batch to the running statistics."""
 
     observations: Any
-    """`Trunk.moments`"""
+    """The result of `Trunk.moments`."""
     value_targets: Any
-    """`ValueHead.moments`"""
+    """The result of `ValueHead.moments`."""
 
 
 class ActorCritic(TrunkModel):
@@ -37,9 +37,9 @@ class ActorCritic(TrunkModel):
         """
         Args:
           trunk: the network below the heads.
-          num_parameters: P, of the distribution over actions.
-          value_norm: see `ValueHead`.
-          free_half: the second half of the parameters, those of the deviations, does not depend on the state.
+          num_parameters: P, the number of parameters of the action distribution.
+          value_norm: whether the `ValueHead` is normalised.
+          free_half: whether the second half of the parameters, the deviations, is independent of the state.
         """
         super().__init__(trunk, name="actor_critic")
         # Nearly uniform at first: no preference before any experience.
@@ -52,17 +52,17 @@ class ActorCritic(TrunkModel):
         self.baseline = ValueHead(value_norm, name="baseline")
 
     def heads(self, features: tf.Tensor) -> NetworkOutput:
-        """Policy and value of each step."""
+        """The policy and the value at each step."""
         policy = self._policy(features)
         if self._free is not None:
             policy = tf.concat([policy, tf.broadcast_to(self._free.value, tf.shape(policy))], axis=-1)
         return NetworkOutput(policy, self.baseline(features))
 
     def moments(self, env_output: EnvOutput, value_targets: tf.Tensor) -> Moments:
-        """Moments of the steps [T + 1, B, ...] and the value targets [T, B] of a batch, for `update_statistics`."""
+        """The moments, for `update_statistics`, of a batch of steps [T + 1, B, ...] and value targets [T, B]."""
         return Moments(self.trunk.moments(env_output), self.baseline.moments(value_targets))
 
     def update_statistics(self, moments: Moments, steps: float) -> None:
-        """Moves the running statistics of observations and values."""
+        """Updates the running statistics of observations and value targets."""
         super().update_statistics(moments.observations, steps)
         self.baseline.update(moments.value_targets, steps)

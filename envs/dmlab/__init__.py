@@ -1,6 +1,6 @@
-"""DeepMind Lab (arXiv:1612.03801): three-dimensional levels seen in the first person, including those of DMLab-30.
+"""DeepMind Lab (arXiv:1612.03801): first-person 3D levels, including those of DMLab-30.
 
-The package `deepmind_lab` is only needed where environments are built: a learner doesn't need it.
+The package `deepmind_lab` is needed only where environments are built, not by the learner.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
-from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.settings import Count, OneOf, Within
-from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import EnvSpec
 
 CONTROLS = {
     "look left/right": (-512, 512),
@@ -30,7 +30,7 @@ CONTROLS = {
     "jump": (0, 1),
     "crouch": (0, 1),
 }
-"""The seven components of a raw action and their ranges, which the simulator does not enforce."""
+"""The seven components of a raw action, and their ranges, which the simulator does not enforce."""
 
 # fmt: off
 DEFAULT_ACTIONS = (
@@ -48,53 +48,52 @@ DEFAULT_ACTIONS = (
 """The nine actions of IMPALA and its successors."""
 
 MAX_WORDS = 16
-"""Words of an instruction that are kept."""
+"""Number of words of an instruction that are kept."""
 VOCABULARY = 10_000
-"""Words are numbered from 1 to this by a hash, so large that common words do not collide."""
+"""Words are hashed to ids from 1 to this, enough for common words not to collide."""
 
 HELD_OUT_MIXER_SEED = 0x600D5EED
-"""Mixed into the seeds of held-out levels, so that none of their maps occurs in training. Within [0, 2^32)."""
+"""Mixed into the seeds of held-out levels, so that their maps never occur in training. In [0, 2^32)."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class DMLab(EnvConfig):
-    """A level, with color frames and a few discrete actions."""
+    """A level with colour frames and a few discrete actions."""
 
     suite: ClassVar[str] = "dmlab"
     task_setting: ClassVar[str] = "level"
     places_written: ClassVar[tuple[str, ...]] = ("level_cache",)
 
     level: str = "rooms_watermaze"
-    """Name of a level of DMLab-30, or the full path of any other, such as `contributed/psychlab/visual_search`."""
+    """Name of a DMLab-30 level, or full path of any other level, such as `contributed/psychlab/visual_search`."""
     width: Annotated[int, Within(4)] = 96
-    """Pixels, a multiple of 4."""
+    """Width of frames, pixels, a multiple of 4."""
     height: Annotated[int, Within(4)] = 72
-    """Pixels, a multiple of 4."""
+    """Height of frames, pixels, a multiple of 4."""
     num_action_repeats: Count = 4
-    """Environment frames that each action is repeated for."""
+    """Number of environment frames for which each action is repeated."""
     action_set: tuple[int, ...] = ()
-    """The raw actions, concatenated, seven numbers each (see `CONTROLS`); empty: the usual nine."""
+    """The concatenated raw actions, seven numbers each (see `CONTROLS`); empty: the usual nine."""
     held_out: bool = False
-    """For evaluation: maps, texts and objects that training never shows, in levels that have them."""
+    """Use maps, texts and objects that never occur in training, in levels that have them; for evaluation."""
     instructions: bool | None = None
-    """Whether observations have the level's instruction; None: in the levels that give instructions (`language_...`).
-    They then have the tensors `frame` and `instruction`, the latter uint16 [16]: a number for each word, 0 behind the
-    last."""
+    """Whether observations include the level's instruction; None: only in levels that give some (`language_...`).
+    Observations then consist of `frame` and `instruction`, uint16 [16]: an id for each word, then zeros."""
     dataset_path: str = ""
-    """Directory on the actors' machines of the pictures that two psychlab levels show."""
+    """Directory on the actors' machines with the pictures that two psychlab levels show."""
     runfiles_path: str = ""
-    """Directory of the simulator's files on the actors' machines, if not that of the package."""
+    """Directory on the actors' machines with the simulator's files; empty: the package's own."""
     level_cache: str = ""
-    """Cache of compiled maps shared by all actors: a directory, or a URL for fsspec; empty: no cache."""
+    """Cache of compiled maps that all actors share: a directory, or a URL for fsspec; empty: no cache."""
     renderer: Annotated[str, OneOf("software", "hardware")] = "software"
-    """`software` or `hardware`."""
+    """Whether to render in software, or in hardware, which needs a GPU."""
 
     def __post_init__(self):
         super().__post_init__()
         path_of(self.level)
         if is_held_out(self.level) and not self.held_out:
-            raise ValueError(f"DMLab.held_out must be True in {self.level}, which is for evaluation alone")
+            raise ValueError(f"DMLab.held_out must be True in {self.level}, which is for evaluation only")
         for name in ("width", "height"):
             if getattr(self, name) % 4:
                 raise ValueError(f"DMLab.{name} must be a multiple of 4, got {getattr(self, name)}")
@@ -121,12 +120,12 @@ class DMLab(EnvConfig):
 
     @property
     def path(self) -> str:
-        """The level's name in the simulator."""
+        """The level's path in the simulator."""
         return path_of(self.level)
 
     @property
     def actions(self) -> list[tuple[int, ...]]:
-        """The raw action behind each discrete one."""
+        """The raw action that each discrete action stands for."""
         flat, n = self.action_set or DEFAULT_ACTIONS, len(CONTROLS)
         return [flat[i : i + n] for i in range(0, len(flat), n)]
 
@@ -136,7 +135,7 @@ class DMLab(EnvConfig):
 
     @property
     def gives_instructions(self) -> bool:
-        """Whether observations have the level's instruction."""
+        """Whether observations include the level's instruction."""
         return has_instructions(self.level) if self.instructions is None else self.instructions
 
     @property
@@ -148,27 +147,25 @@ class DMLab(EnvConfig):
         return observation, spaces.Discrete(len(self.actions))
 
     def spec(self) -> EnvSpec:
-        frame, words = ArraySpec((self.height, self.width, 3), "uint8"), ArraySpec((MAX_WORDS,), "uint16")
-        observation = {"frame": frame, "instruction": words} if self.gives_instructions else frame
-        return EnvSpec(observation, DiscreteSpec(len(self.actions)))
+        return spec_of_spaces(*self.env_spaces)
 
     def human_normalised(self, mean_return: float) -> float | None:
         reference = reference_of(self.level)
         return None if reference is None else reference.normalise(mean_return)
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        """Starts a process for each environment: the simulator holds the interpreter's lock and doesn't survive a fork.
+        """Starts a process per environment: the simulator holds the interpreter's lock and doesn't survive a fork.
 
         Raises:
           CannotBuild: something is missing on this machine; the message says what.
         """
-        from seed_rl.envs.dmlab.env import DMLabEnv  # which imports this module
+        from seed_rl.envs.dmlab.env import DMLabEnv  # imports this module
 
         first = os.path.join(self.dataset_path, "0001.png")
         if needs_dataset(self.path) and not os.path.isfile(first):
             raise CannotBuild(
-                f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows, there is no "
+                f"DMLab.dataset_path must name the directory of the pictures that {self.path} shows, but there is no "
                 f"{first!r} here"
             )
         name = f"DeepMind Lab level {self.path} (DMLab.level)"
-        return ProcessVectorEnv(functools.partial(DMLabEnv, self), num_envs, *self.env_spaces, name)
+        return ProcessVectorEnv([alone(functools.partial(DMLabEnv, self))] * num_envs, name)

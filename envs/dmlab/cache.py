@@ -1,4 +1,4 @@
-"""A cache of compiled maps for DeepMind Lab: without one, actors spend most of their time compiling."""
+"""A cache of compiled maps for DeepMind Lab, without which actors spend most of their time compiling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class LevelCache:
-    """The `level_cache` of a `deepmind_lab.Lab`: `fetch` is called before a map is compiled, `write` after it.
+    """The `level_cache` of a `deepmind_lab.Lab`, which calls `fetch` before it compiles a map and `write` afterwards.
 
     Any number of processes may share a cache; each map is a file named by a hash of the simulator's key. A map that is
     missing, damaged or unreachable is compiled: no exception reaches the simulator, and it only receives complete pk3
@@ -28,10 +28,10 @@ class LevelCache:
     def __init__(self, place: str):
         """
         Args:
-          place: a directory, or a URL for fsspec such as `gs://bucket/levels`; grows without bound.
+          place: a directory, or a URL for fsspec such as `gs://bucket/levels`; it grows without bound.
 
         Raises:
-          CannotBuild: fsspec or its package for this kind of URL is missing, or there is no such kind.
+          CannotBuild: fsspec, or its package for this kind of URL, is missing, or the kind of URL is unknown.
         """
         self._place = os.path.expanduser(place)
         self._warned: set[str] = set()
@@ -52,7 +52,7 @@ class LevelCache:
             self._warn_once("use", f"damaged entry {entry_name(key)}")  # until `write` replaces it
         except FileNotFoundError:
             pass
-        except Exception as error:  # every kind of store has errors of its own
+        except Exception as error:  # every kind of store raises different errors
             self._warn_once("read", error)
         with contextlib.suppress(OSError):
             os.remove(pk3_path)  # it may be incomplete
@@ -79,11 +79,11 @@ class LevelCache:
     def _warn_once(self, verb: str, reason: object) -> None:
         if verb not in self._warned:
             self._warned.add(verb)
-            _log.warning("the level cache can't %s, maps are compiled instead (logged once): %s", verb, reason)
+            _log.warning("the level cache can't %s; maps are compiled instead (logged once): %s", verb, reason)
 
 
 def entry_name(key: str) -> str:
-    """The path of a map's file within the cache, in one of 256 folders."""
+    """The path of a map's file in the cache, in one of 256 folders."""
     digest = hashlib.sha256(key.encode()).hexdigest()
     return f"{digest[:2]}/{digest[2:]}.pk3"
 

@@ -20,19 +20,19 @@ from seed_rl.envs.dmlab.cache import LevelCache
 
 _FRAME, _INSTRUCTION = "RGB_INTERLEAVED", "INSTR"
 _NOT_INSTALLED = (
-    "the package deepmind_lab is not installed here, and no package index has it: run actors in the Docker image that "
+    "the package deepmind_lab is not installed here, and no package index has it; run actors in the Docker image that "
     "docker/ describes, or build it with Bazel from https://github.com/google-deepmind/lab"
 )
 
 
 class DMLabEnv(gymnasium.Env):
-    """One level, in the process that creates it.
+    """One level, simulated in the process that creates it.
 
     The simulator has no observation for the end of an episode: the last step repeats the previous frame, and SAME_STEP
     autoreset replaces it.
 
-    `reset(seed=...)` starts the episode of that seed; the seeds of later episodes are drawn from it. A new environment
-    plays the same episodes for the same seed and actions; one that has been played may not.
+    `reset(seed=...)` determines this episode and, through random draws, the seeds of later ones. A new environment
+    plays the same episodes for the same seed and actions; one that has been played before may not.
     """
 
     def __init__(self, config: DMLab):
@@ -45,7 +45,7 @@ class DMLabEnv(gymnasium.Env):
         self._repeats = config.num_action_repeats
         self._actions = np.array(config.actions, np.intc)
         self._observation: Any = None
-        self._folder = tempfile.mkdtemp(prefix="dmlab_temp_folder_")  # the simulator's own, to find it and remove it
+        self._folder = tempfile.mkdtemp(prefix="dmlab_temp_folder_")  # for the simulator; removed by `close`
         self._lab: Any = None
         try:
             self._lab = _start(config, self._name, self._folder)
@@ -57,10 +57,10 @@ class DMLabEnv(gymnasium.Env):
         """Starts an episode.
 
         Raises:
-          RuntimeError: the simulator failed, or is closed.
+          RuntimeError: the simulator failed or is closed.
         """
         super().reset(seed=None if seed is None else int(seed))
-        # A Python integer below 2^31: the simulator refuses NumPy's and truncates larger ones.
+        # A Python integer below 2^31: the simulator rejects NumPy integers and truncates larger ones.
         episode_seed = int(self.np_random.integers(2**31)) if seed is None else int(seed) % 2**31
         with self._simulator(f"reset with seed {episode_seed}") as lab:
             lab.reset(seed=episode_seed)
@@ -71,10 +71,10 @@ class DMLabEnv(gymnasium.Env):
         """Repeats an action; the reward is the sum over its frames.
 
         Raises:
-          RuntimeError: the simulator failed, is closed, or has no episode under way.
+          RuntimeError: the simulator failed, is closed, or has no episode in progress.
         """
         with self._simulator("stepped") as lab:
-            # A copy, because the simulator misreads views.
+            # A copy, because the simulator reads views incorrectly.
             reward = lab.step(self._actions[action].copy(), num_steps=self._repeats)
             running = lab.is_running()
             if running:
@@ -82,7 +82,7 @@ class DMLabEnv(gymnasium.Env):
         return self._observation, reward, not running, False, {}
 
     def close(self) -> None:
-        """Ends the simulator; may be called more than once."""
+        """Closes the simulator; may be called more than once."""
         lab, self._lab = self._lab, None
         if lab is not None:
             lab.close()
@@ -90,7 +90,7 @@ class DMLabEnv(gymnasium.Env):
 
     @contextlib.contextmanager
     def _simulator(self, purpose: str) -> Iterator[Any]:
-        """The simulator; its errors are raised again as sentences that name the level."""
+        """Provides the simulator; its errors are re-raised as sentences that name the level."""
         try:
             if self._lab is None:  # calling a closed simulator would crash the process
                 raise RuntimeError("it is closed")
@@ -116,7 +116,7 @@ def _start(config: DMLab, name: str, folder: str) -> Any:
     if not os.path.isfile(library):
         raise CannotBuild(
             f"{name} can't be started: DMLab.runfiles_path must name the directory of the simulator's files on this "
-            f"machine, there is no {library!r}, which DMLab.renderer = {config.renderer!r} needs"
+            f"machine, but there is no {library!r}, which DMLab.renderer = {config.renderer!r} needs"
         )
     try:
         deepmind_lab.set_runfiles_path(runfiles)
@@ -130,17 +130,17 @@ def _start(config: DMLab, name: str, folder: str) -> Any:
     if [(control["min"], control["max"]) for control in controls] != list(CONTROLS.values()):
         lab.close()
         names = ", ".join(control["name"] for control in controls)
-        raise CannotBuild(f"{name} (DMLab.level) has actions of its own, {names}, instead of those of DMLab.action_set")
+        raise CannotBuild(f"{name} (DMLab.level) has other action components than DMLab.action_set: {names}")
     return lab
 
 
 def _line(error: Exception) -> str:
-    """An error of the simulator, which may have Lua's traceback in it."""
+    """The simulator's error message on one line; it may contain a Lua traceback."""
     return " ".join(str(error).split())
 
 
 def _read(lab: Any) -> Any:
-    """The current observation; renders."""
+    """Renders and returns the current observation."""
     observations = lab.observations()
     if _INSTRUCTION not in observations:
         return observations[_FRAME]
@@ -148,7 +148,7 @@ def _read(lab: Any) -> Any:
 
 
 def word_ids(text: str) -> np.ndarray:
-    """A number from 1 to `VOCABULARY` for each of the first words of a text, then zeros: uint16 [MAX_WORDS]."""
+    """Ids from 1 to `VOCABULARY` of the first words of a text, then zeros: uint16 [MAX_WORDS]."""
     ids = np.zeros(MAX_WORDS, np.uint16)
     words = [word for each in text.lower().split() if (word := each.strip(string.punctuation))][:MAX_WORDS]
     ids[: len(words)] = [1 + zlib.crc32(word.encode()) % VOCABULARY for word in words]

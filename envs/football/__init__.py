@@ -1,4 +1,4 @@
-"""Google Research Football, observed as Super Mini Maps that are packed into bits."""
+"""Google Research Football, observed as Super Mini Maps packed into bits."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ SCENARIOS = (
 )
 NUM_ACTIONS = 19
 _IDLE = 0
-_INSTALL = "scripts/install_gfootball.sh builds it; Football.backend = 'envpool' needs no compiler"
+_INSTALL = "run scripts/install_gfootball.sh to build it, or use Football.backend = 'envpool', which is prebuilt"
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Football(EnvConfig):
-    """Controls the player of the left team nearest to the ball, against the scenario's opponents."""
+    """A match or drill, in which the agent controls the player of the left team who is nearest to the ball."""
 
     suite: ClassVar[str] = "football"
     task_setting: ClassVar[str] = "scenario"
 
     scenario: Annotated[str, OneOf(*SCENARIOS)] = "academy_empty_goal_close"
-    """One of the engine's matches and drills: `SCENARIOS`."""
+    """One of the engine's matches and drills, see `SCENARIOS`."""
     rewards: Annotated[str, OneOf("scoring", "scoring,checkpoints")] = "scoring"
-    """`scoring`: 1 for a goal, -1 for a goal of the opponents; `scoring,checkpoints`: also 0.1 for each of ten circles
-    around the opponents' goal, when the player with the ball first enters it."""
+    """`scoring`: 1 for a goal, -1 for an opponents' goal; `scoring,checkpoints`: additionally 0.1 for each of ten
+    circles around the opponents' goal when the player with the ball first enters it."""
     num_action_repeats: Annotated[int, Within(1, 100)] = 1
-    """Environment frames, tenths of a second of the match, that each action is repeated for. A match that ends earlier
-    is followed by the next one, whose first frames then pass without an action."""
+    """Number of environment frames, tenths of a second of the match, for which each action is repeated. If a match ends
+    before the last repetition, the next one begins with idle frames."""
     map: Annotated[str, OneOf("96x72", "120x90", "144x108")] = "96x72"
     """Width and height of the maps; EnvPool supports only 96x72."""
     backend: Annotated[str, OneOf("gfootball", "envpool")] = "gfootball"
@@ -81,7 +81,7 @@ class Football(EnvConfig):
 
     @property
     def map_shape(self) -> tuple[int, int]:
-        """Height and width."""
+        """Height and width of the maps."""
         width, height = map(int, self.map.split("x"))
         return height, width
 
@@ -89,7 +89,7 @@ class Football(EnvConfig):
         return EnvSpec(ArraySpec(self.map_shape, "uint16"), DiscreteSpec(NUM_ACTIONS))
 
     def watch(self) -> Watchable:
-        """Shows the maps in color: the engine's own rendering needs a display."""
+        """Draws the maps in colour, since the engine's own rendering needs a display."""
         return ObservationPictures(self.make(1), newest_in_colours)
 
     def make(self, num_envs: int) -> VectorEnv:

@@ -1,4 +1,4 @@
-"""The football engine of the gfootball package, without that package's Gym environments."""
+"""An environment on top of gfootball's engine, without that package's own Gym environments."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from seed_rl.envs.football.maps import (
     stack_map,
 )
 
-gym_notices.notices.notices.clear()  # the package imports Gym (unused here), which prints that it is unmaintained
+gym_notices.notices.notices.clear()  # gfootball imports Gym (unused here), which would print that it is unmaintained
 from gfootball.env import config as gfootball_config  # noqa: E402
 from gfootball.env import football_env_core  # noqa: E402
 
 
 class FootballEnv(gymnasium.Env):
-    """One match as `Football` describes it. A process may have several."""
+    """One match as configured by `Football`. A process may have several."""
 
     def __init__(self, scenario: str, map_shape: tuple[int, int], checkpoints: bool):
         """
         Args:
           scenario: one of `SCENARIOS`.
-          map_shape: height and width.
-          checkpoints: adds `CheckpointRewards`.
+          map_shape: height and width of the maps.
+          checkpoints: whether to add `CheckpointRewards`.
         """
         self.observation_space = observation_space(map_shape)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
@@ -51,7 +51,7 @@ class FootballEnv(gymnasium.Env):
         self._stacked = np.zeros(map_shape, np.uint16)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Starts a match; `seed` also determines all later matches that are started without one.
+        """Starts a match; `seed` also determines all later matches that start without one.
 
         The option `engine_seed` sets the engine's own seed for this match.
         """
@@ -84,7 +84,7 @@ class FootballEnv(gymnasium.Env):
         self._engine.close()
 
     def _map(self, observation: dict[str, Any]) -> np.ndarray:
-        """uint16 [H, W] with a bit for each of `LAYERS`."""
+        """The current map, uint16 [H, W], with one bit for each of the `LAYERS`."""
         left = np.asarray(observation["left_team"])
         active = observation["left_agent_controlled_player"][0]
         shown = (left, observation["right_team"], observation["ball"][:2], left[active] if active >= 0 else ())

@@ -1,4 +1,4 @@
-"""Super Mini Maps as bits, and checkpoint rewards, for both backends."""
+"""Super Mini Maps packed into bits, and checkpoint rewards, for both backends."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 LAYERS = 4
-"""Binary planes of one map: left team, right team, ball, active player."""
+"""Number of binary planes in a map: left team, right team, ball, active player."""
 STACK = 4
-"""Maps in an observation, the oldest in the lowest bits; copies of the first map when an episode starts."""
+"""Number of maps in an observation, oldest in the lowest bits; an episode starts with copies of its first map."""
 
 LEFT_TEAM = 0
-_BALL = 2  # layer of the ball
+_BALL = 2  # the ball's layer
 _GRASS = (32, 96, 48)
 _COLOURS = ((240, 200, 40), (220, 60, 50), (255, 255, 255), (70, 150, 255))
-"""By layer."""
+"""The colour of each layer."""
 
 
 def observation_space(map_shape: tuple[int, int]) -> spaces.Box:
-    """The space of one environment: 16 binary planes in one uint16 [height, width]."""
+    """The observation space of one environment: 16 binary planes in uint16 [height, width]."""
     return spaces.Box(0, np.iinfo(np.uint16).max, map_shape, np.uint16)
 
 
 def stack_map(stacked: np.ndarray, newest: np.ndarray) -> np.ndarray:
-    """Observations uint16 [..., H, W] after the newest map, `LAYERS` bits per pixel, has replaced the oldest."""
+    """Replaces the oldest map in observations, uint16 [..., H, W], with the newest, `LAYERS` bits per pixel."""
     return (stacked >> LAYERS) | (newest << (LAYERS * (STACK - 1)))
 
 
 def first_map(newest: np.ndarray) -> np.ndarray:
-    """Observations at the start of an episode: `STACK` copies of the first map."""
+    """The observation at the start of an episode: `STACK` copies of the first map."""
     return newest * np.uint16(sum(1 << (LAYERS * k) for k in range(STACK)))
 
 
 def newest_in_colours(stacked: np.ndarray) -> np.ndarray:
-    """The last map of an observation [H, W] in color, uint8 [H, W, 3].
+    """Draws the newest map of an observation [H, W] in colour, uint8 [H, W, 3].
 
     The left team is yellow, its active player blue, the right team red, and the ball white.
     """
@@ -51,7 +51,7 @@ def newest_in_colours(stacked: np.ndarray) -> np.ndarray:
 class CheckpointRewards:
     """Rewards in N environments for bringing the ball closer to the opponents' goal.
 
-    Ten circles surround the middle of the goal, with radii from 0.99 down to 0.19 of half the pitch's length. Each is
+    Ten circles surround the centre of the goal, with radii from 0.99 down to 0.19 of half the pitch's length. Each is
     worth 0.1, once per episode, when the player with the ball first enters it; a goal collects all remaining ones.
     """
 
@@ -63,16 +63,16 @@ class CheckpointRewards:
         self._collected = np.zeros(num_envs, np.int64)
 
     def begin(self, which: np.ndarray) -> None:
-        """Starts new episodes in environments bool [N]."""
+        """Starts new episodes in the environments selected by `which`, bool [N]."""
         self._collected[which] = 0
 
     def step(self, score: np.ndarray, ball: np.ndarray, has_ball: np.ndarray) -> np.ndarray:
-        """Additional rewards of a step, float64 [N].
+        """The additional rewards of a step, float64 [N].
 
         Args:
-          score: float [N], the reward for goals in this step.
-          ball: float [N, 2], its position; the opponents' goal is at (1, 0).
-          has_ball: bool [N], whether the active player has it.
+          score: float [N]: the reward for goals in this step.
+          ball: float [N, 2]: the ball's position; the opponents' goal is at (1, 0).
+          has_ball: bool [N]: whether the active player has the ball.
         """
         distance = np.linalg.norm(ball - np.array([1.0, 0.0]), axis=-1)
         reached = np.count_nonzero(distance[:, None] <= self._RADII, axis=-1)
@@ -84,18 +84,13 @@ class CheckpointRewards:
 
 
 class PackedMaps(VectorWrapper):
-    """Stacks EnvPool's maps uint8 [E, H, W, 4] of 0 and 255 into uint16 [E, H, W], and adds the rewards of checkpoints.
+    """Stacks EnvPool's maps, uint8 [E, H, W, 4] of 0 and 255, into uint16 [E, H, W]; may add `CheckpointRewards`.
 
-    EnvPool reports neither the active player nor the ball's exact position: a checkpoint is collected when any player
-    of the left team has the ball, at the position of the ball's pixel.
+    EnvPool reports neither the active player nor the ball's exact position, so a checkpoint is collected when any
+    player of the left team has the ball, at the position of the ball's pixel.
     """
 
     def __init__(self, env: VectorEnv, checkpoints: bool):
-        """
-        Args:
-          env: a SAME_STEP environment.
-          checkpoints: adds `CheckpointRewards`.
-        """
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
         height, width, layers = env.single_observation_space.shape
@@ -128,13 +123,13 @@ class PackedMaps(VectorWrapper):
 
 
 def _pack(maps: np.ndarray) -> np.ndarray:
-    """uint16 [E, H, W] with a bit for each layer."""
+    """Packs maps into uint16 [E, H, W], with one bit for each layer."""
     bits = np.array([1 << layer for layer in range(LAYERS)], np.uint8)
     return ((maps > 0) @ bits).astype(np.uint16)
 
 
 def _ball(maps: np.ndarray) -> np.ndarray:
-    """float [E, 2]: x and y of the centre of the ball's pixel."""
+    """The x and y of the centre of the ball's pixel, float [E, 2]."""
     num_envs, height, width, _ = maps.shape
     pixel = maps[..., _BALL].reshape(num_envs, -1).argmax(axis=1)
     x = (pixel % width + 0.5) / width * 2 - 1

@@ -1,1 +1,1 @@
-"""The actor: environments, and a stream to the learner for each group of them. No TensorFlow here."""
+"""The actor: groups of environments, each with a stream to the learner. No TensorFlow here."""

@@ -1,4 +1,4 @@
-"""An actor: groups of environments, each with a thread and a stream of its own."""
+"""An actor: groups of environments, with one thread and one stream per group."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from seed_rl.transport.client import Disconnected, LearnerClient
 _log = logging.getLogger(__name__)
 
 _RPC_SECONDS = 10.0  # for each call of the handshake
-_LONGEST_PAUSE = 4.0  # seconds: a learner that answers again has its actors back within five
+_LONGEST_PAUSE = 4.0  # seconds: when a learner comes back, its actors reconnect within five
 
 
 def growing_delays(first: float = 0.5, cap: float = 30.0) -> Iterator[float]:
-    """Delays, seconds, drawn between half of a bound and the bound, which doubles from `first` up to `cap`.
+    """Random delays in seconds, between half of a bound and the bound, which doubles from `first` up to `cap`.
 
-    The jitter spreads out the actors that lost their learner at the same moment.
+    The jitter spreads out actors that lost their learner at the same moment.
     """
     bound = first
     while True:
@@ -39,10 +39,10 @@ def growing_delays(first: float = 0.5, cap: float = 30.0) -> Iterator[float]:
 
 
 class Actor:
-    """Steps environments for a learner until `stop`, through restarts of the learner.
+    """Steps environments for a learner until `stop`, across restarts of the learner.
 
-    Environments are built once. When the connection is lost, their episodes are abandoned: they are reset and join the
-    learner again under a new run id.
+    Environments are built once. When the connection is lost, they abandon their episodes, are reset, and rejoin the
+    learner under a new run id.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class Actor:
         """
         Args:
           connect: creates a client of the learner.
-          num_groups: overrides the number that the learner asks for.
-          envs_per_group: likewise.
-          delays: the seconds between attempts to join, which start over after a success.
+          num_groups: overrides the number of groups that the learner asks for.
+          envs_per_group: overrides the group size that the learner asks for.
+          delays: creates the sequence of delays, seconds, between attempts to join; it restarts after each success.
         """
         self._connect = connect
         self._num_groups = num_groups
@@ -71,7 +71,7 @@ class Actor:
         self._envs: list[gymnasium.vector.VectorEnv] = []
 
     def stop(self) -> None:
-        """Makes `run` return soon. May be called from any thread, more than once."""
+        """Makes `run` return soon. May be called from any thread and more than once."""
         self._stop.set()
         if self._client is not None:
             self._client.close()
@@ -81,8 +81,8 @@ class Actor:
 
         Raises:
           Rejected: the learner refuses this actor permanently.
-          CannotBuild: the environments can't be built here, or break the contract of `EnvConfig`.
-          EnvironmentFailed: one of them raised an error, whose traceback is logged.
+          CannotBuild: the environments can't be built here, or violate the contract of `EnvConfig`.
+          EnvironmentFailed: an environment raised an error, whose traceback is logged.
         """
         try:
             while not self._stop.is_set():
@@ -105,7 +105,7 @@ class Actor:
         for env in self._envs:
             try:
                 env.close()
-            except Exception as error:  # must not hide the reason for closing
+            except Exception as error:  # it must not mask the reason for closing
                 _log.warning("an environment could not be closed: %r", error)
         self._envs = []
 
@@ -135,7 +135,7 @@ class Actor:
         for module in config.modules:  # the learner isn't trusted to run code here
             if not registry.may_import(module):
                 raise registry.CannotBuild(
-                    f"the learner asks for an environment of module {module!r}, which this actor may not import: "
+                    f"the learner asks for an environment from module {module!r}, which this actor may not import; "
                     f"--import_module={module} permits it"
                 )
         with ThreadPoolExecutor(settings.num_groups) as builders:  # native environments build in parallel
@@ -149,8 +149,8 @@ class Actor:
         mode = self._envs[0].metadata.get("autoreset_mode")
         if mode != AutoresetMode.SAME_STEP:
             raise registry.CannotBuild(
-                f"environments must reset in the step that ends an episode (SAME_STEP autoreset), those of suite "
-                f"{self._suite!r} say {mode}"
+                f"environments must reset in the step that ends an episode (SAME_STEP autoreset), but those of suite "
+                f"{self._suite!r} declare {mode}"
             )
         self._settings = settings
 
@@ -163,10 +163,10 @@ class Actor:
             while not self._stop.is_set():
                 output = self._call_env("step", steps.step, stream.step(output))
 
-    def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Calls an environment; any error is logged, and becomes a CannotBuild or EnvironmentFailed of one sentence."""
+    def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls an environment; errors are logged and become a one-sentence CannotBuild or EnvironmentFailed."""
         try:
-            return call(*arguments, **named)
+            return call(*arguments)
         except (Exception, SystemExit) as error:
             failed = base.failure(f"an environment of suite {self._suite!r} failed in {what}", error)
             _log.error("%s", failed, exc_info=error)

@@ -1,4 +1,4 @@
-"""The outputs of a group of environments, in which truncated episodes have a step more."""
+"""Steps a group of environments and inserts an extra output at the end of every truncated episode."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from seed_rl.types import EnvOutput
 class Steps:
     """Steps E environments with SAME_STEP autoreset.
 
-    An environment whose episode is truncated gives two outputs for one step: the first has the last observation of the
-    episode, and the second, which comes when that has been acted on, the first observation of the next episode. Until
-    then the others wait: the second output is of the truncated environments alone.
+    An environment whose episode is truncated produces two outputs in one step: first the last observation of the old
+    episode, then, once that has been acted on, the first observation of the next episode. The second output covers only
+    the truncated environments, and the others wait for it.
     """
 
     def __init__(self, env: VectorEnv):
         self._env = env
         self._nowhere = np.zeros(env.num_envs, bool)
         self._observation: Any = None
-        """The newest of all environments, [E, ...]."""
+        """The newest observation of all environments, [E, ...]."""
         self._cut: np.ndarray | None = None
-        """int [n]: the environments that have their second output to come, or whose actions are awaited after it."""
+        """int [n]: the truncated environments, until the actions that answer their second output have arrived."""
         self._actions: np.ndarray | None = None
-        """[E, ...]: of those that wait, while the actions of the others are awaited."""
+        """[E, ...]: the actions of the waiting environments, once the second output has been produced."""
 
     def reset(self, seed: int) -> EnvOutput:
-        """Begins a run; the fields of its first output are [E, ...]."""
+        """Starts a run; the fields of its first output are [E, ...]."""
         self._cut = self._actions = None
         output = base.reset(self._env, seed)
         self._observation = output.observation
@@ -41,11 +41,11 @@ class Steps:
         """The next output.
 
         Args:
-          actions: for the environments of the last output.
+          actions: one action for each environment in the previous output.
 
         Returns:
-          Fields [E, ...], or [n, ...] of the n environments where the last output, of all, has `last`, in order; see
-          `EnvOutput`. An environment that gives no last observation is taken to be where it was before.
+          Fields [E, ...], or [n, ...] for the n environments that had `last` in the previous output, in order; see
+          `EnvOutput`. If an environment provides no last observation, the one before it is used instead.
         """
         if self._cut is not None and self._actions is None:
             self._actions = actions.copy()
@@ -58,7 +58,7 @@ class Steps:
         before = self._observation
         self._observation, reward, terminated, truncated, info = self._env.step(actions)
         reward = np.asarray(reward, np.float32)
-        if (ended := info.get("ended")) is not None:  # `wrappers.SameStep`, whose environments show their last states
+        if (ended := info.get("ended")) is not None:  # from `wrappers.SameStep`, which outputs last observations itself
             return EnvOutput(reward, terminated | truncated | ended[0], ended[0] | ended[1], self._observation)
         truncated = truncated & ~terminated
         if not truncated.any():

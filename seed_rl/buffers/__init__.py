@@ -1,1 +1,1 @@
-"""Stores of experience on the learner's device. They know tensors and slots, not agents or transports."""
+"""Experience storage on the learner's device. It deals in tensors and slots and knows no agents or transports."""

@@ -1,10 +1,10 @@
-"""Device variables with a row per environment or per slot, for tensors of any dtype and shape.
+"""Device variables with one row per environment or slot, for tensors of any dtype and shape.
 
-Only this module knows how a row is stored. TensorFlow keeps int32 variables in the host's memory even on a GPU, where
-compiled programs can't use them: they are stored as uint32, the same bits. A TPU's compiler would put the axis of the
-rows last, and could not write one row without changing the layout of all. Rows of two or more axes are therefore
-stored flat, in pieces of 128 elements (the lanes of a TPU's vector), the last one padded. Compilers for CPUs, GPUs and
-TPUs update these in place.
+Only this module knows how rows are stored. TensorFlow keeps int32 variables in host memory even on a GPU, where
+compiled programs can't use them, so they are stored as uint32 with the same bits. A TPU compiler would put the row axis
+last, and could then not write one row without changing the layout of all of them. Rows with two or more axes are
+therefore flattened and padded to whole pieces of 128 elements (the lanes of a TPU vector register), which compilers for
+CPUs, GPUs and TPUs update in place.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _LANES = 128
 
 
 class Rows:
-    """A nest of variables [*leading, ...] for tensors of a nest of specs, all zeros at first."""
+    """A nest of zero-initialised variables [*leading, ...], one for each spec in a nest."""
 
     def __init__(self, specs: Any, leading: Sequence[int]):
         """
         Args:
-          specs: nest of `tf.TensorSpec` of a row.
-          leading: axes of the rows.
+          specs: nest of `tf.TensorSpec` that describes one row.
+          leading: sizes of the axes that index rows.
         """
 
         def variable(spec: tf.TensorSpec) -> tf.Variable:
@@ -37,20 +37,20 @@ class Rows:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Of all tensors, in the order of the nest."""
+        """The variables of all tensors, in the order of the nest."""
         return tf.nest.flatten(self._variables)
 
     @property
     def nbytes(self) -> int:
-        """Of all variables."""
+        """Bytes of all variables."""
         return sum(map(nbytes, self.variables))
 
     def gather(self, indices: Any, part: Any = None) -> Any:
-        """The rows int [n] of the first axis, copied: nest of [n, ...].
+        """Copies rows of the first axis: nest of [n, ...].
 
         Args:
           indices: int [n].
-          part: a function that keeps some tensors of the nest; None: all.
+          part: a function that selects some tensors of the nest; None: all of them.
         """
         keep = part or (lambda nest: nest)
 
@@ -63,7 +63,7 @@ class Rows:
         """Writes rows in place.
 
         Args:
-          indices: int [n, axes], of the first `axes` leading axes.
+          indices: int [n, axes]: positions along the first `axes` leading axes.
           values: nest of [n, ...].
         """
 
@@ -74,7 +74,7 @@ class Rows:
 
 
 def held_as(spec: tf.TensorSpec) -> tf.TensorSpec:
-    """How rows of a spec are held."""
+    """The spec under which rows of `spec` are stored."""
     dtype = tf.uint32 if spec.dtype == tf.int32 else spec.dtype
     if spec.shape.rank < 2:
         return tf.TensorSpec(spec.shape, dtype)
@@ -82,12 +82,12 @@ def held_as(spec: tf.TensorSpec) -> tf.TensorSpec:
 
 
 def nbytes(tensor: Any) -> int:
-    """Bytes of a tensor, a variable, or a tensor of a spec."""
+    """Bytes of a tensor, a variable, or a tensor with a given spec."""
     return tensor.dtype.size * tensor.shape.num_elements()
 
 
 def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
-    """Values [n, ..., *spec.shape] as they are held."""
+    """Converts values [n, ..., *spec.shape] to their stored form."""
     held = held_as(spec)
     values = _as(tf.convert_to_tensor(values), held.dtype)
     if spec.shape.rank < 2:
@@ -99,7 +99,7 @@ def _held(values: Any, spec: tf.TensorSpec) -> tf.Tensor:
 
 
 def _unheld(held: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
-    """Values [n, ..., *spec.shape] of what is held."""
+    """Converts the stored form back to values [n, ..., *spec.shape]."""
     if spec.shape.rank < 2:
         return _as(held, spec.dtype)
     leading = _leading(held, 2)
@@ -108,7 +108,7 @@ def _unheld(held: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
 
 
 def _leading(values: tf.Tensor, rank: int) -> list[int]:
-    """The axes before the last `rank`, of which the first may be unknown."""
+    """The sizes of all but the last `rank` axes; the first may be unknown."""
     return [-1, *values.shape[1 : values.shape.rank - rank]]
 
 

@@ -1,6 +1,6 @@
-"""Which finished unrolls a replay keeps and which of them it draws; a sampler holds slot numbers, not data.
+"""Samplers decide which finished unrolls a replay keeps and draws; they hold slot numbers, not data.
 
-`Replay.sampler` names one of `SAMPLERS`. Another one is a subclass of `Sampler` and a line there. NumPy only.
+`Replay.sampler` names one of `SAMPLERS`. To add one, subclass `Sampler` and add a line there. NumPy only.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from seed_rl.buffers.sum_tree import SumTree
 from seed_rl.foreign import json_object
 
 PRIORITY_FLOOR = 1e-6
-"""Smaller priorities count as this one, so that every sequence can be drawn."""
+"""The lower bound of priorities, so that every sequence can be drawn."""
 
-# Priorities come from float32 losses. With this bound their float64 sum cannot overflow.
+# Priorities come from float32 losses. With this bound, their float64 sum cannot overflow.
 _LARGEST_PRIORITY = float(np.finfo(np.float32).max)
 
 
@@ -26,18 +26,18 @@ class Sample(NamedTuple):
     """B sequences drawn from a replay."""
 
     slots: np.ndarray
-    """int32 [B]: slots of the store; the same one may occur more than once."""
+    """int32 [B]: slots of the store, possibly repeated."""
     probabilities: np.ndarray
-    """float64 [B]: P(i), with which each draw returns that slot."""
+    """float64 [B]: P(i), the probability that a draw returns that slot."""
     weights: np.ndarray
-    """float32 [B]: importance weights of the losses; the largest is 1."""
+    """float32 [B]: importance weights for the loss; the largest is 1."""
 
 
 class Sampler(abc.ABC):
-    """The `capacity` newest finished sequences by slot number; a subclass decides how to draw from them.
+    """The slot numbers of the `capacity` newest finished sequences; a subclass decides how to draw from them.
 
-    Inserting hands a slot over to the sampler, and evicting gives the slot back to the owner of the free ones. A slot
-    is inside at most once. Not thread-safe: it belongs to the learner's thread. A call that raises has changed nothing.
+    Inserting transfers a slot to the sampler; evicting returns it to the pool of free slots. A slot occurs at most
+    once. Not thread-safe: only the learner's thread may use it. A call that raises changes nothing.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Sampler(abc.ABC):
         """
         Args:
           capacity: maximum number of sequences.
-          num_slots: slots of the store, at least `capacity`; those in progress are among them.
-          seed: of the draws.
+          num_slots: slots of the store, at least `capacity`, including those of unrolls in progress.
+          seed: seed of the draws.
           priority_exponent: alpha of `PrioritizedSampler`, in [0, 1].
-          importance_exponent: its beta, in [0, 1].
+          importance_exponent: beta of `PrioritizedSampler`, in [0, 1].
 
         Raises:
-          ValueError: an argument is out of its range.
+          ValueError: an argument is out of range.
         """
         if not 1 <= capacity <= num_slots:
             raise ValueError(f"capacity must be in 1 .. {num_slots} (the number of slots), got {capacity}")
@@ -65,34 +65,34 @@ class Sampler(abc.ABC):
         self.num_slots = num_slots
         self._priority_exponent, self._importance_exponent = priority_exponent, importance_exponent
         self._generator = np.random.Generator(np.random.PCG64(seed))
-        # A ring: the `len(self)` slots from `_oldest` on, oldest first.
+        # A ring buffer: `len(self)` slots starting at `_oldest`, oldest first.
         self._order = np.zeros(capacity, np.int32)
         self._oldest = 0
         self._size = 0
-        self._priorities = np.zeros(num_slots, np.float64)  # by slot; zero where the slot is not inside, only there
+        self._priorities = np.zeros(num_slots, np.float64)  # by slot; zero if and only if the slot is not inside
 
     def __len__(self) -> int:
-        """Sequences inside."""
+        """Number of sequences inside."""
         return self._size
 
     @property
     def slots(self) -> np.ndarray:
-        """int32 [len(self)]: the slots of the sequences inside, oldest first."""
+        """Slots of the sequences inside, oldest first: int32 [len(self)]."""
         return self._order[self._ring(np.arange(self._size))]
 
     def insert(self, slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
-        """Takes over finished sequences, the first being the oldest.
+        """Adds finished sequences, oldest first.
 
         Args:
           slots: int32 [n], n <= `capacity`.
-          priorities: float [n], not negative; `PRIORITY_FLOOR` at least counts.
+          priorities: float [n], not negative; raised to `PRIORITY_FLOOR` where they are smaller.
 
         Returns:
           int32 [m]: the slots evicted to make room, oldest first.
 
         Raises:
-          ValueError: n exceeds the capacity; a slot is out of range, given twice or already inside; a priority is
-            negative, not finite or beyond float32.
+          ValueError: n exceeds the capacity; a slot is out of range, repeated or already inside; a priority is
+            negative, not finite or too large for float32.
         """
         slots, priorities = self._checked(slots, priorities)
         self._refuse(slots, self._priorities[slots] > 0, "is already in the replay")
@@ -108,7 +108,7 @@ class Sampler(abc.ABC):
         return evicted
 
     def sample(self, count: int) -> Sample:
-        """Draws `count` sequences independently, with replacement.
+        """Draws `count` sequences independently with replacement.
 
         Raises:
           ValueError: the replay is empty, or `count` is below 1.
@@ -121,17 +121,17 @@ class Sampler(abc.ABC):
 
     @abc.abstractmethod
     def _draw(self, count: int) -> Sample:
-        """As `sample`, with arguments checked."""
+        """Draws `count` sequences; the arguments of `sample` have been checked."""
 
     def update(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Gives sequences that are inside new priorities.
+        """Sets new priorities of sequences inside.
 
         Args:
-          slots: int32 [n]; of a slot that occurs more than once, the last priority counts.
+          slots: int32 [n]; if a slot is repeated, its last priority counts.
           priorities: float [n], as in `insert`.
 
         Raises:
-          ValueError: a slot is out of range or not inside; a priority is negative, not finite or beyond float32.
+          ValueError: a slot is out of range or not inside; a priority is negative, not finite or too large for float32.
         """
         slots, priorities = self._checked(slots, priorities)
         self._refuse(slots, self._priorities[slots] == 0, "is not in the replay")
@@ -142,8 +142,8 @@ class Sampler(abc.ABC):
 
         Returns:
           slots: int32 [N], oldest first.
-          priorities: float64 [N], not raised to any power.
-          generator: uint8 [any], the random generator's state as JSON text.
+          priorities: float64 [N], before exponentiation.
+          generator: uint8 [any], the state of the random number generator as JSON text.
         """
         slots = self.slots
         generator = json.dumps(self._generator.bit_generator.state).encode()
@@ -154,10 +154,10 @@ class Sampler(abc.ABC):
         }
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Replaces the content by a state of `get_state`, of a sampler with any capacity.
+        """Replaces the content with the result of `get_state` of a sampler, whose capacity may have been different.
 
         Raises:
-          ValueError: the state is not one of a sampler, or does not fit into this one.
+          ValueError: the state is not that of a sampler, or does not fit into this one.
         """
         expected = {"slots", "priorities", "generator"}
         if set(state) != expected:
@@ -172,18 +172,18 @@ class Sampler(abc.ABC):
         self.insert(slots, priorities)
 
     def _ring(self, ranks: np.ndarray) -> np.ndarray:
-        """int64 [n]: positions in `_order` of sequences by rank int [n], 0 being the oldest."""
+        """Positions in `_order` of sequences by age rank, int [n], where 0 is the oldest: int64 [n]."""
         return (self._oldest + ranks) % self.capacity
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
-        """Stores priorities float64 [n] of `slots`; zero where the slot is no longer inside."""
+        """Stores the priorities of `slots`, float64 [n]; zero for slots that are no longer inside."""
         self._priorities[slots] = priorities
 
     def _checked(self, slots: np.ndarray, priorities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The arguments as int32 [n] and, floored, as float64 [n]."""
+        """The checked arguments as int32 [n] and, raised to the floor, float64 [n]."""
         slots, priorities = np.asarray(slots), np.asarray(priorities, np.float64)
         if slots.ndim != 1 or slots.shape != priorities.shape:
-            raise ValueError(f"slots [n] and priorities [n] expected, got {slots.shape} and {priorities.shape}")
+            raise ValueError(f"expected slots [n] and priorities [n], got {slots.shape} and {priorities.shape}")
         if slots.size and not np.issubdtype(slots.dtype, np.integer):
             raise ValueError(f"slots must be integers, got {slots.dtype}")
         self._refuse(slots, (slots < 0) | (slots >= self.num_slots), f"is not in 0 .. {self.num_slots - 1}")
@@ -195,9 +195,9 @@ class Sampler(abc.ABC):
         return slots.astype(np.int32), np.maximum(priorities, PRIORITY_FLOOR)
 
     def _check_fresh(self, slots: np.ndarray) -> None:
-        """Distinct slots, no more than the capacity."""
+        """Raises ValueError unless the slots are distinct and no more than the capacity."""
         if len(slots) > self.capacity:
-            raise ValueError(f"{len(slots)} sequences do not fit a replay of {self.capacity}")
+            raise ValueError(f"{len(slots)} sequences do not fit into a replay with a capacity of {self.capacity}")
         in_order = np.sort(slots)
         self._refuse(in_order[1:], in_order[1:] == in_order[:-1], "is given twice")
 
@@ -208,7 +208,7 @@ class Sampler(abc.ABC):
 
 
 class UniformSampler(Sampler):
-    """Draws all sequences with equal probability; priorities have no effect and all importance weights are 1."""
+    """Draws all sequences with equal probability; priorities are ignored and all importance weights are 1."""
 
     def _draw(self, count: int) -> Sample:
         slots = self._order[self._ring(self._generator.integers(self._size, size=count))]
@@ -220,8 +220,8 @@ class PrioritizedSampler(Sampler):
 
         P(i) = p_i^alpha / sum_k p_k^alpha,   w_i = (N P(i))^-beta / max over the batch
 
-    with N sequences inside: Schaul et al., "Prioritized Experience Replay" (arXiv:1511.05952), with one transition
-    replaced by one stored sequence as in R2D2 (Kapturowski et al., ICLR 2019).
+    with N sequences inside: Schaul et al., "Prioritized Experience Replay" (arXiv:1511.05952), with sequences in place
+    of transitions as in R2D2 (Kapturowski et al., ICLR 2019).
     """
 
     def __init__(self, capacity: int, num_slots: int, seed: int, *exponents: float):
@@ -233,15 +233,15 @@ class PrioritizedSampler(Sampler):
         total = self._tree.total
         slots = self._tree.find(self._generator.random(count) * total)
         probabilities = self._tree.get(slots) / total
-        # The largest weight is that of the smallest probability; N cancels.
+        # The smallest probability has the largest weight; N cancels.
         weights = (probabilities / np.min(probabilities)) ** -self._importance_exponent
         return Sample(slots.astype(np.int32), probabilities, weights.astype(np.float32))
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         super()._set(slots, priorities)
-        # 0^0 is 1, but an evicted slot must not be drawn with alpha = 0 either.
+        # 0^0 is 1, but even with alpha = 0 an evicted slot must not be drawn.
         self._tree.set(slots, np.where(priorities > 0, priorities**self._priority_exponent, 0))
 
 
 SAMPLERS: dict[str, type[Sampler]] = {"prioritized": PrioritizedSampler, "uniform": UniformSampler}
-"""By the name in `Replay.sampler`."""
+"""Sampler classes by their name in `Replay.sampler`."""

@@ -1,4 +1,4 @@
-"""Which slots of an `UnrollStore` are free, and which hold finished unrolls: bookkeeping of small integers."""
+"""Bookkeeping of the slots of an `UnrollStore`: which are free, and which hold finished unrolls."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class SlotPool:
     def __init__(self, num_slots: int):
         self.num_slots = num_slots
         self.versions = np.zeros(num_slots, np.int64)
-        """int64 [num_slots]: learner updates at the time the unroll in each slot was begun."""
+        """int64 [num_slots]: number of learner updates when the unroll in each slot began."""
         self.ends = np.zeros(num_slots, np.int64)
-        """int64 [num_slots]: steps of the unroll in each slot in which an episode ends, so that no transition follows;
-        without those that the next unroll repeats."""
+        """int64 [num_slots]: number of steps in each slot's unroll at which an episode ends, so that no transition
+        follows, not counting steps that the next unroll repeats."""
         self._free = list(range(num_slots - 1, -1, -1))
         self._lock = threading.Lock()
 
@@ -25,30 +25,30 @@ class SlotPool:
         return len(self._free)
 
     def acquire(self, count: int, version: int = 0) -> np.ndarray:
-        """Takes `count` free slots, int32 [count], for unrolls begun after `version` learner updates.
+        """Takes `count` free slots, int32 [count], for unrolls that begin after `version` learner updates.
 
         Raises:
-          RuntimeError: fewer are free. The store is sized so that this cannot happen while back-pressure is heeded.
+          RuntimeError: fewer are free; the store is sized so that back-pressure prevents this.
         """
         with self._lock:
             if count > len(self._free):
-                raise RuntimeError(f"{count} slots asked for, {len(self._free)} of {self.num_slots} are free")
+                raise RuntimeError(f"{count} slots requested, {len(self._free)} of {self.num_slots} are free")
             slots = np.array([self._free.pop() for _ in range(count)], np.int32)
         self.versions[slots] = version
         self.ends[slots] = 0
         return slots
 
     def release(self, slots: np.ndarray) -> None:
-        """Gives slots back."""
+        """Returns slots to the pool."""
         with self._lock:
             self._free.extend(slots.tolist())
 
 
 class UnrollQueue:
-    """A first-in first-out queue of finished unrolls (their slots), between inference and the learner.
+    """A first-in first-out queue of finished unrolls (their slots) from inference to the learner.
 
-    Its bound is kept by back-pressure: before a step that finishes unrolls, inference waits in `wait_for_room` until
-    fewer than `capacity` unrolls are queued, so that at most `capacity` - 1 plus one inference batch ever are.
+    Back-pressure bounds it: before a step that finishes unrolls, inference waits in `wait_for_room` until fewer than
+    `capacity` unrolls are queued, so the queue never holds more than `capacity` - 1 unrolls plus one inference batch.
     """
 
     def __init__(self, capacity: int):
@@ -62,11 +62,11 @@ class UnrollQueue:
 
     @property
     def fill(self) -> float:
-        """Unrolls in the queue over its capacity."""
+        """Number of unrolls in the queue divided by its capacity."""
         return len(self) / self.capacity
 
     def wait_for_room(self) -> bool:
-        """Blocks until fewer than `capacity` unrolls are queued; False when the queue was closed instead."""
+        """Blocks until fewer than `capacity` unrolls are queued; returns False if the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or len(self._slots) < self.capacity)
             return not self._closed
@@ -81,12 +81,12 @@ class UnrollQueue:
         """Removes the oldest unrolls.
 
         Args:
-          count: maximum number.
-          timeout: seconds to wait for `at_least` of them.
-          at_least: minimum number; None: `count`.
+          count: maximum number of unrolls.
+          timeout: seconds to wait for `at_least` unrolls.
+          at_least: minimum number of unrolls; None: `count`.
 
         Returns:
-          int32 [at_least .. count]; None when too few arrive in time or the queue is closed.
+          int32 [at_least .. count]; None if too few arrive in time or the queue is closed.
         """
         needed = count if at_least is None else at_least
         with self._changed:
@@ -99,7 +99,7 @@ class UnrollQueue:
             return slots
 
     def close(self) -> None:
-        """Wakes all waiting threads; the queue stays closed."""
+        """Closes the queue for good and wakes all waiting threads."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Snapshots of a store on disk, written piece by piece: no second copy of the unrolls is ever in memory."""
+"""Snapshots of a store on disk, written piece by piece without a second copy of the unrolls in memory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.system.archives import Archive, BadArchive, writing
 
 PIECE_BYTES = 64_000_000
-"""Bytes of unrolls that are copied out of a store at a time."""
+"""Bytes of unrolls copied out of a store at a time."""
 
 
 def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes unrolls and named arrays as an archive.
+    """Writes unrolls and named arrays to an archive.
 
     Args:
-      file: open for writing.
-      store: where the unrolls are; other slots may be written to meanwhile.
-      slots: int32 [n], whose unrolls are written, in this order.
-      arrays: stored beside them.
+      file: a file open for writing.
+      store: the store that holds the unrolls; its other slots may be written to meanwhile.
+      slots: int32 [n]: the slots of the unrolls, in the order in which to write them.
+      arrays: further arrays to store.
     """
     with writing(file) as add:
         for name, array in arrays.items():
@@ -32,15 +32,15 @@ def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, array
 
 
 class Snapshot:
-    """The content of a file of `write_snapshot`."""
+    """The content of a file written by `write_snapshot`."""
 
     def __init__(self, file: IO[bytes]):
         """
         Args:
-          file: open for reading as long as this is used.
+          file: a file that stays open for reading while this object is used.
 
         Raises:
-          BadArchive: it is damaged, or no archive.
+          BadArchive: the file is damaged or not an archive.
         """
         self._archive = Archive(file)
         self._rows = sorted(name for name in self._archive if name.startswith("unrolls/"))
@@ -50,10 +50,10 @@ class Snapshot:
         return {name: self._archive[name] for name in self._archive if name not in self._rows}
 
     def unrolls(self, store: UnrollStore, slots: np.ndarray) -> None:
-        """Puts the unrolls into `slots` of a store, int32 [n], in the order in which they were written.
+        """Reads the unrolls into `slots` of a store, int32 [n], in the order in which they were written.
 
         Raises:
-          BadArchive: they can't be read, have other shapes, or are more.
+          BadArchive: the unrolls can't be read, have the wrong shapes, or do not fit into the slots.
         """
         pieces = _pieces(slots, store.nbytes_each)
         members = [[n for n in self._rows if n.startswith(f"unrolls/{piece:06d}/")] for piece in range(len(pieces))]
@@ -67,6 +67,6 @@ class Snapshot:
 
 
 def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:
-    """The slots in groups whose unrolls take at most `PIECE_BYTES`."""
+    """Splits slots into groups whose unrolls take at most `PIECE_BYTES`."""
     step = max(1, PIECE_BYTES // nbytes_each)
     return [slots[begin : begin + step] for begin in range(0, len(slots), step)]

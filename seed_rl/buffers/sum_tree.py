@@ -1,4 +1,4 @@
-"""A sum tree: numbers that are changed, and found by a point in their running sum, in O(log size) vector operations."""
+"""A sum tree: numbers that are changed, or found by a point in their running sum, in O(log size) vector operations."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 class SumTree:
-    """`size` non-negative numbers, all zero at first, in a complete binary tree whose inner nodes are sums.
+    """`size` non-negative numbers, initially zero, in a complete binary tree whose inner nodes are sums.
 
-    A sum is always computed anew from its two children, so that it depends on the present numbers only: rounding does
-    not build up over many changes. Not thread-safe. Arguments are not checked: samplers do so.
+    Every sum is recomputed from its two children, so that it depends only on the current numbers and rounding errors
+    do not accumulate. Not thread-safe. Arguments are not checked here but in the samplers.
     """
 
     def __init__(self, size: int):
@@ -27,7 +27,7 @@ class SumTree:
         """Replaces numbers.
 
         Args:
-          indices: int [n]; of an index that occurs more than once, the last value counts.
+          indices: int [n]; if an index is repeated, its last value counts.
           values: float64 [n], finite and not negative.
         """
         nodes = indices + self._first_leaf
@@ -44,19 +44,19 @@ class SumTree:
         """Where each target falls when the numbers are laid end to end.
 
         Args:
-          targets: float64 [n] in [0, `total`); values outside count as the nearest inside.
+          targets: float64 [n] in [0, `total`); values outside are clipped.
 
         Returns:
-          int64 [n]: the i for which sum(numbers[:i]) <= target < sum(numbers[:i + 1]), up to rounding. Never one whose
-          number is zero, unless all are.
+          int64 [n]: the i for which sum(numbers[:i]) <= target < sum(numbers[:i + 1]), up to rounding. The number at i
+          is never zero unless all numbers are.
         """
         rest = np.maximum(targets, 0)
         nodes = np.ones(rest.shape, np.int64)
         for _ in range(self._levels):
             nodes = 2 * nodes
             left = self._nodes[nodes]
-            # The sum of every node on the way is positive. An empty left half is never entered, for rest >= 0; an empty
-            # right half not even when rounding has left a target at or behind the node's end.
+            # Every node on the path has a positive sum: an empty left half is never entered because rest >= 0, and an
+            # empty right half not even if rounding has put a target at or past the end of the node.
             right = (rest >= left) & (self._nodes[nodes + 1] > 0)
             rest = np.where(right, rest - left, rest)
             nodes = nodes + right

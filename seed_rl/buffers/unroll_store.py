@@ -1,4 +1,4 @@
-"""Unrolls as device variables, written a step at a time by the act step and read whole by the learner."""
+"""Unrolls in device variables, written step by step by the act step and read as a whole by the learner."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from seed_rl.types import Unroll
 
 
 class StepWrites(NamedTuple):
-    """Destinations of the B steps of one inference batch, numpy arrays or tensors.
+    """Where to store the B steps of an inference batch, NumPy arrays or tensors.
 
-    A step belongs to one unroll, or to D of them where consecutive unrolls overlap. `num_slots`, the spare slot, stands
-    for nowhere.
+    A step belongs to one unroll, or to D of them where consecutive unrolls overlap. Steps that are not stored go to the
+    spare slot, number `num_slots`.
     """
 
     slots: Any
@@ -27,24 +27,24 @@ class StepWrites(NamedTuple):
     positions: Any
     """int32 [D, B]"""
     opened: Any
-    """int32 [B]: the slot whose unroll begins with this step; the initial state is the state before it."""
+    """int32 [B]: the slot whose unroll begins with this step, to which the state before the step is written."""
 
 
 class UnrollStore:
-    """`num_slots` unrolls of `length` steps in device memory, each tensor stored once and updated in place.
+    """`num_slots` unrolls of `length` steps in device memory; every tensor is stored once and updated in place.
 
-    The owner of a slot is decided elsewhere (`SlotPool`, the queue, a sampler): finishing an unroll moves the number of
-    its slot, not its data. A spare slot behind the others takes the writes that go nowhere.
+    Others (`SlotPool`, the queue, a sampler) keep track of who owns a slot: a finished unroll is passed on by its slot
+    number, not copied. An additional spare slot receives all writes that are to be discarded.
     """
 
     def __init__(self, step_spec: Unroll, length: int, num_slots: int, device: str = ""):
         """Allocates the store.
 
         Args:
-          step_spec: see `Agent.step_spec`.
+          step_spec: `Agent.step_spec`.
           length: L, steps per unroll.
-          num_slots: unrolls it holds.
-          device: TensorFlow's name of the device; the default device if empty.
+          num_slots: number of unrolls.
+          device: TensorFlow device name; empty: the default device.
         """
         self.length = length
         self.num_slots = num_slots
@@ -55,7 +55,7 @@ class UnrollStore:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """All of the store."""
+        """All variables of the store."""
         return [*self._states.variables, *self._steps.variables]
 
     @property
@@ -69,10 +69,10 @@ class UnrollStore:
         return self.nbytes // (self.num_slots + 1)
 
     def write(self, writes: StepWrites, step: Unroll) -> None:
-        """Stores one step of each of B environments. To be traced inside the compiled act step.
+        """Stores one step of each of B environments. Called within the compiled act step.
 
         Args:
-          writes: destinations of the steps.
+          writes: where to store the steps.
           step: fields [B, ...], without a time axis; `initial_state` is the state before this step.
         """
         depth = writes.slots.shape[0]
@@ -83,14 +83,14 @@ class UnrollStore:
 
     @tf.function(autograph=False)
     def read(self, slots: tf.Tensor) -> Unroll:
-        """The unrolls in `slots` int32 [B], copied: time-major [L, B, ...], `initial_state` [B, ...]."""
+        """Copies the unrolls in `slots`, int32 [B]: time-major [L, B, ...], `initial_state` [B, ...]."""
         with tf.device(self.device):
             unroll = tf.nest.map_structure(_time_major, self._steps.gather(slots))
             return unroll._replace(initial_state=self._states.gather(slots))
 
     @tf.function(autograph=False)
     def read_without_observations(self, slots: tf.Tensor) -> Unroll:
-        """As `read`, with the large fields left out: `initial_state` and `env_output.observation` are ()."""
+        """Like `read`, but without the large fields: `initial_state` and `env_output.observation` are ()."""
 
         def small(step: Unroll) -> Unroll:
             return step._replace(env_output=step.env_output._replace(observation=()))
@@ -99,12 +99,12 @@ class UnrollStore:
             return tf.nest.map_structure(_time_major, self._steps.gather(slots, small))
 
     def get_rows(self, slots: np.ndarray) -> list[np.ndarray]:
-        """The unrolls in `slots` int32 [n] in their stored form: an array [n, ...] per tensor, in a fixed order."""
+        """The unrolls in `slots`, int32 [n], as one array [n, ...] per tensor, in a fixed order."""
         nest = (self._states.gather(slots), self._steps.gather(slots))
         return [tensor.numpy() for tensor in tf.nest.flatten(nest)]
 
     def set_rows(self, slots: np.ndarray, rows: Sequence[np.ndarray]) -> None:
-        """Writes the arrays of `get_rows` back.
+        """Writes back the arrays of `get_rows`.
 
         Raises:
           ValueError: the number, shape or dtype of the arrays is wrong.
@@ -113,11 +113,11 @@ class UnrollStore:
         leading = [()] * len(self._states.variables) + [(self.length,)] * len(self._steps.variables)
         specs = tf.nest.flatten(nest)
         if len(rows) != len(specs):
-            raise ValueError(f"{len(specs)} tensors expected, got {len(rows)}")
+            raise ValueError(f"expected {len(specs)} tensors, got {len(rows)}")
         for spec, axes, array in zip(specs, leading, rows, strict=True):
             expected = [len(slots), *axes, *spec.shape]
             if list(array.shape) != expected or array.dtype != spec.dtype.as_numpy_dtype:
-                raise ValueError(f"{spec.dtype.name}{expected} expected, got {array.dtype}{list(array.shape)}")
+                raise ValueError(f"expected {spec.dtype.name}{expected}, got {array.dtype}{list(array.shape)}")
         self._put(tf.constant(slots, tf.int64), tf.nest.pack_sequence_as(nest, rows))
 
     # Compiled on an accelerator, where TensorFlow lacks scatter kernels for some dtypes.
@@ -134,8 +134,8 @@ class UnrollStore:
 class Unrolls(NamedTuple):
     """The unrolls of one inference device.
 
-    Acting takes slots out of the pool, fills them, and queues them when finished. The learner takes them out of the
-    queue, and returns them to the pool when done with them.
+    Inference takes slots from the pool, fills them, and queues finished ones. The learner takes them from the queue and
+    returns them to the pool when it no longer needs them.
     """
 
     store: UnrollStore

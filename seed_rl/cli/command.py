@@ -1,4 +1,4 @@
-"""What a command is: a function, its flags, and how it fails."""
+"""The definition of a command: a function, its flags and its failures."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from seed_rl.envs.base import EnvironmentFailed
 
 
 class Command(NamedTuple):
-    """A command of the command line."""
+    """One command of `seed_rl`."""
 
     run: Callable[..., int]
-    """Takes the values of the flags and the arguments without `--`; returns the exit code. Its docstring is the
-    summary that `--help` shows. An error of this package is printed as a sentence and ends it with `USAGE_ERROR`."""
+    """Called with the flag values and the positional arguments; returns the exit code. Its docstring is the summary
+    shown by `--help`. Errors defined by this package are printed as one sentence and exit with `USAGE_ERROR`."""
     example: str
     flags: tuple[Flag, ...]
     takes_paths: bool
-    """Whether arguments without `--` are allowed."""
+    """Whether positional arguments are allowed."""
     failures: tuple[type[Exception], ...]
-    """Errors that end it with `FAILURE`, in addition to `Failure` and `EnvironmentFailed`."""
+    """Errors that exit with `FAILURE`, including `Failure` and `EnvironmentFailed`."""
 
     @property
     def summary(self) -> str:
-        """One sentence."""
+        """One-sentence description."""
         return self.run.__doc__ or ""
 
 
 def command(
     example: str, *declared: Flag, takes_paths: bool = False, failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:
-    """Makes a command of a function."""
+    """Turn a function into a command; `failures` are added to `Failure` and `EnvironmentFailed`."""
     return lambda function: Command(function, example, declared, takes_paths, (Failure, EnvironmentFailed, *failures))

@@ -1,4 +1,4 @@
-"""The display of a run: a live panel on a terminal, plain lines elsewhere."""
+"""Progress display of a run: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seed_rl.reporting.learning import Trouble
+from seed_rl.reporting.learning import LearningMonitor
 from seed_rl.reporting.run_log import bottleneck
 from seed_rl.reporting.text import duration, short
 
 _CURVES = {"return": "episode_return", "evaluation": "eval/episode_return"}
-"""Metrics that are shown as curves, by their labels."""
+"""Metrics drawn as curves, by label."""
 _TICKS = "▁▂▃▄▅▆▇█"
 _ASCII_TICKS = "_.-~=+*#"
 _MAX_CURVE = 48  # characters
-_BESIDE_CURVE = 26  # characters: border, label and value
-_LOSSES = 4  # shown with the total
-_LOCAL_MODES = 3  # index in what termios.tcgetattr returns
+_BESIDE_CURVE = 26  # characters taken by border, label and value
+_LOSSES = 4  # loss terms shown next to the total
+_LOCAL_MODES = 3  # index into the list returned by termios.tcgetattr
 
 
 def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
-    """A curve in characters: each is the mean of an equal share of the finite values."""
+    """Draw values as a line of characters, each the mean of an equal share of the finite values."""
     finite = [value for value in values if math.isfinite(value)]
     count = min(width, len(finite))
     if count <= 0:
@@ -46,12 +46,12 @@ def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
 
 
 def _plain(number: float) -> str:
-    """A return: 12.35, or -1256."""
+    """Format a return: 12.35 or -1256."""
     return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
 
 
 class _Figures:
-    """A row of metrics as text."""
+    """Texts shown for a row of metrics."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class _Figures:
         frames, rate, seconds = row["env_frames"], row["frames_per_second"], row.get("seconds", 0.0)
         self.is_done = frames >= total_frames
         self.frames = short(frames)
-        self.share = f"{min(100, math.floor(100 * frames / total_frames))}%"  # 100 % only when the run is done
+        self.share = f"{min(100, math.floor(100 * frames / total_frames))}%"  # rounded down: 100 % means done
         if self.is_done and seconds > 0:
             self.rate, self.end = short(frames / seconds), f"done in {duration(seconds)}"
             speed = [f"{self.rate} frames/s on average"]
@@ -72,7 +72,7 @@ class _Figures:
             self.rate, self.end = short(rate), f"{duration((total_frames - frames) / rate)} left" if rate > 0 else ""
             speed = [f"{self.rate} frames/s", f"{duration(seconds)} so far" if seconds > 0 else ""]
         self.speed = ", ".join(filter(None, [*speed, self.end]))
-        """Frames/s, and the time that the run has taken and will take."""
+        """Frames/s, elapsed time and remaining time."""
         of = "" if num_envs is None else f" of {num_envs}"
         self.connected = f"{row['environments']:.0f}{of} environments"
         if "actors" in row:
@@ -83,7 +83,7 @@ class _Figures:
 
 
 def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]]) -> str:
-    """The next return that a run of its kind reaches, and when this one may, if it learns from its frames as well."""
+    """Describe the next milestone and when this run would reach it at its current speed."""
     frames, rate = row["env_frames"], row["frames_per_second"]
     reached = row.get("eval/episode_return", row.get("episode_return", -math.inf))
     for value, usual in sorted(milestones):
@@ -93,52 +93,52 @@ def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]]
 
 
 def echo_control_characters(wanted: bool) -> bool:
-    """Whether the terminal, if there is one, shows `^C` for Ctrl-C, which tears a panel; returns how it was."""
+    """Set whether the terminal echoes `^C`, which would break the panel; return the previous setting."""
     try:
         if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
-            return False  # in the background, where a change would stop this process
+            return False  # changing the terminal from the background would stop this process
         attributes = termios.tcgetattr(sys.stdin)
         before = bool(attributes[_LOCAL_MODES] & termios.ECHOCTL)
         attributes[_LOCAL_MODES] = attributes[_LOCAL_MODES] & ~termios.ECHOCTL | (termios.ECHOCTL if wanted else 0)
         termios.tcsetattr(sys.stdin, termios.TCSANOW, attributes)
         return before
-    except (OSError, ValueError, termios.error):  # no terminal, or a closed one
+    except (OSError, ValueError, termios.error):  # stdin is closed or not a terminal
         return False
 
 
 @dataclasses.dataclass(eq=False)
 class Progress:
-    """Shows the newest row of metrics and the bottleneck of the run.
+    """Shows the latest row of metrics and the bottleneck of the run.
 
-    On a terminal a panel is renewed in place, below the log; elsewhere (files, pipes, `TERM=dumb`) each row is a line,
-    and further lines name the connected actors, the bottleneck and trouble with learning when these change. A terminal
-    that is gone, a closed pipe or a full disk behind the display does not end the run. Rich prints it as the panel,
-    readable from 60 columns.
+    On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
+    line, followed by lines for connected actors, bottleneck and learning problems whenever these change. A vanished
+    terminal, closed pipe or full disk does not end the run. Rich renders this object as the panel, which needs 60
+    columns.
     """
 
     total_frames: int
-    """Length of the run."""
+    """Length of the run, environment frames."""
     logdir: str
-    """Where it is stored."""
+    """Log directory of the run."""
     quiet: bool = False
     """Show nothing."""
     stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr)
-    """Where to show it."""
+    """Output stream."""
     num_envs: int | None = None
-    """Environments that are expected to connect; None if unknown."""
+    """Number of environments expected to connect; None if unknown."""
     milestones: Sequence[tuple[float, int]] = ()
-    """Returns, and the environment frames at which runs usually reach them."""
+    """Pairs of a return and the number of environment frames at which runs usually reach it."""
 
     def __post_init__(self) -> None:
         self._row: Mapping[str, float] = {}
-        self._trouble, self._learning = Trouble(), ""
+        self._monitor, self._learning = LearningMonitor(), ""
         self._echo = False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         self._printed: dict[str, str] = {}
         console = Console(file=self.stream, highlight=False)
-        # Rich takes a pipe for a terminal if FORCE_COLOR is set, but a panel in a file helps nobody.
+        # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
         can_renew = self.stream.isatty() and console.is_terminal and not console.is_dumb_terminal
-        to_terminal = sys.stdout.isatty()  # output to a file goes there
+        to_terminal = sys.stdout.isatty()  # leave stdout alone if it is redirected to a file
         self._live = (
             Live(self, console=console, auto_refresh=False, redirect_stdout=to_terminal)
             if can_renew and not self.quiet
@@ -154,15 +154,15 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         if self._live:
-            self._live.transient = not self._row  # a run that did nothing leaves no panel
+            self._live.transient = not self._row  # remove the panel if it never showed a row
             with contextlib.suppress(OSError):
                 self._live.stop()
             if self._echo:
                 echo_control_characters(True)
 
     def show(self, row: Mapping[str, float]) -> None:
-        """Shows a row of `metrics.jsonl`."""
-        self._row, self._learning = row, self._trouble.of(row)
+        """Show a row of `metrics.jsonl`."""
+        self._row, self._learning = row, self._monitor.diagnose(row)
         for key, curve in self._curves.items():
             if key in row:
                 curve.append(row[key])
@@ -177,7 +177,7 @@ class Progress:
         return _Figures(self._row, self.total_frames, self.num_envs, self.milestones, self._learning)
 
     def _lines(self) -> list[str]:
-        """The row in under 70 columns, and news of the actors and the bottleneck."""
+        """Format the row in under 70 columns, plus a line for each status that has changed."""
         row, figures = self._row, self._figures()
         parts = [f"{figures.share:>4} {figures.frames} frames", f"{figures.rate}/s"]
         if "loss/total" not in row and "replay/size" in row:
@@ -197,14 +197,14 @@ class Progress:
             "bottleneck": figures.bottleneck,
             "learning": figures.learning,
         }
-        # The symptom alone is compared, and the milestone without its time: figures change with every row.
+        # Compare only the symptom, and the milestone without its time: the numbers change with every row.
         keys = news | {
             "milestone": figures.milestone.partition(",")[0],
             "learning": figures.learning.partition(":")[0],
         }
         before, self._printed = {"learning": ""} | self._printed, keys
         changed = [name for name, key in keys.items() if key != before.get(name) and (key or name != "milestone")]
-        return [line, *(f"{name}: {news[name] or 'nothing stands out any more'}" for name in changed)]
+        return [line, *(f"{name}: {news[name] or 'problem resolved'}" for name in changed)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 2))
@@ -223,7 +223,7 @@ class Progress:
             content.insert(0, bar)
             self._add_rows(grid, figures, options)
         else:
-            grid.add_row("starting", "the first figures come after some seconds")
+            grid.add_row("starting", "the first metrics appear in a few seconds")
         grid.add_row("stored in", Text(self.logdir))
         yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
 

@@ -1,4 +1,4 @@
-"""Checks of an installation, which find missing parts and say how to get them."""
+"""Installation checks that find missing parts and say how to get them."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ Result: TypeAlias = tuple[str, str]
 not needed by everyone, with `BROKEN` nothing works."""
 
 _STORES = {"gcsfs": "gs://", "s3fs": "s3://", "adlfs": "az://"}
-"""Packages that fsspec needs for kinds of object stores."""
-_FILES = 4096  # more than a learner of a thousand actors has open
+"""fsspec backends and the URL scheme that each one handles."""
+_FILES = 4096  # enough for a learner with a thousand actors
 _DISK_GB = 5.0
-_SHARED_GB = 0.25  # containers have 0.06 by default
+_SHARED_GB = 0.25  # containers default to 0.06
 
 
 def examine(logdir: str | None = None) -> dict[str, Result]:
-    """The results of all checks, in the order in which one would look for a fault. Imports TensorFlow.
+    """Run all checks, basic ones first, and return their results by subject. Imports TensorFlow.
 
     Args:
-      logdir: of a future run, on this machine or in an object store; checked if given.
+      logdir: log directory of a planned run, local or in an object store, to check as well.
     """
     findings = {subject: result(check) for subject, check in _CHECKS.items()}
     return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings
 
 
 def result(check: Callable[[], Result]) -> Result:
-    """The result of a check, which is `BROKEN` if it raises an error."""
+    """Run a check; an error makes its result `BROKEN`."""
     try:
         return check()
-    except Exception as error:  # a broken package raises all kinds; the other checks still run
+    except Exception as error:  # a broken package may raise anything; still run the other checks
         return BROKEN, f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
@@ -74,14 +74,14 @@ def _tensorflow() -> Result:
     found = ", ".join(_described(tf, device) for device in devices.accelerators())
     text = f"{tf.__version__} on {found or 'the CPU'}"
     if devices.is_without_its_tpu():
-        return BROKEN, f"{tf.__version__} for TPUs, and finds none: on a CPU, install tensorflow"
+        return BROKEN, f"{tf.__version__} is a TPU build but finds no TPU; on a CPU, install tensorflow"
     if not found and shutil.which("nvidia-smi"):
-        return OPTIONAL, f"{text}; it doesn't find the NVIDIA GPU: pip install 'tensorflow[and-cuda]'"
+        return OPTIONAL, f"{text}; the NVIDIA GPU was not found: pip install 'tensorflow[and-cuda]'"
     return OK, text
 
 
 def _described(tf: Any, device: Any) -> str:
-    """An accelerator, and for a GPU the versions that TensorFlow was built for."""
+    """Describe an accelerator; for a GPU, with the CUDA and cuDNN versions TensorFlow was built for."""
     name = device.name.removeprefix("/physical_device:")
     if device.device_type != "GPU":
         return str(name)
@@ -100,9 +100,9 @@ def _machine() -> Result:
 
 
 def room(place: str, min_gb: float, remedy: str) -> Result:
-    """Whether there is this much room to write in a directory."""
+    """Check that a directory is writable and has `min_gb` free."""
     if not os.access(place, os.W_OK):
-        return OPTIONAL, f"{place} can't be written: {remedy}"
+        return OPTIONAL, f"{place} is not writable: {remedy}"
     free = shutil.disk_usage(place).free / 1e9
     if free < min_gb:
         return OPTIONAL, f"{free:.2f} GB free in {place}: {remedy}"
@@ -110,27 +110,27 @@ def room(place: str, min_gb: float, remedy: str) -> Result:
 
 
 def log_directory(place: str = "runs") -> Result:
-    """Whether a run can be stored in a place."""
+    """Check that a run can be stored in a directory or object store."""
     if is_url(place):
         try:
             files = files_in(place)
             check_writable(place)
         except CannotReach as error:
             return BROKEN, str(error)
-        return OK, f"{place} can be read and written; {f'{len(files)} files' if files else 'nothing'} in it"
+        return OK, f"{place} is readable and writable and {f'has {len(files)} files' if files else 'empty'}"
     place = os.path.abspath(place)
-    while not os.path.exists(place):  # a run makes missing directories
+    while not os.path.exists(place):  # a run creates missing directories
         place = os.path.dirname(place)
-    return room(place, _DISK_GB, "--logdir chooses another place")
+    return room(place, _DISK_GB, "choose another --logdir")
 
 
 def open_files() -> Result:
-    """Whether enough files may be open at a time."""
+    """Check the limit on open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < _FILES:
         most = 4 * _FILES if hard == resource.RLIM_INFINITY else min(hard, 4 * _FILES)
-        return OPTIONAL, f"{soft:,} may be open, a learner of a thousand actors needs more: ulimit -n {most}"
-    return OK, f"{soft:,} may be open"
+        return OPTIONAL, f"at most {soft:,}; a learner with a thousand actors needs more: ulimit -n {most}"
+    return OK, f"at most {soft:,}"
 
 
 def _sockets() -> Result:
@@ -138,28 +138,28 @@ def _sockets() -> Result:
         with socket_directory() as directory, socket.socket(socket.AF_UNIX) as probe:
             probe.bind(os.path.join(directory, "socket"))
     except OSError as error:
-        return BROKEN, f"none in {tempfile.gettempdir()} ({reason(error)}): TMPDIR chooses another place"
+        return BROKEN, f"can't be created in {tempfile.gettempdir()} ({reason(error)}): set TMPDIR"
     return OK, f"work in {os.path.dirname(directory)}"
 
 
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
-    """Whether a learner can listen at an address."""
+    """Check that a learner can listen on an address."""
     host, number = address.rsplit(":", 1)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(number)))
         except OSError as error:
-            return OPTIONAL, f"{address} is taken ({reason(error)}): --server_address chooses another"
+            return OPTIONAL, f"{address} is taken ({reason(error)}): choose another --server_address"
     return OK, f"{address} is free"
 
 
 def _ffmpeg() -> Result:
     imageio_ffmpeg = importlib.import_module("imageio_ffmpeg")
     try:
-        return OK, f"{imageio_ffmpeg.get_ffmpeg_version()} (films of seed_rl play)"
+        return OK, f"{imageio_ffmpeg.get_ffmpeg_version()} (for seed_rl play)"
     except RuntimeError:
-        return OPTIONAL, "not found, seed_rl play can't write .mp4: pip install --force-reinstall imageio-ffmpeg"
+        return OPTIONAL, "not found, so seed_rl play can't write .mp4: pip install --force-reinstall imageio-ffmpeg"
 
 
 def _suites() -> Result:
@@ -186,12 +186,15 @@ def _object_stores() -> Result:
         return OPTIONAL, "not installed: pip install fsspec, for --logdir=gs://... or s3://..."
     found = [package for package in _STORES if find_spec(package)]
     if not found:
-        return OPTIONAL, f"fsspec alone: pip install {', '.join(f'{name} ({kind})' for name, kind in _STORES.items())}"
+        return (
+            OPTIONAL,
+            f"fsspec has no backend: pip install {', '.join(f'{name} ({kind})' for name, kind in _STORES.items())}",
+        )
     return OK, f"fsspec with {', '.join(f'{name} ({_STORES[name]})' for name in found)}"
 
 
 def package(module: str, how: str) -> Result:
-    """Whether a package is there; `how` says how to get it."""
+    """Check that a module can be found; `how` says how to get it."""
     return (OK, f"{module} is installed") if find_spec(module) else (OPTIONAL, f"not installed: {how}")
 
 
@@ -202,7 +205,7 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "machine": _machine,
     "disk": log_directory,
     "shared memory": lambda: room(
-        "/dev/shm", _SHARED_GB, "environments in processes of their own need it; docker run --shm-size=1g"
+        "/dev/shm", _SHARED_GB, "needed by environments in worker processes: docker run --shm-size=1g"
     ),
     "open files": open_files,
     "unix sockets": _sockets,

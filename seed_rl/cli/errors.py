@@ -1,9 +1,9 @@
-"""Errors of one sentence, which end a command."""
+"""One-sentence errors that end a command."""
 
 
 class UsageError(Exception):
-    """A mistake on the command line, in one sentence."""
+    """The command line is wrong; one sentence."""
 
 
 class Failure(Exception):
-    """Why a command could not do its work, in one sentence."""
+    """The command could not do its work; one sentence."""

@@ -1,4 +1,4 @@
-"""Flags of the command line: how a command declares them, and those that several commands share.
+"""Declaration of command-line flags, and the flags shared by several commands.
 
 A declared flag is a function that defines it in the `FlagValues` of a command:
 
@@ -40,7 +40,7 @@ string = _declare(flags.DEFINE_string)
 
 
 def count(name: str, text: str) -> Flag:
-    """A whole number, also as people write large ones: 1e6, 300k, 10M, 1_000_000; without a default."""
+    """Declare a whole-number flag without default that also accepts 1e6, 300k, 10M and 1_000_000."""
     return _declare(flags.DEFINE)(_Count(), name, None, text)
 
 
@@ -55,19 +55,22 @@ class _Count(flags.ArgumentParser):
 
 
 def directory(name: str, text: str) -> Flag:
-    """A path that isn't empty; without a default."""
+    """Declare a flag without default for a non-empty path."""
 
     def flag(values: flags.FlagValues) -> None:
         flags.DEFINE_string(name, None, text, flag_values=values)
         flags.register_validator(
-            name, lambda value: value != "", message=f"--{name} is empty: it names a directory", flag_values=values
+            name,
+            lambda value: value != "",
+            message=f"--{name} must name a directory, got ''",
+            flag_values=values,
         )
 
     return flag
 
 
 def number(name: str, default: float | None, text: str, lower_bound: float) -> Flag:
-    """A finite number; absl alone accepts `nan` and `inf`."""
+    """Declare a flag for a finite number (plain absl flags accept `nan` and `inf`)."""
 
     def flag(values: flags.FlagValues) -> None:
         flags.DEFINE_float(name, default, text, lower_bound=lower_bound, flag_values=values)
@@ -82,26 +85,22 @@ def number(name: str, default: float | None, text: str, lower_bound: float) -> F
 
 
 OF_ALL_COMMANDS = (
-    choice("log_level", "info", ["debug", "info", "warning", "error"], "How much to log."),
+    choice("log_level", "info", ["debug", "info", "warning", "error"], "Lowest log level to show."),
     boolean("help", False, "Show this help.", short_name="h"),
 )
 
 EXIT_WITH_PARENT = boolean("exit_with_parent", False, "")
-"""To end when standard input is closed. Set by commands that start this one; without a text, `--help` leaves it out."""
+"""Exit when standard input is closed. Set by parent processes; without a description, `--help` omits it."""
 
 IMPORT_MODULE = repeated(
     "import_module",
     [],
-    "Python module that settings of the learner or of the run may name, such as that of an environment or a network of "
-    "your own, or directory of DMLab.runfiles_path. May be repeated.",
+    "Python module that settings may refer to, such as one with your own environment or network, or directory of "
+    "DMLab.runfiles_path. May be repeated.",
 )
 
 SHARED_CREDENTIALS = (
-    string(
-        "tls_server_name",
-        None,
-        "Name in the learner's certificate, if not its host's.",
-    ),
-    string("token_file", None, "File with the secret that learner and actors share (or set SEED_RL_TOKEN)."),
-    boolean("insecure", False, "Let other hosts connect without TLS and token."),
+    string("tls_server_name", None, "Name in the learner's certificate, if different from its host name."),
+    string("token_file", None, "File with the secret shared by learner and actors (or set SEED_RL_TOKEN)."),
+    boolean("insecure", False, "Allow other hosts to connect without TLS and token."),
 )

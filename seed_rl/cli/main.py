@@ -1,4 +1,4 @@
-"""The command line: flags for the run, gin for the experiment."""
+"""The command line: flags define the run, gin files the experiment."""
 
 from __future__ import annotations
 
@@ -52,9 +52,8 @@ COMMANDS = {
     "envs": "inspection.envs",
     "doctor": "inspection.doctor",
 }
-"""Where each command is in `launch.commands`. Only the one that runs is imported: an actor stays free of the learner's
-libraries."""
-
+"""Module and function of each command in `seed_rl.cli.commands`. Only the module of the command that runs is imported,
+so that actors don't load the learner's libraries."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
     *(flags.Error, UsageError, ConfigError),
@@ -63,9 +62,9 @@ _USAGE_ERRORS: tuple[type[Exception], ...] = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit code."""
+    """Run a command and return its exit code."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # after all clean-up
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # runs all clean-up
     try:
         code = _main(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -73,9 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         stdout = select.poll()
         stdout.register(sys.stdout, 0)
-        if not stdout.poll(0):  # another pipe: this one still has a reader, unlike that of `| head -1`
+        if not stdout.poll(0):  # stdout still has a reader, unlike in `| head -1`: another pipe broke
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit succeeds
         return 128 + signal.SIGPIPE
 
 
@@ -89,13 +88,13 @@ def _main(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         guess = did_you_mean(name, COMMANDS)
-        print(f"seed_rl: no command {name!r}; there are: {', '.join(COMMANDS)}.{guess}", file=sys.stderr)
+        print(f"seed_rl: unknown command {name!r}; commands are {', '.join(COMMANDS)}.{guess}", file=sys.stderr)
         return USAGE_ERROR
     command = _find(name)
     try:
         return _run(name, command, rest)
     except (*command.failures, *_USAGE_ERRORS) as error:
-        _log.debug("the error in full:", exc_info=error)
+        _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
 
@@ -127,12 +126,12 @@ def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
 
 def _configure_logging(level: str, quiet: bool) -> None:
     assert logging.lastResort is not None
-    on_terminal = copy.copy(logging.lastResort)  # writes to the current sys.stderr: a live display replaces it
+    on_terminal = copy.copy(logging.lastResort)  # writes to the current sys.stderr, which a live display replaces
     on_terminal.setLevel(max(logging.WARNING if quiet else 0, logging.getLevelName(level.upper())))
     on_terminal.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s", "%H:%M:%S"))
     on_terminal.addFilter(lambda record: level == "debug" or not getattr(record, "in_full", False))
     logging.basicConfig(level=level.upper(), handlers=[on_terminal])
-    for library in ("absl", "tensorflow"):  # they log every file that they write, and every device
+    for library in ("absl", "tensorflow"):  # they log every file and device
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
@@ -146,10 +145,10 @@ def _help(command: Command, values: flags.FlagValues) -> str:
     texts = {}
     for name in sorted(values):
         flag = values[name]
-        if flag.name == name and name != "help" and flag.help != _NO_HELP:  # not the short names
+        if flag.name == name and name != "help" and flag.help != _NO_HELP:  # skips short names
             default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
             shown = "" if default in (None, "", False) else f" (default {default})"
-            texts[f"--{name}"] = flag.help.partition(";\n")[0] + shown  # absl adds a note to repeatable flags
+            texts[f"--{name}"] = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
     widest = max(map(len, texts))
     width = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS) - widest - 4
     lines = [command.summary, "", f"example: {command.example}", "", "flags:"]

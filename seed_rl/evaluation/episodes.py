@@ -1,4 +1,4 @@
-"""Plays whole episodes with a policy, and reports the evaluation of a run as text and as JSON."""
+"""Plays complete episodes with a policy, and reports evaluations of runs as text and JSON."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _STATISTICS = ("mean", "standard_error", "median", "min", "max", "mean_length")
 
 
 class Played(NamedTuple):
-    """Episodes in the order of their ends."""
+    """Returns and lengths of n episodes, in the order in which they ended."""
 
     returns: np.ndarray
-    """float64 [n]: sums of unclipped rewards."""
+    """Sums of unclipped rewards, float64 [n]."""
     lengths: np.ndarray
-    """int64 [n]: agent steps, before action repeats."""
+    """Lengths in agent steps, without action repeats, int64 [n]."""
 
     def summary(self) -> dict[str, float]:
-        """`episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan for one
-        episode), `median`, `min` and `max`."""
+        """Compute `episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan
+        for one episode), `median`, `min` and `max`."""
         count = len(self.returns)
         if not count:
             return {"episodes": 0, **dict.fromkeys(_STATISTICS, math.nan)}
@@ -64,20 +64,20 @@ def play(
     stop: Stop | None = None,
     max_steps: int | None = None,
 ) -> Played:
-    """Plays episodes in B environments at a time.
+    """Play episodes in B parallel environments, logging progress every few seconds.
 
-    The episodes that count are chosen in advance: the first ceil(episodes / B) of each environment, one less in some.
-    Counting the first episodes to end would favour short ones. Environments that finish early play on, uncounted.
-    Progress is logged every few seconds.
+    Which episodes count is fixed in advance: the first floor(episodes / B) of each environment, plus one in some of
+    them. Counting whichever episodes end first would favour short ones. Environments that finish their share early
+    continue to play, uncounted.
 
     Args:
-      policy: acts.
+      policy: chooses the actions.
       env: B environments with SAME_STEP autoreset.
-      episodes: number to play, at least 1.
-      seed: of the environments.
-      on_output: called with each output, from the one before the first action to the one after the last.
-      stop: says whether to end before all are played; looked at after every step.
-      max_steps: an episode that is this long counts as it is, and another one begins where it stands.
+      episodes: number of episodes, at least 1.
+      seed: seed of the environments.
+      on_output: called with each output, from before the first action to after the last.
+      stop: says whether to stop early; polled after every step.
+      max_steps: length at which an episode is cut off and counted; the next one then starts from the same state.
     """
     num_envs = env.num_envs
     left = np.full(num_envs, episodes // num_envs)
@@ -124,28 +124,28 @@ def evaluate_run(
     stop: Stop | None = None,
     max_steps: int | None = None,
 ) -> dict[str, Any]:
-    """Plays whole episodes with a run's policy; returns are sums of unclipped rewards.
+    """Play complete episodes with a run's policy; returns are sums of unclipped rewards.
 
     Args:
       logdir: see `load_policy`.
       checkpoint: see `load_policy`.
-      episodes: number to play.
-      num_envs: environments played in parallel.
-      greedy: without exploration.
-      seed: of environments and sampled actions, 0 to 2^31 - 1.
-      stop: says whether to end before all are played. Episodes that are over by then tend to be the short ones.
-      max_steps: as for `play`.
+      episodes: number of episodes.
+      num_envs: number of parallel environments.
+      greedy: whether to act without exploration.
+      seed: seed of environments and sampled actions, 0 to 2^31 - 1.
+      stop: says whether to stop early, which biases the results towards short episodes.
+      max_steps: see `play`.
 
     Returns:
       The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, `wanted_episodes`,
       the items of `Played.summary`, `human_normalised` in percent or None, and the `returns` and `lengths` of all
-      episodes. Without an episode the statistics are nan.
+      episodes. Without episodes the statistics are nan.
 
     Raises:
-      ValueError: no episodes or no environments.
+      ValueError: `episodes` or `num_envs` is less than 1.
       NoPolicy, CannotReach: see `load_policy`.
-      CannotBuild: this machine doesn't have the environments.
-      EnvironmentFailed: one of them raised an error.
+      CannotBuild: the environments are not installed on this machine.
+      EnvironmentFailed: an environment raised an error.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value < 1:
@@ -171,10 +171,10 @@ def evaluate_run(
 
 
 def text(evaluation: dict[str, Any]) -> str:
-    """The most important figures, in a few lines."""
-    how = "greedy" if evaluation["greedy"] else "sampled as in training's evaluation"
+    """Format the main results in a few lines."""
+    how = "greedy" if evaluation["greedy"] else "sampled as in evaluation during training"
     error, wanted = evaluation["standard_error"], evaluation["wanted_episodes"]
-    partial = f" of {wanted} (interrupted: the first to end, which favours short ones)"
+    partial = f" of {wanted} (interrupted, which favours short episodes)"
     if evaluation["episodes"] == wanted:
         partial = ""
     lines = [
@@ -189,13 +189,13 @@ def text(evaluation: dict[str, Any]) -> str:
 
 
 def text_over_runs(evaluations: Sequence[dict[str, Any]]) -> str:
-    """The interquartile mean over several runs, with its 95 % interval, in a line.
+    """Format the interquartile mean over several runs, with its 95 % confidence interval, in one line.
 
-    It is one of human-normalised scores where all runs have them, else of mean returns; runs in different environments
-    have no common score then.
+    It uses human-normalised scores if all runs have them, otherwise mean returns, which can't be averaged over several
+    environments.
 
     Args:
-      evaluations: of `evaluate_run`.
+      evaluations: results of `evaluate_run`.
     """
     is_normalised = all(each["human_normalised"] is not None for each in evaluations)
     key, name, unit = ("human_normalised", "score", " %") if is_normalised else ("mean", "mean return", "")
@@ -205,17 +205,17 @@ def text_over_runs(evaluations: Sequence[dict[str, Any]]) -> str:
     environments = "1 environment" if len(tasks) == 1 else f"{len(tasks)} environments"
     runs = f"{len(evaluations)} runs in {environments}"
     if len(tasks) > 1 and not is_normalised:
-        return f"{runs}: no common score, since not all have that of a human"
+        return f"{runs}: no common score, because some environments have no human reference score"
     value, low, high = interquartile_mean([np.array(own) for own in tasks.values()])
     interval = "" if math.isnan(low) else f", 95 % interval {low:,.2f} to {high:,.2f}"
     return f"{runs}: interquartile mean of the {name} {value:,.2f}{unit}{interval}"
 
 
 def write(evaluation: dict[str, Any], path: str) -> None:
-    """Writes an evaluation as JSON, with null for numbers that aren't finite.
+    """Write an evaluation as JSON, with null for numbers that aren't finite.
 
     Raises:
-      OSError: it can't be written.
+      OSError: the file can't be written.
     """
     finite = json.loads(json.dumps(evaluation), parse_constant=lambda name: None)
     with complete_or_absent(path) as file:

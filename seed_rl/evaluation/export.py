@@ -1,4 +1,4 @@
-"""A policy as a SavedModel for programs without seed_rl: it acts on a batch, and the caller keeps the state."""
+"""Exports a policy as a SavedModel that acts on a batch without seed_rl; the caller keeps the state."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from seed_rl.evaluation.policy import Policy
 from seed_rl.types import EnvOutput
 
 WEIGHTS = "policy.weights.h5"
-"""Keras weights of the acting network, which a network of the same configuration can load."""
+"""File with the Keras weights of the acting network, loadable into a network of the same configuration."""
 ABOUT = "policy.json"
-"""The origin of the policy."""
+"""File that describes the origin of the policy."""
 
 
 def export(policy: Policy, directory: str, batch: int) -> None:
-    """Writes a SavedModel, the weights of the acting network, and their origin.
+    """Write a SavedModel, the weights of the acting network, and a description of their origin.
 
-    To call it:
+    To use it:
 
         served = tf.saved_model.load(directory).signatures
         memory = served["initial_state"]()
@@ -33,24 +33,25 @@ def export(policy: Policy, directory: str, batch: int) -> None:
         action = memory["prev_action"] = memory.pop("action")
 
     `greedy` returns the greedy action, and `sample` explores as in the run's evaluation environments, whether or not
-    the policy itself is greedy. `serving_default`, for programs that know no other name, is `greedy`. They take
+    `policy` is greedy. `serving_default`, the conventional name, is the same as `greedy`. Their inputs are
 
-    - `reward` float32 [B]: of the previous action, unclipped; zero in the first call;
-    - `done` bool [B]: whether this observation begins an episode, which resets the state; true in the first call;
-    - `observation` [B, ...], or `observation_<name>` for each of several tensors, with _ for characters outside
-      identifiers;
-    - `prev_action` [B, ...] and the tensors of the state, `state_0`, ... [B, ...]: the `action` and the state that the
-      previous call returned, and in the first call the result of `initial_state`, which takes no arguments;
+    - `reward` float32 [B]: unclipped reward of the previous action; zero in the first call;
+    - `done` bool [B]: whether the observation starts an episode, which resets the state; true in the first call;
+    - `observation` [B, ...], or `observation_<name>` for each of several tensors, with invalid characters of
+      identifiers replaced by _;
+    - `prev_action` [B, ...] and the state tensors `state_0`, ... [B, ...]: the `action` and state returned by the
+      previous call, or in the first call the result of `initial_state`, which takes no arguments;
+    - for `sample`, `seed` int32 [2], different at each call.
 
-    and `sample` also takes `seed` int32 [2], different at each call. They return `action` [B, ...] and the new state.
+    Their outputs are `action` [B, ...] and the new state.
 
     Args:
-      policy: the one to export.
-      directory: appears once it is complete; replaces an earlier export.
-      batch: B, environments per call.
+      policy: policy to export.
+      directory: output directory; created atomically, and replaces an earlier export.
+      batch: B, the number of environments per call.
 
     Raises:
-      OSError: the directory can't be written, or exists and isn't an export.
+      OSError: the directory can't be written, or it exists and isn't an export.
     """
     model = policy.agent.model
     with _new_directory(directory) as new:
@@ -71,7 +72,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
 
 
 def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
-    """The signatures of an export by name; see `export`."""
+    """Build the signatures of an export by name; see `export`."""
     spec, action = policy.env_spec, policy.env_spec.action.tensor
     initial = policy.agent.initial_state(batch)
     names = {name: _served_name(name) for name, _ in spec.observation_tensors()}
@@ -115,7 +116,7 @@ def _named(state: Any) -> dict[str, tf.Tensor]:
 
 @contextlib.contextmanager
 def _new_directory(path: str) -> Iterator[str]:
-    """A directory that gets this name once it is complete, replacing an earlier export."""
+    """Yield a temporary directory, which is then renamed to `path`, replacing an earlier export."""
     path = os.path.abspath(path)
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ABOUT)) and os.listdir(path):
         raise FileExistsError(f"{path} already exists and is not an export")

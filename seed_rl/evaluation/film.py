@@ -1,4 +1,4 @@
-"""Films episodes of a policy with the score in the picture, as mp4 and gif, on machines without a display."""
+"""Films of episodes with the score below the picture, as MP4 and GIF, without a display."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
 _HOLD_SECONDS = 1.0
-"""How long the last picture of an episode is shown."""
+"""Seconds for which the last picture of an episode is held."""
 _SMALLEST = 320
-"""Pixels of the shorter side: smaller pictures are enlarged by a whole number."""
+"""Shorter side in pixels up to which small pictures are enlarged, by an integer factor."""
 _LARGEST = 1920
-"""Pixels of the longer side, beyond which no picture is enlarged."""
+"""Longest side in pixels of an enlarged picture."""
 _MP4 = [
     *("-c:v", "libx264", "-crf", "18", "-preset", "veryfast", "-threads", "1", "-pix_fmt", "yuv420p"),
     *("-movflags", "+faststart", "-f", "mp4"),
 ]
-# A gif gets one palette for all pictures, known after the last: one for each takes seven times the bytes.
+# All pictures of a GIF share one palette, known after the last picture: one palette each takes seven times the bytes.
 _PALETTE = ["-filter_complex", "split[all][seen];[seen]palettegen[colours]", "-map", "[colours]", "-f", "apng"]
 _LOSSLESS = ["-map", "[all]", "-c:v", "flashsv", "-f", "matroska"]
 _GIF = ["-filter_complex", "paletteuse=dither=none", "-loop", "0", "-f", "gif"]
 
 _PIPE_BYTES = 2**20
-"""Of a pipe to ffmpeg, the most that Linux grants: whole pictures wait there, rather than the environment."""
+"""Capacity of the pipe to ffmpeg, Linux's maximum: the environment needn't wait while whole pictures are queued."""
 
 _Append = Callable[[np.ndarray], None]
 _font = functools.cache(ImageFont.load_default)
 
 
 class Limits:
-    """A `Stop` at which a film is complete, wherever the episode is; by default that of a film made beside a run."""
+    """A `Stop` that bounds a film, even in the middle of an episode. The defaults suit films made during training."""
 
     def __init__(self, steps: int = 30_000, seconds: float = 600.0, size: int = 256 << 20):
         """
         Args:
-          steps: of the environment; the longest game of Atari has fewer.
-          seconds: from now on.
-          size: bytes of all files, including those made in between.
+          steps: environment steps; more than in the longest Atari game.
+          seconds: duration from now.
+          size: total bytes of all files, including temporary ones.
         """
         self._steps, self._end, self._size = steps, time.monotonic() + seconds, size
         self.files: list[str] = []
-        """Those that grow."""
+        """Paths of the files that are being written."""
 
     def is_set(self) -> bool:
-        """Whether a limit is reached; asked before each step."""
+        """Return whether a limit is reached; counts the calls, one before each step."""
         self._steps -= 1
         size = sum(os.path.getsize(file) for file in self.files if os.path.exists(file))
         return self._steps < 0 or time.monotonic() >= self._end or size >= self._size
@@ -76,23 +76,23 @@ def film(
     limits: Limits | None = None,
     max_steps: int | None = None,
 ) -> Played:
-    """Plays episodes, one after the other, into films.
+    """Play episodes one after another and film them.
 
     A picture is taken before each action. After the last action of an episode the environment already shows the next
-    one, so the last picture is held for a second, with the final score.
+    episode, so the last picture is held for a second, with the final score.
 
     Args:
-      policy: acts.
+      policy: the policy that acts.
       env: the environment to film.
-      episodes: number to play.
-      seed: of the environment.
-      paths: files to write, which appear once they are complete; the extension (.mp4, .gif) chooses the format.
+      episodes: number of episodes.
+      seed: seed of the environment.
+      paths: files to write, which appear once they are complete; the extension (.mp4, .gif) selects the format.
       fps: pictures (agent steps) per second.
-      limits: at which it ends, perhaps amid an episode.
-      max_steps: as for `episodes.play`.
+      limits: bounds at which the film ends, even in the middle of an episode.
+      max_steps: agent steps after which an episode is cut off; see `episodes.play`.
 
     Raises:
-      ValueError: another extension.
+      ValueError: a path has another extension.
       OSError: a file can't be written.
     """
     hold = max(1, round(fps * _HOLD_SECONDS))
@@ -134,22 +134,22 @@ def film_run(
     limits: Limits | None = None,
     max_steps: int | None = None,
 ) -> Played:
-    """Films episodes with the policy of a run; `seed_rl play`.
+    """Film episodes of a run's policy, as `seed_rl play` does.
 
     Args:
-      logdir: of the run.
-      paths: as for `film`.
-      checkpoint: path of one of the run's; default: the newest.
-      episodes: number to play.
-      greedy: without exploration.
-      seed: of the environment and of sampled actions.
+      logdir: log directory of the run.
+      paths: files to write, ending in .mp4 or .gif.
+      checkpoint: path of a checkpoint; the newest by default.
+      episodes: number of episodes.
+      greedy: whether to act without exploration.
+      seed: seed of the environment and of sampled actions.
       fps: pictures (agent steps) per second.
-      limits: as for `film`.
-      max_steps: as for `episodes.play`.
+      limits: bounds at which the film ends.
+      max_steps: agent steps after which an episode is cut off; see `episodes.play`.
 
     Raises:
       NoPolicy: the run has no usable policy.
-      ValueError: a path ends neither in .mp4 nor in .gif.
+      ValueError: a path ends in neither .mp4 nor .gif.
       OSError: a file can't be written.
     """
     policy = load_policy(logdir, checkpoint, greedy, seed)
@@ -158,17 +158,17 @@ def film_run(
 
 
 def enlarged(picture: np.ndarray) -> np.ndarray:
-    """Repeats pixels of uint8 [H, W, 3] until the shorter side has 320, as long as the longer one fits 1,920."""
+    """Repeat pixels of uint8 [H, W, 3] until the shorter side has 320, as long as the longer side fits 1,920."""
     short, long = sorted(picture.shape[:2])
     factor = max(1, min(-(-_SMALLEST // short), _LARGEST // long))
     return picture.repeat(factor, axis=1).repeat(factor, axis=0)  # few single pixels first, then whole rows
 
 
 def captioned(picture: np.ndarray, text: str) -> np.ndarray:
-    """A picture uint8 [H, W, 3] above a black bar with a line of text, whose font size depends on the picture's.
+    """Add a black bar with a line of text, sized to match, below a picture uint8 [H, W, 3].
 
     Returns:
-      uint8 [H + bar, W, 3], with even sides, as video codecs require.
+      uint8 [H + bar, W, 3], padded to even sides, which video codecs require.
     """
     height, width = picture.shape[:2]
     size = max(12, min(height, width) // 20)
@@ -187,7 +187,7 @@ def _caption(text: str, width: int, size: int) -> np.ndarray:
 
 @contextmanager
 def _film(path: str, fps: float, shape: Sequence[int], growing: list[str]) -> Iterator[_Append]:
-    """Opens a film of pictures of one shape, which appears under its name once complete; `growing` gets its file."""
+    """Open a film for pictures of one shape; it appears under its name once complete. Adds its files to `growing`."""
     ending = os.path.splitext(path)[1]
     if ending not in (".mp4", ".gif"):
         raise ValueError(f"films end in .mp4 or .gif, got {path}")
@@ -205,10 +205,10 @@ def _film(path: str, fps: float, shape: Sequence[int], growing: list[str]) -> It
 
 @contextmanager
 def _ffmpeg(path: str, arguments: Sequence[str]) -> Iterator[_Append]:
-    """Runs ffmpeg, which takes pictures until the end of the context, and waits for its success.
+    """Run ffmpeg, which takes pictures until the end of the context, and wait for its success.
 
-    It is run directly and its exit code checked: imageio's writers either miss a full disk or keep all pictures of a
-    gif in memory.
+    The exit code is checked. imageio's writers ignore it, and so miss a full disk; for a GIF, they keep all pictures in
+    memory.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -216,7 +216,7 @@ def _ffmpeg(path: str, arguments: Sequence[str]) -> Iterator[_Append]:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            start_new_session=True,  # Ctrl-C is this process's to handle
+            start_new_session=True,  # only this process handles Ctrl-C
         )
         pipe: Any = process.stdin
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -1,4 +1,4 @@
-"""A run's policy: the agent of its configuration with the weights of a checkpoint, acting on NumPy arrays."""
+"""The policy of a run: its agent with the weights of a checkpoint, acting on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
 
-_TENSORFLOW_BYTES = 4 << 30  # of memory beside the weights, when an agent is built
+_TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 
 
 class NoPolicy(Exception):
-    """A run has no usable policy; the message is a sentence with the reason."""
+    """The run has no usable policy; the message gives the reason in one sentence."""
 
 
 class Policy:
-    """Acts in B environments at a time, and keeps their recurrent states and previous actions.
+    """Acts in B parallel environments and keeps their recurrent states and previous actions.
 
     policy = load_policy("runs/pong")
     policy.reset(num_envs)
@@ -42,11 +42,11 @@ class Policy:
     def __init__(self, agent: Agent, env_spec: EnvSpec, first_eval_env: int, *, greedy: bool = False, seed: int = 0):
         """
         Args:
-          agent: chooses the actions.
-          env_spec: of one environment.
-          first_eval_env: the lowest id of the evaluation environments, in which agents may explore less.
-          greedy: without exploration.
-          seed: of the sampled actions, 0 to 2^31 - 1.
+          agent: agent that chooses the actions.
+          env_spec: spec of one environment.
+          first_eval_env: lowest id of the evaluation environments, in which agents may explore less.
+          greedy: whether to act without exploration.
+          seed: seed of the sampled actions, 0 to 2^31 - 1.
         """
         self.agent = agent
         self.env_spec = env_spec
@@ -57,24 +57,24 @@ class Policy:
         self.reset(1)
 
     def reset(self, num_envs: int) -> None:
-        """Starts afresh with B = `num_envs` environments and the same sequence of random numbers."""
+        """Restart with B = `num_envs` environments and the same sequence of random numbers."""
         action = self.env_spec.action.tensor
         self._calls = 0
         self._state: Any = self.agent.initial_state(num_envs)
         self._previous = tf.zeros([num_envs, *action.shape], action.dtype)
 
     def act(self, output: EnvOutput) -> np.ndarray:
-        """The next actions.
+        """Choose the next actions.
 
         Args:
-          output: reward float32 [B], done and last bool [B], observation [B, ...]; the state of an environment is reset
-            where `done`. `last` has no effect.
+          output: reward float32 [B], done and last bool [B], observation [B, ...]; recurrent states are reset where
+            `done`. `last` has no effect.
 
         Returns:
-          [B, ...], as specified by `env_spec`.
+          Actions [B, ...], as specified by `env_spec`.
 
         Raises:
-          ValueError: another shape or dtype, or another B than that of `reset`.
+          ValueError: an array has the wrong shape or dtype, or B differs from that of `reset`.
         """
         self._check(output)
         self._calls = (self._calls + 1) % 2**31
@@ -95,21 +95,21 @@ class Policy:
             shape, array = (self._previous.shape[0], *spec.shape), np.asarray(given)
             if array.shape != shape or array.dtype.name != spec.dtype:
                 raise ValueError(
-                    f"{name} must be {spec.dtype} {list(shape)}, got {array.dtype.name} {list(array.shape)}; the first "
-                    "size is that of `reset(num_envs)`"
+                    f"{name} must be {spec.dtype} {list(shape)}, got {array.dtype.name} {list(array.shape)}, where "
+                    "the first dimension was set by `reset(num_envs)`"
                 )
 
     def one_step(
         self, previous: tf.Tensor, output: EnvOutput, state: Any, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, Any]:
-        """Actions and states after a step, as a function of tensors that neither reads nor changes the kept state.
+        """Compute actions and new states, as a pure function that neither reads nor changes the stored state.
 
         Args:
-          previous: actions [B, ...], zero before the first step.
+          previous: previous actions [B, ...], zero before the first step.
           output: tensors [B, ...].
           state: nest [B, ...], before the step.
           seed: int32 [2], different at each call.
-          greedy: without exploration.
+          greedy: whether to act without exploration.
         """
         env_ids = self._first_eval_env + tf.range(tf.shape(output.done)[0])
         answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
@@ -117,34 +117,33 @@ class Policy:
 
 
 def experiment_of(logdir: str) -> Experiment:
-    """The experiment of a run, from its log directory.
+    """Read the experiment of a run from its log directory.
 
     Raises:
-      NoPolicy: this isn't a log directory, or its configuration is no longer valid.
-      CannotReach: it is in an object store that can't be read.
+      NoPolicy: `logdir` is not a log directory, or its configuration is no longer valid.
+      CannotReach: the object store can't be read.
     """
     try:
         return saved_config.load_saved(logdir)
     except FileNotFoundError as error:
-        raise NoPolicy(f"{logdir} is not the log directory of a run: there is no {error.filename}") from None
+        raise NoPolicy(f"{logdir} is not the log directory of a run: {error.filename} is missing") from None
     except ConfigError as error:
         raise NoPolicy(str(error)) from error
 
 
 def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0) -> Policy:
-    """The policy of a run that is finished, was killed, or is still running.
+    """Load the policy of a run, which may be finished, killed or still running.
 
     Args:
-      logdir: of the run. From an object store (`gs://`, `s3://`), only the necessary files are fetched.
-      checkpoint: path of one of its checkpoints, in the store or on this machine, or its name alone; None: the newest
-        readable one.
-      greedy: without exploration; otherwise as in the run's evaluation environments.
-      seed: of sampled actions, 0 to 2^31 - 1.
+      logdir: log directory of the run. From an object store (`gs://`, `s3://`), only the necessary files are fetched.
+      checkpoint: local path, object-store URL or name of a checkpoint; None: the newest readable one.
+      greedy: whether to act without exploration instead of exploring as in the run's evaluation environments.
+      seed: seed of sampled actions, 0 to 2^31 - 1.
 
     Raises:
-      NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or of another agent.
-      CannotBuild: the environments' spec is only known where they are installed, and they aren't here.
-      CannotReach: the run is in an object store that can't be read.
+      NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or belongs to another agent.
+      CannotBuild: the environments must be installed to determine their spec, and are not.
+      CannotReach: the object store can't be read.
     """
     experiment = experiment_of(logdir)
     try:
@@ -156,7 +155,9 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
             place = os.path.join(directory, checkpoint) if is_name else checkpoint
             newest = (place, *checkpoints.load(place))
         if newest is None:
-            first = f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training, or at its end"
+            first = (
+                f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training or when it ends"
+            )
             raise NoPolicy(f"{logdir} has no checkpoint yet: {first}")
         path, arrays, state = newest
         agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
@@ -168,7 +169,7 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
     try:
         env_frames = int(number(state.get("counters"), "env_frames"))
     except (ValueError, OverflowError) as error:
-        raise NoPolicy(f"{path} is no checkpoint of a run: {error}") from error
+        raise NoPolicy(f"{path} is not a checkpoint of a run: {error}") from error
     policy = Policy(agent, experiment.env_spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
     policy.checkpoint = path
     policy.env_frames = env_frames
@@ -176,7 +177,7 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
 
 
 def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
-    """The agent of a run whose checkpoint has `nbytes`: without the memory for one that can't be its own."""
+    """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
     try:
         with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
             return experiment.build_agent()
@@ -184,4 +185,4 @@ def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
         raise
     except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
         text = " ".join(str(error).split())[:200]
-        raise NoPolicy(f"the agent of {logdir} can't be built here: {type(error).__name__}: {text}") from error
+        raise NoPolicy(f"the agent of {logdir} can't be built: {type(error).__name__}: {text}") from error

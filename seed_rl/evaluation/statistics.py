@@ -1,9 +1,9 @@
-"""Statistics over runs, as Agarwal et al. 2021 (arXiv:2108.13264) recommend for few seeds.
+"""Statistics over runs, as recommended for few seeds by Agarwal et al. 2021 (arXiv:2108.13264).
 
-They take scores by task: those of each game, normalised if there are several, or of the only one. Intervals are of
-95 %, by the percentile bootstrap, stratified: runs are drawn anew within each task, to say what other seeds would give.
-With `drawn="tasks"`, for single runs, whole tasks are drawn anew, to say what other tasks would give. scipy computes
-them; the authors' package rliable, without a release since 2024, would add ten more dependencies to the same functions.
+They take the scores of each task, normalised if there are several tasks. The 95 % confidence intervals come from a
+stratified percentile bootstrap, which resamples runs within each task and so estimates variation over seeds. With
+`drawn="tasks"`, for single runs, whole tasks are resampled, which estimates variation over tasks. scipy computes them:
+the authors' package rliable, last released in 2024, would add ten dependencies for the same functions.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 _RESAMPLES = 2_000
-_SEED = 0  # the same runs have the same interval each time
+_SEED = 0  # makes intervals reproducible
 
 Scores: TypeAlias = Sequence[np.ndarray]
-"""float [R, ...] of each task's R runs."""
+"""Scores of the R runs of each task, float [R, ...]."""
 Drawn: TypeAlias = Literal["runs", "tasks"]
-"""What is drawn anew for an interval."""
+"""What the bootstrap resamples."""
 
 
 class Estimate(NamedTuple):
-    """A statistic over runs."""
+    """A statistic over runs with its 95 % confidence interval; float64 arrays of the same shape [...]."""
 
     value: np.ndarray
-    """float64 [...]."""
+    """Value of the statistic."""
     low: np.ndarray
-    """Of its 95 % interval, shaped alike; NaN if a task whose runs are drawn has a single one."""
+    """Lower bound of the interval; NaN if a task to resample has only one run, or if there is only one task."""
     high: np.ndarray
-    """Likewise."""
+    """Upper bound of the interval; NaN like `low`."""
 
 
 def interquartile_mean(scores: Scores, drawn: Drawn = "runs") -> Estimate:
-    """The mean of the middle half of all scores; with fewer than four, that of all."""
-    from scipy import stats  # late: it takes a second to load
+    """Compute the mean of the middle half of all scores, or of all scores if there are fewer than four."""
+    from scipy import stats  # late import: takes a second
 
     return _estimate(lambda tasks: stats.trim_mean(np.concatenate(tasks), 0.25, axis=0), scores, drawn)
 
 
 def median(scores: Scores, drawn: Drawn = "runs") -> Estimate:
-    """The median over tasks of the mean of each one's runs."""
+    """Compute the median over tasks of each task's mean."""
     return _estimate(lambda tasks: np.median([own.mean(axis=0) for own in tasks], axis=0), scores, drawn)
 
 
 def performance_profile(scores: Scores, thresholds: np.ndarray, drawn: Drawn = "runs") -> Estimate:
-    """The share of runs with a score above each threshold.
+    """Compute the share of runs with a score above each threshold.
 
     Args:
-      scores: float [R] of each task's R runs.
+      scores: scores of the R runs of each task, float [R].
       thresholds: float [N].
-      drawn: for the interval.
+      drawn: what the bootstrap resamples.
     """
     above = [(np.asarray(own)[:, None] > thresholds).astype(float) for own in scores]
     return _estimate(lambda tasks: np.concatenate(tasks).mean(axis=0), above, drawn)

@@ -1,4 +1,4 @@
-"""Config files: gin files found, read and summarised; the configuration of a run saved and compared."""
+"""Gin files: finding, reading and summarising them; saving and comparing the configurations of runs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from seed_rl.settings import Settings, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
 
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
-_including: list[str] = []  # the gin files that are being read, each included by the one before
+_including: list[str] = []  # stack of the gin files being read, each included by the previous one
 
 
 def _located(name: str) -> str:
-    """The path of a file beside the gin file that includes it, or else of one in the working directory."""
+    """Resolve a file name relative to the including gin file, or else to the working directory."""
     beside = os.path.join(os.path.dirname(_including[-1]), name) if _including else name
     return os.path.realpath(beside if os.path.isfile(beside) else name)
 
@@ -48,19 +48,19 @@ def _opened(name: str) -> Iterator[IO[str]]:
 gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
-"""Settings that may differ when a run is resumed, and between its learner hosts: they affect speed and logs only."""
+"""Settings that affect only speed and logs: they may change when a run is resumed and differ between learner hosts."""
 
 
 def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -> Experiment:
-    """Reads gin files and bindings into an experiment.
+    """Build an experiment from gin files and bindings.
 
     Args:
-      gin_files: paths, or names of shipped files with or without the ending (`atari/vtrace_pong`); one or several.
-      gin_params: bindings such as `Optimizer.learning_rate = 1e-4`; they win over the files. A single word needs no
+      gin_files: one or several paths, or names of shipped files with or without extension (`atari/vtrace_pong`).
+      gin_params: bindings such as `Optimizer.learning_rate = 1e-4`, which override the files. Single words need no
         quotes: `Atari.game = breakout`.
 
     Raises:
-      ConfigError: a missing file, an unknown parameter, a value that can't be.
+      ConfigError: a file is missing, or a parameter is unknown or has an invalid value.
     """
     gin.clear_config()
     try:
@@ -70,22 +70,22 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
         _refuse_unused_scopes(gin.config_str())
-        return Experiment()  # type: ignore[call-arg]  # gin gives the arguments
+        return Experiment()  # type: ignore[call-arg]  # gin supplies the arguments
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
     finally:
-        gin.clear_config()  # settings made by hand later have the defaults
+        gin.clear_config()  # so that objects created later have the defaults
 
 
 def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
-    logging.disable(logging.ERROR)  # gin logs every place in which it does not find an included file
+    logging.disable(logging.ERROR)  # gin logs every place it searches for an included file
     try:
         parse(argument)
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{argument}: this is not a gin file, which is text in UTF-8") from error
+        raise ConfigError(f"{argument} is not a gin file: it is not UTF-8 text") from error
     except SystemExit as error:
-        raise ConfigError(f"{argument}: a module that it imports ends the program: {described(error)}") from error
-    except Exception as error:  # gin raises all kinds, and modules that a file imports may raise any
+        raise ConfigError(f"{argument} imports a module that exits the program: {described(error)}") from error
+    except Exception as error:  # gin and imported modules may raise anything
         raise ConfigError(prefix + _sentence(error)) from error
     finally:
         logging.disable(logging.NOTSET)
@@ -94,17 +94,17 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
 def _refuse_unused_scopes(bindings: str) -> None:
     for scope, setting in re.findall(r"^([\w./]+)/(\w+\.\w+) =", bindings, re.MULTILINE):
         if f"@{scope}/" not in bindings:
-            raise ConfigError(f"{scope}/{setting} has no effect: no reference has the scope, as @{scope}/... would")
+            raise ConfigError(f"{scope}/{setting} has no effect: nothing refers to this scope, as @{scope}/... would")
 
 
 def _quoted(binding: str) -> str:
-    """A binding whose value, if it is a bare word, a number such as 300k, or an object of JSON, is a string."""
+    """Quote the value of a binding if it is a bare word, a number such as 300k or a JSON object."""
     match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*|[\d_.]+[kMG]|\{.*\})\s*", binding)
     return f"{match[1]} = {match[2]!r}" if match and match[2] not in ("True", "False", "None") else binding
 
 
 def find_config(name: str) -> str:
-    """The path of a gin file, given as a path or as the name of a shipped one."""
+    """Return the path of a gin file given as a path or as the name of a shipped file."""
     if os.path.isfile(name):
         return name
     shipped = resources.files("seed_rl.configs")
@@ -112,18 +112,18 @@ def find_config(name: str) -> str:
         path = shipped.joinpath(candidate)
         if path.is_file():
             return str(path)
-    raise ConfigError(f"no gin file {name!r}: neither a path nor one of the shipped {', '.join(shipped_configs())}")
+    raise ConfigError(f"no gin file {name!r}; expected a path or one of {', '.join(shipped_configs())}")
 
 
 def shipped_configs() -> list[str]:
-    """Names of the gin files that come with the package, without the ending."""
+    """Return the names of the gin files shipped with the package, without extension."""
     root = str(resources.files("seed_rl.configs"))
     found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
     return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))
 
 
 def summary(name: str) -> str:
-    """A summary of a shipped gin file: the first sentence of its leading comment."""
+    """Return the summary of a shipped gin file: the first sentence of its leading comment."""
     with open(find_config(name), encoding="utf-8") as file:
         lines = [
             line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
@@ -132,10 +132,10 @@ def summary(name: str) -> str:
 
 
 def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
-    """The `differences` from the run in a log directory; none if there is no run.
+    """Return the `differences` from the run in a log directory; empty if there is no run.
 
     Raises:
-      ConfigError: the directory's `config.json` can't be read.
+      ConfigError: `config.json` in the directory can't be read.
     """
     try:
         saved = saved_settings(logdir)
@@ -145,15 +145,15 @@ def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
 
 
 def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
-    """The settings that keep an experiment from continuing a run, a phrase for each.
+    """Describe the changed settings that prevent an experiment from continuing a run, in a phrase each.
 
-    The length of a run may change too, unless its learning rate depends on it.
+    The length of the run may change unless its learning rate depends on it.
 
     Args:
-      experiment: that would continue it.
-      saved: the run's `Experiment.to_json`.
+      experiment: the experiment that would continue the run.
+      saved: result of `Experiment.to_json` for the run.
     """
-    current = json.loads(json.dumps(experiment.to_json()))  # through JSON, so that both sides have its types
+    current = json.loads(json.dumps(experiment.to_json()))  # so that both have JSON's types
     free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
     why = {"total_frames": " (the linear schedule of the learning rate depends on it)"}
     return [
@@ -164,16 +164,16 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
 
 
 def common_settings(experiment: Experiment) -> dict[str, Any]:
-    """The settings that all learner hosts of a run must share, and the version, as JSON values by dotted name."""
+    """Return the settings and version that all learner hosts of a run must share, as JSON values by dotted name."""
     settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(_MAY_CHANGE)}
     return {"the version of seed_rl": __version__, **settings}
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:
-    """Writes every setting into the log directory: `config.gin` for people and `train`, and `config.json` as data.
+    """Write all settings into the log directory, as `config.gin` (for people and `train`) and `config.json` (as data).
 
     Raises:
-      OSError: one of them can't be written; it is as it was before.
+      OSError: a file can't be written and is left unchanged.
     """
     os.makedirs(logdir, exist_ok=True)
     for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
@@ -182,7 +182,7 @@ def save_config(experiment: Experiment, logdir: str) -> None:
 
 
 def to_gin(experiment: Experiment) -> str:
-    """A gin file that gives this experiment, independent of its origin: every setting is bound."""
+    """Format a self-contained gin file that binds every setting of the experiment."""
     every = list(groups(experiment))
     imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
     return "\n\n".join(["\n".join(sorted(imports)), *map(_bindings, every)]) + "\n"
@@ -196,7 +196,7 @@ def _bindings(group: Any) -> str:
 
 
 def _sentence(error: BaseException) -> str:
-    """The informative first part of a gin or dataclass error, on one line."""
+    """Extract the informative first part of a gin or dataclass error, on one line."""
     text = " ".join(str(error).split())
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
@@ -208,7 +208,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _guess(text: str) -> str:
-    """The group of settings or the setting that a gin error may be about, as a question; empty without an idea."""
+    """Suggest the setting or group of settings that a gin error may be about, as a question; may be empty."""
     groups = {group.__name__: group for group in subclasses(Settings)}
     match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
         case None:

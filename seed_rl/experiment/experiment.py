@@ -1,4 +1,4 @@
-"""An experiment: every setting that defines a run, as frozen dataclasses that gin files fill in."""
+"""The settings that define a run, as frozen dataclasses filled in by gin files."""
 
 from __future__ import annotations
 
@@ -24,88 +24,88 @@ _log = logging.getLogger(__name__)
 
 
 class ConfigError(ValueError):
-    """An invalid configuration; the message is one sentence for its author."""
+    """The configuration is invalid; the message is one sentence for its author."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Inference(Settings):
-    """Batching of observations, and how far acting may run ahead of learning."""
+    """Settings of central inference: batching, and how far acting may run ahead of learning."""
 
     max_batch_size: Count = 64
     """Maximum number of environments per act step; a group of environments must fit."""
     max_wait_ms: NonNegative = 2.0
-    """How long an observation may wait for others that usually arrive within this time, milliseconds."""
+    """Maximum time an observation waits for a batch to fill, milliseconds; it waits only if others usually arrive."""
     queue_batches: Annotated[float, Within(1, 1000)] = 1.0
     """Capacity of the queue of finished unrolls, in learner batches; with a replay ratio above 1, in multiples of the
     new unrolls per update."""
     stagger_unrolls: bool = True
-    """Spread the beginnings of the environments' unrolls, so that finished ones arrive evenly."""
+    """Stagger the first unrolls of the environments, so that finished unrolls arrive evenly."""
     max_reward: NonNegative = 1e6
-    """A larger absolute reward ends the stream of the actor that sends it: squared, it could overflow."""
+    """Largest absolute reward; an actor that sends a larger one is disconnected, because its square could overflow."""
     max_observation: NonNegative = 1e8
-    """The same for each floating-point number of an observation."""
+    """Largest absolute value of floating-point observations, enforced like `max_reward`."""
     lease_timeout_s: NonNegative = 60.0
-    """The environment ids of an actor that joined but never opened its streams are freed after this, seconds."""
+    """Time after which to free the environment ids of an actor that joined but opened no stream, seconds."""
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Actors(Settings):
-    """The number of environments, and how they are spread over actor processes."""
+    """Number of environments and their distribution over actor processes."""
 
     num_actors: Count = 1
-    """Actor processes: `train` starts this many, and a learner has room for this many."""
+    """Number of actor processes that `train` starts and a learner has room for."""
     groups_per_actor: Count = 2
-    """Environment groups per actor: one steps while another waits for its actions."""
+    """Number of environment groups per actor: one steps while another waits for its actions."""
     envs_per_group: Count = 16
-    """Environments stepped together by one thread; their observations form one message."""
+    """Number of environments per group, which one thread steps together; their observations form one message."""
     num_eval_envs: Annotated[int, Within(0)] = 0
-    """The environments with the highest ids are for evaluation: they are not learned from, and their returns are
-    reported separately, as `eval/episode_return`."""
+    """Number of evaluation environments (those with the highest ids), whose data is not used for training and whose
+    returns are reported as `eval/episode_return`."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.num_eval_envs >= self.num_envs:
             raise ValueError(
-                f"Actors.num_eval_envs ({self.num_eval_envs}) must leave environments to learn from, of "
-                f"{self.num_envs} in total"
+                f"Actors.num_eval_envs ({self.num_eval_envs}) must be smaller than the number of environments "
+                f"({self.num_envs})"
             )
 
     @property
     def num_envs(self) -> int:
-        """Environments in total."""
+        """Total number of environments."""
         return self.num_actors * self.groups_per_actor * self.envs_per_group
 
     @property
     def num_training_envs(self) -> int:
-        """Environments that are learned from: those with the lowest ids."""
+        """Number of training environments, which have the lowest ids."""
         return self.num_envs - self.num_eval_envs
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Replay(Settings):
-    """The replay of an agent that learns from one, with the defaults of the published Atari runs."""
+    """Settings of the replay buffer; the defaults are those of the published Atari runs."""
 
     capacity: Count = 100_000
-    """Sequences (unrolls) kept; the oldest are evicted first."""
+    """Maximum number of sequences (unrolls); the oldest are evicted first."""
     min_size: Count = 5_000
-    """Sequences in the replay before the first update."""
+    """Number of sequences in the replay before the first update."""
     ratio: Annotated[float, Within(1e-3)] = 0.75
-    """How often each sequence is sampled on average: an update takes batch_size / ratio new ones. Exact, whether actors
-    are faster or slower than the learner: one waits for the other."""
+    """Average number of times each sequence is sampled: an update takes batch_size / ratio new sequences. The ratio is
+    exact because the faster of actors and learner waits for the other."""
     sampler: Annotated[str, OneOf(*SAMPLERS)] = "prioritized"
-    """`prioritized` or `uniform` (`buffers.samplers`)."""
+    """Sampling scheme, `prioritized` or `uniform` (see `buffers.samplers`)."""
     priority_exponent: Share = 0.9
-    """alpha: the prioritized sampler draws sequences with probability proportional to priority^alpha."""
+    """Exponent alpha: the prioritized sampler draws sequences with probability proportional to priority^alpha."""
     importance_exponent: Share = 0.6
-    """beta: it weights their losses with (size * probability)^-beta, divided by the batch's maximum."""
+    """Exponent beta: their losses are weighted by (size * probability)^-beta, divided by the batch's maximum."""
     placement: Annotated[str, OneOf("auto", "device", "host")] = "auto"
-    """The memory that holds it: `device` (the accelerator), `host`, or `auto`: the device if it fits there."""
+    """Memory that holds the replay: `device` (the accelerator), `host`, or `auto` (the device if the replay fits)."""
     snapshot: bool = False
-    """Save the replay with each checkpoint, so that a resumed run continues with its data. Takes the size of the replay
-    on disk, twice that while writing; without it a resumed run first fills an empty replay to `min_size`."""
+    """Save the replay with each checkpoint, so that a resumed run keeps its data; otherwise it first refills the replay
+    to `min_size`. Takes the size of the replay on disk, and twice that while writing."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -116,19 +116,19 @@ class Replay(Settings):
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Devices(Settings):
-    """The devices of a learner process, by TensorFlow's names (`GPU:0`, `TPU:3`, `CPU:0`).
+    """Devices of a learner process, by TensorFlow name (`GPU:0`, `TPU:3`, `CPU:0`).
 
-    By default a single device does everything; of several accelerators the first ones act, and as many of the others
-    train as divide the batch evenly (`learner.split`).
+    By default a single device does everything. Of several accelerators, the first ones act, and as many of the others
+    train as divide the batch evenly (see `learner.split`).
     """
 
     training: tuple = ()
-    """Training devices, each with an equal part of every batch."""
+    """Training devices; each processes an equal part of every batch."""
     inference: tuple = ()
-    """Inference devices, each acting for an equal share of the environments and holding their unrolls, from which an
-    equal share of the training devices learns."""
+    """Inference devices. Each acts for an equal share of the environments and stores their unrolls for
+    an equal share of the training devices."""
     logical_cpus: Count = 1
-    """Splits the host into this many devices (`CPU:0`, `CPU:1`, ...), to try several without having them."""
+    """Number of logical devices (`CPU:0`, `CPU:1`, ...) into which to split the host, to try out several devices."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -143,21 +143,21 @@ class Devices(Settings):
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Logs(Settings):
-    """The files that a run writes into its log directory, and how often."""
+    """What a run writes into its log directory, and how often."""
 
     metrics_interval_s: Annotated[float, Within(0.1)] = 10.0
-    """Seconds between two rows of metrics."""
+    """Interval between rows of metrics, seconds."""
     checkpoint_interval_s: Annotated[float, Within(0.1)] = 300.0
-    """Seconds between two checkpoints; another one is written at the end of a run."""
+    """Interval between checkpoints, seconds; a run writes another one when it ends."""
     checkpoints_kept: Count = 5
-    """The newest are kept; older ones are removed."""
+    """Number of checkpoints to keep; older ones are removed."""
     film_interval_min: NonNegative = 0.0
-    """Minutes between two films of the newest checkpoint's policy, made by a process of low priority; 0: none."""
+    """Interval between films of the latest checkpoint's policy, minutes, made by a low-priority process; 0: none."""
     wandb_project: str = ""
-    """A project of Weights & Biases to which the run also reports (needs the extra `wandb`); empty: none."""
+    """Weights & Biases project to which the run reports (needs the package `wandb`); empty: none."""
     milestones: tuple = ()
-    """Returns that runs of this experiment have reached, each a tuple `(task, return, frames)` with the median of its
-    seeds' environment frames: the display says when to expect them. A suite without tasks has the task ''."""
+    """Returns that earlier runs of this experiment reached, as tuples `(task, return, frames)`, where frames is the
+    median over seeds: the display predicts when the run will reach them. Suites without tasks use the task ''."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -165,7 +165,7 @@ class Logs(Settings):
             match milestone:
                 case (str(), int() | float(), int()):
                     continue
-            raise ValueError(f"Logs.milestones has tuples ('task', return, frames), got {milestone!r}")
+            raise ValueError(f"Logs.milestones must contain tuples ('task', return, frames), got {milestone!r}")
 
 
 @gin.configurable
@@ -174,32 +174,32 @@ class Experiment(Settings):
     """The complete configuration of a run."""
 
     env: EnvConfig
-    """The environments, such as `@Atari()`."""
+    """Environments, such as `@Atari()`."""
     agent: AgentConfig
-    """The agent, such as `@VTrace()`."""
+    """Agent, such as `@VTrace()`."""
     optimizer: Optimizer = dataclasses.field(default_factory=lambda: Optimizer())  # called late, so that gin sees it
-    """How gradients become updates."""
+    """Optimizer, learning-rate schedule and gradient clipping."""
     batch_size: Count = 32
-    """Unrolls per learner update."""
+    """Number of unrolls per learner update."""
     passes: Count = 1
-    """Passes over a batch: an update is `passes` x `minibatches` optimizer steps. More than one reuses on-policy data;
-    the loss must tolerate it, as clipped ratios and V-trace do."""
+    """Number of passes over a batch: an update is `passes` x `minibatches` optimizer steps. More than one pass reuses
+    on-policy data, which the loss must tolerate, as clipped ratios and V-trace do."""
     minibatches: Count = 1
-    """Equal parts of a batch, drawn anew for each pass, with an optimizer step each."""
+    """Number of equal parts into which each pass randomly divides the batch, with an optimizer step for each."""
     total_frames: Count = 10_000_000
-    """Environment frames after which the run ends, action repeats included."""
+    """Length of the run, environment frames including action repeats."""
     actors: Actors = dataclasses.field(default_factory=lambda: Actors())  # called late, so that gin sees it
-    """The environments and their distribution over actors."""
+    """Number of environments and their distribution over actors."""
     inference: Inference = dataclasses.field(default_factory=lambda: Inference())  # called late, so that gin sees it
-    """Batching of observations."""
+    """Central inference."""
     devices: Devices = dataclasses.field(default_factory=lambda: Devices())  # called late, so that gin sees it
-    """The devices of the learner."""
+    """Devices of the learner."""
     logs: Logs = dataclasses.field(default_factory=lambda: Logs())  # called late, so that gin sees it
-    """Metrics and checkpoints."""
+    """Metrics, checkpoints and films."""
     replay: Replay | None = None
-    """For agents that learn from one: `@Replay()`."""
+    """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
     seed: Annotated[int, Within(0, 2**31 - 1)] = 1
-    """Seed of weights, environments, actions and the replay's draws."""
+    """Seed of weights, environments, actions and replay samples."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -214,14 +214,14 @@ class Experiment(Settings):
             raise ValueError(f"Experiment.replay must be @Replay() or None, got {self.replay!r}")
         agent = type(self.agent).__name__
         if self.agent.learns_from_replay and self.replay is None:
-            raise ValueError(f"{agent} learns from a replay: Experiment.replay must be @Replay()")
+            raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
-            raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None")
+            raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
         filling = 0 if self.replay is None else self.replay.min_size * self.agent.unroll_length * self.env.action_repeat
         if filling >= self.total_frames:
             raise ValueError(
-                f"nothing would be learned: {filling:,} frames go into the replay before the first update "
-                f"(Replay.min_size), and Experiment.total_frames is {self.total_frames:,}"
+                f"the run would end before its first update: filling the replay to Replay.min_size takes {filling:,} "
+                f"frames, and Experiment.total_frames is {self.total_frames:,}"
             )
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
@@ -230,30 +230,30 @@ class Experiment(Settings):
             )
 
     def env_spec(self) -> EnvSpec:
-        """Observations and actions of the environments, of which one may be tried out (`envs.elsewhere.probed_spec`).
+        """Return the specs of observations and actions, if necessary by creating an environment (see `probed_spec`).
 
         Raises:
-          CannotBuild: that takes making one, which fails here, or whose results are not what it declares.
+          CannotBuild: creating the environment failed, or its outputs don't match its declared spaces.
         """
         return _env_spec(self.env)
 
     def build_agent(self) -> Agent:
-        """The agent for these environments; imports TensorFlow.
+        """Build the agent for these environments. Imports TensorFlow.
 
         Raises:
-          CannotAct: the agent does not support such environments.
+          CannotAct: the agent does not support these environments.
           CannotBuild: see `env_spec`.
         """
         return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
 
     def milestones(self) -> list[tuple[float, int]]:
-        """The returns that a run of this length usually reaches, and the environment frames at which it does."""
+        """Return pairs of a return and the environment frames at which runs usually reach it, within `total_frames`."""
         task = getattr(self.env, self.env.task_setting) if self.env.task_setting else ""
         known = [(value, frames) for name, value, frames in self.logs.milestones if name == task]
         return [(value, frames) for value, frames in known if frames <= self.total_frames]
 
     def to_json(self) -> dict[str, Any]:
-        """Every setting by dotted name, as JSON values."""
+        """Return all settings as JSON values by dotted name."""
         return dict(_flatten("", self))
 
 
@@ -261,9 +261,9 @@ class Experiment(Settings):
 def _env_spec(env: EnvConfig) -> EnvSpec:
     try:
         return probed_spec(env)
-    except (Exception, SystemExit) as error:  # environments raise all kinds
-        subject = f"{env.title} can't be made to read its spaces"
-        _log.info("the error of the environment in full:", exc_info=error, extra={"in_full": True})  # only in files
+    except (Exception, SystemExit) as error:  # environments may raise anything
+        subject = f"{env.title} can't be created to read its spaces"
+        _log.info("full error of the environment:", exc_info=error, extra={"in_full": True})  # in log files only
         raise CannotBuild(str(failure(subject, error))) from error
 
 

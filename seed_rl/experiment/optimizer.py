@@ -1,4 +1,4 @@
-"""How gradients become updates: the settings of an optimizer, and the Keras optimizer they stand for."""
+"""Settings of an optimizer, and the Keras optimizer built from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gin
 from seed_rl.settings import NonNegative, OneOf, Settings, Within
 
 Decay: TypeAlias = Annotated[float, Within(0, 0.999999)]
-"""Of a moving average."""
+"""Decay rate of a moving average."""
 
 
 @gin.configurable
@@ -19,28 +19,28 @@ class Optimizer(Settings):
     """An optimizer, its learning-rate schedule and gradient clipping."""
 
     name: Annotated[str, OneOf("adam", "rmsprop")] = "adam"
-    """`adam` or `rmsprop`."""
+    """Algorithm: `adam` or `rmsprop`."""
     learning_rate: NonNegative = 3e-4
-    """At the start of the run; see `schedule`."""
+    """Initial learning rate; see `schedule`."""
     schedule: Annotated[str, OneOf("constant", "linear")] = "constant"
-    """`constant`, or `linear`: decays to zero over the run's `total_frames`."""
+    """Learning-rate schedule: `constant`, or `linear` decay to zero over the run's `total_frames`."""
     beta_1: Decay = 0.9
-    """Adam only."""
+    """Adam only: decay rate of the moving average of gradients."""
     beta_2: Decay = 0.999
-    """Adam only."""
+    """Adam only: decay rate of the moving average of squared gradients."""
     decay: Decay = 0.99
     """RMSProp only: decay rate of the moving average of squared gradients."""
     momentum: Decay = 0.0
-    """RMSProp only."""
+    """RMSProp only: momentum."""
     epsilon: NonNegative = 1e-7
-    """Added to the denominator: outside the root by Adam, inside by RMSProp (0.01 in IMPALA's Atari runs, whose losses
-    are sums over the batch; here they are means, and gradients smaller by that factor)."""
+    """Constant added to the denominator: outside the square root in Adam, inside in RMSProp. (IMPALA's Atari runs use
+    0.01 with losses summed over the batch; losses here are means, so gradients are smaller by that factor.)"""
     clip_norm: NonNegative = 0.0
-    """Gradients are scaled down to this global norm; 0: never."""
+    """Global norm to which gradients are scaled down; 0: no clipping."""
 
     def build(self) -> Any:
-        """The Keras optimizer; its learning rate is set at every update."""
-        import keras  # late: actors read settings and do without it
+        """Build the Keras optimizer, whose learning rate is set at every update."""
+        import keras  # late import: actors read settings but don't load Keras
 
         if self.name == "adam":
             return keras.optimizers.Adam(
@@ -51,7 +51,7 @@ class Optimizer(Settings):
         )
 
     def learning_rate_at(self, progress: float) -> float:
-        """The learning rate after a share of the run's frames, 0 at the start; it may pass 1 at the end."""
+        """Return the learning rate at a share of the run's frames: 0 at the start, 1 (or slightly more) at the end."""
         if self.schedule == "constant":
             return self.learning_rate
         return self.learning_rate * (1.0 - min(max(progress, 0.0), 1.0))

@@ -1,4 +1,4 @@
-"""The configuration of a run, read from its log directory, whoever made it: data, of which nothing is executed."""
+"""Reads the configuration of a run from its log directory as pure data: nothing in the directory is executed."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from seed_rl.settings import subclasses
 from seed_rl.system.object_store import local_file
 
 SAVED = "config.json"
-"""File in a log directory with every setting by dotted name."""
+"""Name of the file in a log directory with every setting by dotted name."""
 
 
 def saved_settings(logdir: str) -> dict[str, Any]:
-    """Every setting of a run by dotted name, as JSON values.
+    """Read all settings of a run as JSON values by dotted name.
 
     Raises:
-      FileNotFoundError: this is not the log directory of a run.
-      ConfigError: its `config.json` can't be read.
-      CannotReach: it is in an object store that can't be.
+      FileNotFoundError: `logdir` is not the log directory of a run.
+      ConfigError: `config.json` can't be read.
+      CannotReach: the object store can't be read.
     """
     path = os.path.join(logdir, SAVED)
     try:
@@ -42,12 +42,13 @@ def saved_settings(logdir: str) -> dict[str, Any]:
 
 
 def load_saved(logdir: str) -> Experiment:
-    """The experiment of a run, whoever made its log directory: nothing in there is executed.
+    """Rebuild the experiment of a run without executing anything from its log directory.
 
-    Its settings are those of this library, of installed suites, and of modules that are imported already.
+    Classes of settings come from this library, installed suites, and modules that are already imported.
 
     Raises:
-      FileNotFoundError, ConfigError, CannotReach: see `saved_settings`; ConfigError also if the settings can't be used.
+      FileNotFoundError, CannotReach: see `saved_settings`.
+      ConfigError: `config.json` can't be read, or its settings are invalid.
     """
     saved, path = saved_settings(logdir), os.path.join(logdir, SAVED)
     try:
@@ -55,36 +56,36 @@ def load_saved(logdir: str) -> Experiment:
             raise ConfigError("env.kind and agent.kind are missing")
         experiment: Experiment = _rebuilt(Experiment, "", saved)
         if saved:
-            raise ConfigError(f"there is no setting {', '.join(map(shortened, [*saved][:3]))}")
+            raise ConfigError(f"unknown setting {', '.join(map(shortened, [*saved][:3]))}")
         env = experiment.env
         own = {field.name: field.default for field in dataclasses.fields(env) if field.name in env.places_written}
         experiment = dataclasses.replace(experiment, env=dataclasses.replace(env, **own))
     except (ImportError, TypeError, ValueError, RecursionError) as error:
-        text = " ".join(str(error).split()).partition(" In call to configurable")[0]  # gin adds that
+        text = " ".join(str(error).split()).partition(" In call to configurable")[0]  # text added by gin
         raise ConfigError(f"{path} can't be used: {text}") from error
     for module in modules_named(experiment):
         if not registry.may_import(module):
             raise ConfigError(
-                f"{path} can't be used: it names the module {shortened(module)}, which --import_module={module} permits"
+                f"{path} can't be used: it names the module {shortened(module)}, which needs --import_module={module}"
             )
     return experiment
 
 
 def modules_named(experiment: Experiment) -> list[str]:
-    """Modules, and directories of native code, that an experiment's settings name."""
+    """Return the modules, and directories of native code, named in an experiment's settings."""
     texts = map(str, vars(experiment.agent).values())
     layers = [text.partition(":")[0] for text in texts if re.fullmatch(r"[\w.]+:\w+", text)]
     return [*experiment.env.modules, *layers]
 
 
 def modules_needed(experiment: Experiment) -> list[str]:
-    """What `--import_module` names for `load_saved` in another process: also the modules of classes of one's own."""
+    """Return the values of `--import_module` that `load_saved` needs in another process, including user modules."""
     classes = {type(settings).__module__ for settings in groups(experiment)}
     return sorted(name for name in {*classes, *modules_named(experiment)} if not name.startswith(("seed_rl.", "__")))
 
 
 def groups(settings: Any) -> Iterator[Any]:
-    """A group of settings, and those inside of it."""
+    """Yield a group of settings and all groups nested in it."""
     yield settings
     for field in dataclasses.fields(settings):
         if dataclasses.is_dataclass(child := getattr(settings, field.name)):
@@ -92,7 +93,7 @@ def groups(settings: Any) -> Iterator[Any]:
 
 
 def _rebuilt(group: type[Any], prefix: str, saved: dict[str, Any]) -> Any:
-    """A group of settings, taken out of saved ones; those that are missing have their defaults."""
+    """Build a group of settings, removing its entries from `saved`; missing settings get their defaults."""
     hints, given = typing.get_type_hints(group), {}
     for field in dataclasses.fields(group):
         name = f"{prefix}{field.name}"
@@ -109,10 +110,10 @@ def _as_tuples(value: Any) -> Any:
 
 
 def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
-    """The class of this name that a setting may be, of those that are installed or imported.
+    """Find the class named `kind`, among those installed or imported, that is a valid value for a setting.
 
     Raises:
-      ConfigError: there is none, or there are several.
+      ConfigError: no class or several classes match.
     """
     for suite in metadata.entry_points(group=registry.ENTRY_POINTS) if setting == "env" else ():
         if suite.attr == kind:
@@ -122,11 +123,11 @@ def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
             importlib.import_module(agent.name)
     bases = [base for base in typing.get_args(hint) or (hint,) if isinstance(base, type)]
     known = [own for base in bases for own in (base, *subclasses(base)) if dataclasses.is_dataclass(own)]
-    found = {own.__module__: own for own in known if own.__name__ == kind}  # a notebook's cell may run again
+    found = {own.__module__: own for own in known if own.__name__ == kind}  # re-run notebook cells redefine classes
     if len(found) != 1:
         number = "several classes" if found else "no class"
         raise ConfigError(
-            f"{setting}.kind is {shortened(kind)}, and {number} of this name can be that here: --import_module takes "
-            "the module of a class of your own"
+            f"{setting}.kind is {shortened(kind)}, but {number} of this name is known here: if it is your own, pass "
+            "its module to --import_module"
         )
     return next(iter(found.values()))

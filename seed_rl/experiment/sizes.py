@@ -1,4 +1,4 @@
-"""Every size that follows from an experiment: computed here, once, and read everywhere else."""
+"""Sizes derived from an experiment: computed only here and read everywhere else."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from seed_rl.buffers.rows import held_as, nbytes
 from seed_rl.experiment import Experiment
 
 INSERT_AT_MOST = 32
-"""Unrolls that enter a replay together, and so slots that may be neither in the queue nor in the replay."""
+"""Maximum number of unrolls inserted together, and so of slots that may be in neither the queue nor the replay."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """The sizes of one learner process. With several inference devices each has an equal share of environments, batches
-    and replay; a size "per device" is that of one of them."""
+    """Sizes of one learner process. With several inference devices, each has an equal share of environments, batches
+    and replay, and a size "per device" refers to one of them."""
 
     num_envs: int
-    """N: environments of this learner process; their ids are 0 .. N - 1."""
+    """N: number of environments of this learner process; their ids are 0 to N - 1."""
     num_training_envs: int
-    """Environments with ids below this are learned from; the others are for evaluation."""
+    """Number of training environments, which have the lowest ids; the others are for evaluation."""
     num_devices: int
-    """Inference devices."""
+    """Number of inference devices."""
     act_batches: tuple[int, ...]
-    """Environments per act step, ascending: the static sizes that it is compiled for."""
+    """Batch sizes for which the act step is compiled, ascending."""
     length: int
-    """L: steps stored per unroll."""
+    """L: number of steps stored per unroll."""
     stride: int
-    """T: steps between the beginnings of consecutive unrolls of an environment."""
+    """T: number of steps between the starts of consecutive unrolls of an environment."""
     batch_size: int
-    """B: unrolls in an update, per device."""
+    """B: number of unrolls per update and device."""
     new_unrolls: float
-    """New unrolls that an update takes on average, per device: a batch, or fewer if they are replayed."""
+    """Average number of new unrolls per update and device: a batch, or fewer with a replay ratio above 1."""
     queue_capacity: int
-    """Finished unrolls that may wait for the learner before acting stops, per device."""
+    """Maximum number of finished unrolls waiting for the learner, per device; acting stops when it is reached."""
     replay_capacity: int
-    """Sequences in the replay, per device; 0 without one."""
+    """Maximum number of sequences in the replay, per device; 0 without replay."""
     replay_min_size: int
-    """Sequences in the replay before the first update, per device."""
+    """Number of sequences in the replay before the first update, per device."""
     num_slots: int
-    """Unrolls in the store, per device: unfinished, queued, being read, and replayed ones."""
+    """Number of unrolls in the store, per device: in progress, queued, being read, or in the replay."""
     slot_nbytes: int
-    """Bytes of one unroll, as it is held."""
+    """Size of one stored unroll, bytes."""
 
     @classmethod
     def of(cls, experiment: Experiment, agent: Agent, num_devices: int = 1, num_hosts: int = 1) -> Sizes:
-        """The sizes of an experiment.
+        """Compute the sizes for an experiment.
 
         Args:
-          experiment: of the whole run.
-          agent: built for its environments.
-          num_devices: inference devices of this learner process.
-          num_hosts: learner processes, each with environments of its own and an equal part of each batch.
+          experiment: experiment of the whole run.
+          agent: agent built for its environments.
+          num_devices: number of inference devices of this learner process.
+          num_hosts: number of learner processes, each with its own environments and an equal part of each batch.
         """
         actors, replay = experiment.actors, experiment.replay
         batch_size = experiment.batch_size // (num_devices * num_hosts)
@@ -86,22 +86,22 @@ class Sizes:
 
     @property
     def depth(self) -> int:
-        """D: unrolls that a step is written to, where consecutive ones overlap by more than a step."""
+        """D: number of unrolls to which a step is written; above 1 if consecutive unrolls overlap by several steps."""
         return -(-self.length // self.stride)
 
     @property
     def max_batch(self) -> int:
-        """Environments in the largest act step."""
+        """Largest batch size of the act step."""
         return self.act_batches[-1]
 
     @property
     def num_kept(self) -> int:
-        """Unrolls in the replay, or else in the batch that is learned from, per device."""
+        """Number of unrolls in the replay, or without replay in the training batch, per device."""
         return self.replay_capacity or self.batch_size
 
     @property
     def store_nbytes(self) -> int:
-        """Bytes of the store per device, with its spare slot."""
+        """Size of the store with its spare slot, per device, bytes."""
         return (self.num_slots + 1) * self.slot_nbytes
 
 

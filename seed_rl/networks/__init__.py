@@ -1,1 +1,1 @@
-"""Building blocks of networks: torsos, the LSTM, frame stacks, and the trunk that puts them together."""
+"""Network building blocks: torsos, the LSTM, frame stacking, and the trunk that combines them."""

@@ -1,4 +1,4 @@
-"""Settings of the trunk that agents put their heads on. TensorFlow is not imported here."""
+"""Settings of the trunk, the network below an agent's heads. This module does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LayerNorm: TypeAlias = Annotated[str, OneOf("none", "features", "all")]
 
 
 NATURE_DQN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Filters, size and stride of the convolutions of Mnih et al. (Nature, 2015)."""
+"""The convolutions of Mnih et al. (Nature, 2015): filters, kernel size and stride."""
 
 
 def smallest_frame(convolutions: Sequence[tuple[int, int, int]]) -> int:
-    """The smallest height and width of which unpadded convolutions (filters, size, stride) leave a pixel."""
+    """The smallest height and width from which unpadded convolutions (filters, size, stride) produce a pixel."""
     pixels = 1
     for _, size, stride in reversed(convolutions):
         pixels = (pixels - 1) * stride + size
@@ -27,7 +27,7 @@ def smallest_frame(convolutions: Sequence[tuple[int, int, int]]) -> int:
 
 
 class _Layer(OneOf):
-    """A shipped layer, or `module:Class`."""
+    """The name of a built-in layer, or `module:Class`."""
 
     def check(self, name: str, value: Any) -> None:
         if not re.fullmatch(r"[\w.]+:\w+", value):
@@ -36,46 +36,46 @@ class _Layer(OneOf):
 
 @dataclasses.dataclass(frozen=True)
 class TrunkConfig(Settings):
-    """Torso, recurrent core and frame stack: everything below an agent's heads."""
+    """Frame stacking, torso and recurrent core: everything below an agent's heads."""
 
     torso: Annotated[str, _Layer("auto", "shallow", "deep", "mlp", "module:Class")] = "auto"
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
-    IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: shallow, or mlp for images too small for it;
-    `module:Class`: a Keras layer of your own (`networks.own_layers.Torso`). All other observations go through dense
-    layers, words (uint16 [W]) through an LSTM."""
+    IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: `shallow`, or `mlp` if the images are too small for
+    it; `module:Class`: a custom Keras layer (`networks.own_layers.Torso`). Words (uint16 [W]) go through an LSTM, all
+    other observations through dense layers."""
     hidden: Annotated[int, Within(0, 65_536)] = 0
-    """Units of the dense layer behind the convolutions, and of the dense layers; 0: 512 (shallow) or 256."""
+    """Units of each dense layer, including the one after the convolutions; 0: 512 (shallow) or 256."""
     mlp_layers: Annotated[int, Within(0, 64)] = 1
-    """Dense layers where there are no convolutions; 0: the numbers themselves are the features."""
+    """Number of dense layers for tensors without convolutions; 0: the observations themselves are the features."""
     convolutions: tuple = NATURE_DQN
-    """Of the shallow torso: filters, size and stride of each, without padding; by default those of Nature DQN."""
+    """Unpadded convolutions of the shallow torso: filters, kernel size and stride of each; default: Nature DQN."""
     channels: tuple = (16, 32, 32)
     """Output channels of each stage of the ResNet."""
     residual_blocks: Annotated[int, Within(1, 64)] = 2
     """Residual blocks in each stage of the ResNet."""
     core: Annotated[str, _Layer("none", "lstm", "module:Class")] = "none"
-    """The recurrent network behind the torso: `none`, `lstm`, or `module:Class`, a Keras layer of your own
+    """The recurrent network after the torso: `none`, `lstm`, or `module:Class`, a custom Keras layer
     (`networks.own_layers.Core`)."""
     core_units: Annotated[int, Within(1, 8_192)] = 256
     """Units of the recurrent core."""
     previous_step_inputs: bool = False
-    """Feed the last reward and the last action (one-hot, or scaled to [-1, 1]) to the network behind the torso."""
+    """Append the previous reward and action (one-hot, or scaled to [-1, 1]) to the torso's features."""
     clip_reward_input: bool = False
     """Clip that reward to [-1, 1]."""
     frame_stack: Annotated[int, Within(1, 64)] = 4
-    """Images that the torso sees, stacked on the learner's device; 1: the current one alone."""
+    """Number of images that the torso sees, stacked on the learner's device; 1: only the current one."""
     kernel_initializer: Initializer = "glorot_uniform"
-    """Keras initializer of the convolutions and of the layer behind them; `he_normal` preserves the scale of
-    activations through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2)) is PPO's."""
+    """Keras initializer of the convolutions and the dense layers; `he_normal` preserves the scale of activations
+    through ReLUs, and learns faster in the shallow network; `orthogonal` (gain sqrt(2)) is PPO's."""
     layer_norm: LayerNorm = "none"
-    """Layer normalisation (arXiv:1607.06450) in the torsos. `features`: in front of their last ReLU, which bounds what
-    the heads see, so that no step of the optimizer throws policy and value away; `all`: in front of every ReLU and
-    behind the core, as in PQN (arXiv:2407.04811)."""
+    """Layer normalisation (arXiv:1607.06450) in the torsos. `features`: before their last ReLU, which bounds the inputs
+    of the heads, so that no single optimizer step can ruin policy and value; `all`: before every ReLU and after the
+    core, as in PQN (arXiv:2407.04811)."""
     observation_norm: bool = False
-    """Standardise observations by running statistics of each number or pixel, clipped to 10 deviations, as in OpenAI's
-    PPO (arXiv:1707.06347): a ball on a still background then stands out. Bit planes and words are left alone."""
+    """Standardise each number or pixel of the observations by running statistics, clipped to 10 deviations, as in
+    OpenAI's PPO (arXiv:1707.06347): a ball on a static background then stands out. Not for bit planes and words."""
     dtype: Annotated[str, OneOf(*DTYPES)] = "float32"
-    """`float32` or `mixed_bfloat16` (computes in bfloat16, keeps float32 weights)."""
+    """`float32` or `mixed_bfloat16` (bfloat16 computation, float32 weights)."""
 
     def __post_init__(self):
         super().__post_init__()

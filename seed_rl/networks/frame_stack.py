@@ -1,7 +1,7 @@
-"""Stacks of the last frames, rebuilt from frames that were sent and stored once each.
+"""Frame stacking, from frames that are sent and stored only once each.
 
-Shapes: T steps, B sequences, frames of H x W pixels and C channels, stacks of D frames. A stack holds its frames along
-the channels, the oldest first. The state that is handed from call to call is a stack of the last D - 1 frames.
+Shapes: T steps, B sequences, frames of H x W pixels and C channels, stacks of D frames. A stack concatenates its frames
+along the channel axis, oldest first. The state passed from call to call is a stack of the last D - 1 frames.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class FrameState(NamedTuple):
     frames: tf.Tensor
     """uint8 [B, H, W, (D - 1) C]"""
     seen: tf.Tensor
-    """int32 [B]: how many of them, the last ones, belong to the current episode; the others are absent."""
+    """int32 [B]: how many of them, counted from the newest, belong to the current episode; the others are absent."""
 
 
 def initial_frames(batch: int, frame_shape: Sequence[int], depth: int) -> FrameState:
@@ -42,14 +42,14 @@ class Stacks(NamedTuple):
 
 
 def stack_frames(frames: Any, done: Any, state: FrameState) -> tuple[Stacks, FrameState]:
-    """The stacks of T frames, and the new state.
+    """Stacks T frames; returns the stacks and the new state.
 
-    To stack T frames at once, or in several calls that hand on the state, is the same.
+    Stacking T frames at once or in several calls that pass on the state gives the same result.
 
     Args:
       frames: uint8 [T, B, H, W, C].
-      done: bool [T, B]: whether a frame is the first of its episode: older frames are absent from its stack.
-      state: from which the depth D is taken.
+      done: bool [T, B]: whether a frame is the first of its episode, so that older frames are absent from its stack.
+      state: the state before these frames, whose shape determines the depth D.
     """
     checks.check_rank("frames", frames, 5)
     shape = checks.static_shape(frames)
@@ -61,7 +61,7 @@ def stack_frames(frames: Any, done: Any, state: FrameState) -> tuple[Stacks, Fra
     if history == 0:
         return Stacks(tf.convert_to_tensor(frames), tf.ones([*shape[:2], 1], tf.bool)), state
 
-    # Offset k of the sequence [D - 1 + T, ...] of all frames is, at step t, the frame D - 1 - k steps before it.
+    # In the sequence of all D - 1 + T frames, offset k holds for step t the frame D - 1 - k steps earlier.
     offsets = [slice(k, k - history or None) for k in range(history + 1)]
     sequence = tf.concat([_unstack(state.frames, history), frames], axis=0)
     known = tf.concat([tf.range(history)[:, tf.newaxis] >= history - state.seen, tf.ones(shape[:2], tf.bool)], axis=0)
@@ -70,7 +70,7 @@ def stack_frames(frames: Any, done: Any, state: FrameState) -> tuple[Stacks, Fra
     planes = tf.stack([sequence[offset] for offset in offsets])
     planes *= tf.cast(present, planes.dtype)[..., tf.newaxis, tf.newaxis, tf.newaxis]
 
-    # One transposition is several times faster than concatenation along such a short axis.
+    # A single transposition is several times faster than concatenation along such a short axis.
     stacks = tf.transpose(planes, [1, 2, 3, 4, 0, 5])
     stacks = tf.reshape(stacks, tf.concat([tf.shape(frames)[:-1], [(history + 1) * shape[-1]]], axis=0))
     seen = tf.reduce_sum(tf.cast(present[1:, -1], tf.int32), axis=0)
@@ -78,6 +78,6 @@ def stack_frames(frames: Any, done: Any, state: FrameState) -> tuple[Stacks, Fra
 
 
 def _unstack(state: Any, count: int) -> tf.Tensor:
-    """[B, H, W, count C] as [count, B, H, W, C]."""
+    """Splits [B, H, W, count C] into [count, B, H, W, C]."""
     frames = tf.reshape(state, tf.concat([tf.shape(state)[:-1], [count, state.shape[-1] // count]], axis=0))
     return tf.transpose(frames, [3, 0, 1, 2, 4])

@@ -1,4 +1,4 @@
-"""Keras layers of one's own, named by `module:Class`: their contract, and errors with the place in their source."""
+"""Custom Keras layers, named by `module:Class`: their interface, and errors that point into their source."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ from seed_rl.specs import CannotAct
 class Torso(Protocol):
     """A Keras layer named by `TrunkConfig.torso = 'module:Class'`.
 
-    Its class is called with `units` (features asked for, `TrunkConfig.hidden`), `kernel_initializer`, `dtype` and
-    `name`.
+    The class is called with `units` (the requested number of features, `TrunkConfig.hidden`), `kernel_initializer`,
+    `dtype` and `name`.
     """
 
     def __call__(self, frames: Any) -> Any:
-        """Features [N, F], in the layer's compute dtype, of images [N, H, W, C]: uint8, or with
-        `TrunkConfig.observation_norm` in the compute dtype with a standard deviation of 255."""
+        """Maps images [N, H, W, C] to features [N, F] in the layer's compute dtype.
+
+        Images are uint8, or with `TrunkConfig.observation_norm` in the compute dtype with a standard deviation of 255.
+        """
 
 
 class Core(Protocol):
     """A Keras layer named by `TrunkConfig.core = 'module:Class'`.
 
-    Its class is called with `units`, `dtype` and `name`.
+    The class is called with `units`, `dtype` and `name`.
     """
 
     def initial_state(self, batch_size: int) -> Any:
-        """The state at the start of an episode: nest of tensors [batch_size, ...]."""
+        """The state at the start of an episode, a nest of tensors [batch_size, ...]."""
 
     def __call__(self, inputs: Any, done: Any, state: Any) -> tuple[Any, Any]:
-        """Outputs [T, B, units] of inputs [T, B, F], and the state after the last step.
+        """Maps inputs [T, B, F] to outputs [T, B, units] and the state after the last step.
 
-        The state is to be reset before every step with `done`, bool [T, B].
+        It must reset the state before every step where `done`, bool [T, B], is true.
         """
 
 
 def make_layer(setting: str, path: str, **arguments: Any) -> Any:
-    """An object of the class that `module:Class` names.
+    """Instantiates the class that `module:Class` names.
 
     Raises:
-      CannotAct: it can't be imported or made.
+      CannotAct: the class can't be imported or instantiated.
     """
     module, _, name = path.partition(":")
     with errors_of(setting, path):
@@ -53,9 +55,10 @@ def make_layer(setting: str, path: str, **arguments: Any) -> Any:
 
 
 def check_features(features: Any, leading: Sequence[int]) -> None:
-    """
+    """Checks the shape of a layer's features.
+
     Raises:
-      ValueError: these are not features [*leading, F].
+      ValueError: the shape is not [*leading, F].
     """
     shape = getattr(features, "shape", None)
     if shape is None or len(shape) != len(leading) + 1 or list(shape[:-1]) != list(leading):
@@ -65,10 +68,10 @@ def check_features(features: Any, leading: Sequence[int]) -> None:
 
 @contextlib.contextmanager
 def errors_of(setting: str, path: str) -> Iterator[None]:
-    """Turns errors of the layer that a setting names into a sentence, if it is `module:Class`.
+    """Turns errors of a custom layer into one sentence that names the setting; built-in layers raise as usual.
 
     Raises:
-      CannotAct: with the error, and its line in the layer's module.
+      CannotAct: gives the error and its line in the layer's module.
     """
     try:
         yield
@@ -77,16 +80,16 @@ def errors_of(setting: str, path: str) -> Iterator[None]:
     except Exception as error:
         if ":" not in path:
             raise
-        # Keras puts a message in bold, between notes of its own.
+        # Keras prints the original message in bold, surrounded by its own remarks.
         bold = re.search(r"\x1b\[1m(.*?)\x1b\[0m", str(error), re.DOTALL)
         message = " ".join((bold[1] if bold else str(error)).split())
         sentence = CannotAct(f"{setting} = {path!r}: {type(error).__name__}: {message}{_place(error, path)}")
-        sentence._keras_call_info_injected = True  # type: ignore[attr-defined]  # else layers around it add theirs
+        sentence._keras_call_info_injected = True  # type: ignore[attr-defined]  # or enclosing layers add remarks
         raise sentence from error
 
 
 def _place(error: Exception, path: str) -> str:
-    """The line of the layer's module, in parentheses; empty if the error comes from elsewhere."""
+    """The error's line in the layer's module, in parentheses; empty if the error was raised outside of it."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}, line {error.lineno})"
     name = os.sep + path.partition(":")[0].replace(".", os.sep) + ".py"

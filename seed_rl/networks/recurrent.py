@@ -1,7 +1,7 @@
 """An LSTM over unrolls in which episodes may end in mid-sequence.
 
-Shapes: T steps, B sequences, F input features, U units. Weights are float32. The matrix products are done in the
-compute dtype of the layer, everything else, the state above all, in float32.
+Shapes: T steps, B sequences, F input features, U units. Weights are float32. Matrix products are computed in the
+layer's compute dtype, everything else in float32, in particular the state.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,21 +23,22 @@ class LSTMState(NamedTuple):
 
 
 class ResetLSTM(keras.layers.Layer):
-    """An LSTM whose state becomes zero before every step that begins an episode.
+    """An LSTM whose state is zeroed before every step that begins an episode.
 
         i_t, f_t, o_t = sigmoid(x_t W + h_{t-1} R + b),  g_t = tanh(x_t W + h_{t-1} R + b)
         c_t = f_t c_{t-1} + i_t g_t,  h_t = o_t tanh(c_t)
 
-    with a part of W, R and b for each of the four, in that order. The bias of the forget gate f starts at 1.
+    W, R and b have a separate part for each of i, f, o and g, in that order. The forget gate's bias is initialised to
+    1.
     """
 
     def __init__(self, units: int, dtype: str = "float32", name: str = "reset_lstm"):
-        # Autocast would round the state and the variables; `call` casts the operands of matrix products.
+        # Autocasting would round the state and the variables; `call` casts the operands of matrix products itself.
         super().__init__(dtype=dtype, name=name, autocast=False)
         self.units = units
 
     def initial_state(self, batch_size: int) -> LSTMState:
-        """Zeros, float32 [B, U]."""
+        """The zero state, float32 [B, U]."""
         return LSTMState(h=tf.zeros([batch_size, self.units]), c=tf.zeros([batch_size, self.units]))
 
     def build(self, inputs_shape: Sequence[int | None]) -> None:
@@ -55,7 +56,7 @@ class ResetLSTM(keras.layers.Layer):
 
         Args:
           inputs: float [T, B, F].
-          done: bool [T, B]: whether a step is the first of its episode: the state is zeroed before that step.
+          done: bool [T, B]: whether a step is the first of its episode, so that the state is zeroed before it.
           state: float32 [B, U]: the state before step 0.
 
         Returns:
@@ -68,7 +69,7 @@ class ResetLSTM(keras.layers.Layer):
         checks.check_shape("state.c", state.c, state_shape)
         checks.static_length("inputs", inputs)
 
-        # The inputs of all steps in one product: only the recurrent one must wait for the previous step.
+        # One product for the inputs of all steps: only the recurrent product has to wait for the previous step.
         projected = tf.tensordot(tf.cast(inputs, self.compute_dtype), tf.cast(self.kernel, self.compute_dtype), 1)
         projected = tf.cast(projected, tf.float32) + self.bias
         keep = 1.0 - tf.cast(done, tf.float32)[..., tf.newaxis]
@@ -88,21 +89,21 @@ def _unroll(
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable]:
     """The outputs h_t and cells c_t, float32 [T, B, U], and their gradient.
 
-    The gradient is written out because automatic differentiation keeps every intermediate result of every step on a
-    stack and adds up T gradients of the recurrent kernel. Here the backward loop carries the gradient of the
-    state only, and one product gives that of the kernel.
+    The gradient is written out because automatic differentiation would keep all intermediate results of every step on a
+    stack and add up T gradients of the recurrent kernel. Here the backward loop carries only the gradient of the state,
+    and a single product computes the gradient of the kernel.
 
     Args:
       projected: float32 [T, B, 4U]: x_t W + b.
       keep: float32 [T, B, 1]: 0 where the state is zeroed before step t, else 1.
-      recurrent_kernel: [U, 4U], in the dtype of the products.
+      recurrent_kernel: [U, 4U], in the dtype of the matrix products.
       h: float32 [B, U]: the output before step 0.
       c: float32 [B, U]: the cell before step 0.
     """
     gates, outputs, cells = _forward(projected, keep, recurrent_kernel, h, c)
 
     def gradient(d_outputs: tf.Tensor, d_cells: tf.Tensor) -> tuple:
-        # The states that each step started from, after the reset.
+        # The state from which each step started, after the reset.
         h_tm1 = keep * tf.concat([h[tf.newaxis], outputs[:-1]], axis=0)
         c_tm1 = keep * tf.concat([c[tf.newaxis], cells[:-1]], axis=0)
         d_projected, d_h, d_c = _backward(gates, cells, c_tm1, keep, recurrent_kernel, d_outputs, d_cells)
@@ -117,7 +118,7 @@ def _unroll(
 def _forward(
     projected: tf.Tensor, keep: tf.Tensor, recurrent_kernel: tf.Tensor, h: tf.Tensor, c: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The gates i, f, o, g [T, B, 4U], outputs and cells [T, B, U] of all steps."""
+    """The gates i, f, o, g [T, B, 4U], the outputs and the cells [T, B, U] of all steps."""
     length, units = projected.shape[0], recurrent_kernel.shape[0]
 
     def one_step(projected, keep, h, c):
@@ -155,7 +156,7 @@ def _backward(
     length = gates.shape[0]
     i, f, o, g = tf.split(gates, 4, axis=-1)
     tanh_c = tf.tanh(cells)
-    # dc_t/dh_t, and the derivatives of c_t (for i, f, g) and of h_t (for o) by the gate's input.
+    # The derivative of h_t by c_t, and those of c_t (for i, f, g) and h_t (for o) by the gates' inputs.
     c_by_h = o * (1.0 - tanh_c * tanh_c)
     by_gate = tf.concat([g * i * (1.0 - i), c_tm1 * f * (1.0 - f), tanh_c * o * (1.0 - o), i * (1.0 - g * g)], -1)
     c_by_c_tm1 = f * keep
@@ -175,10 +176,10 @@ def _backward(
 
 
 def _product(x: tf.Tensor, kernel: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """float32 product, done in the dtype of `kernel`."""
+    """The matrix product as float32, computed in the dtype of `kernel`."""
     return tf.cast(tf.matmul(tf.cast(x, kernel.dtype), kernel, transpose_b=transpose_b), tf.float32)
 
 
 def _array(length: int, like: tf.Tensor, width: int) -> tf.TensorArray:
-    """Room for `length` float32 [B, width], with B from `like` [B, ...]."""
+    """An empty array for `length` float32 tensors [B, width], where B is the first axis of `like`."""
     return tf.TensorArray(tf.float32, length, element_shape=[like.shape[0], width])

@@ -1,4 +1,4 @@
-"""Target networks: frozen copies that follow the weights of a model."""
+"""Target networks: frozen copies that track the weights of a model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class TargetNetwork:
         target <- target + rate (online - target)
 
     A rate of 1 copies the weights (Mnih et al. 2015); a small rate at every update is Polyak averaging (Lillicrap et
-    al. 2016, arXiv:1509.02971). Variables that are not trained, such as running statistics, are copied at any rate.
+    al. 2016, arXiv:1509.02971). Non-trainable variables, such as running statistics, are always copied.
     """
 
     def __init__(self, online: Any, frozen: Any, period: int = 1, rate: float = 1.0):
         """
         Args:
           online: the Keras model that is trained.
-          frozen: another one of the same architecture; takes over the weights of `online`.
+          frozen: a second model of the same architecture, which becomes the copy.
           period: learner updates between two updates of the copy, at least 1.
-          rate: in (0, 1].
+          rate: step size of these updates, in (0, 1].
         """
         self.model = frozen
         self._online = online
@@ -31,7 +31,7 @@ class TargetNetwork:
         self._follow(1.0)
 
     def after_update(self, learner_updates: int) -> None:
-        """To be called when update number `learner_updates` (from 1) has been applied."""
+        """Updates the copy if it is due; call this after learner update number `learner_updates` (from 1)."""
         if learner_updates % self._period == 0:
             self._follow(self._rate)
 

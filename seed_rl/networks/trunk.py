@@ -1,4 +1,4 @@
-"""The network below an agent's heads: frame stacks, a torso for each observation tensor, an optional recurrent core.
+"""The network below an agent's heads: frame stacking, a torso per observation tensor, an optional recurrent core.
 
 Shapes: T steps, B environments, images of H x W pixels and C channels, F features.
 """
@@ -17,44 +17,43 @@ from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
 from seed_rl.networks.own_layers import check_features, errors_of, make_layer
 from seed_rl.networks.recurrent import ResetLSTM
-from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
+from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.types import EnvOutput
 
-# One pass over the bytes each, even where the layers around them are not compiled: several times faster on a CPU, where
-# two programs are faster than one.
+# Compiled even where the layers around them are not: one pass over the bytes is several times faster on a CPU.
 _FUSED: dict[str, Any] = {"jit_compile": True, "autograph": False}
 _stack_frames = tf.function(stack_frames, **_FUSED)
 
 
 class TrunkState(NamedTuple):
-    """The memory of a trunk, for each environment, from step to step."""
+    """The state that a trunk carries from step to step for each environment."""
 
     frames: Any
-    """A tuple with a `FrameState` for each stacked observation tensor."""
+    """A tuple with one `FrameState` per stacked observation tensor."""
     core: Any
-    """Nest [B, ...] of the recurrent core, such as `LSTMState`; () for a feed-forward trunk."""
+    """The recurrent core's state, a nest [B, ...] such as `LSTMState`; () for a feed-forward trunk."""
 
 
 class Trunk(keras.layers.Layer):
-    """From T steps of B environments to features [T, B, F] in the compute dtype.
+    """Maps T steps of B environments to features [T, B, F] in the compute dtype.
 
-    Each observation tensor goes through a torso of its own: images (stacked over time) and bit planes through
-    convolutions, words (uint16 [W]) through an LSTM, all others flattened through dense layers. Their features are
-    concatenated, with those of the previous step if the settings ask for them, and go through the recurrent core if
-    there is one.
+    Each observation tensor has a separate torso: images (stacked over time) and bit planes go through convolutions,
+    words (uint16 [W]) through an LSTM, everything else is flattened and goes through dense layers. The features are
+    concatenated, together with the previous reward and action if the settings ask for them, and passed through the
+    recurrent core if there is one.
     """
 
     def __init__(self, config: TrunkConfig, env_spec: EnvSpec, name: str = "trunk"):
         """
         Args:
           config: architecture and sizes.
-          env_spec: of the environments.
-          name: of the layer.
+          env_spec: observations and actions of the environments.
+          name: name of the layer.
 
         Raises:
-          CannotAct: the torso does not fit the observations, or a torso or core of one's own can't be made.
+          CannotAct: the torso does not fit the observations, or a custom torso or core can't be created.
         """
         super().__init__(name=name, dtype=config.dtype, autocast=False)  # each layer casts its own input
         self._config = config
@@ -74,13 +73,13 @@ class Trunk(keras.layers.Layer):
             self._core_norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=config.dtype, name="core_norm")
 
     def initial_state(self, batch_size: int) -> TrunkState:
-        """The state before the first step of an episode."""
+        """The state at the start of an episode."""
         stacked = [spec for _, spec in self._tensors if self._is_stacked(spec)]
         frames = tuple(initial_frames(batch_size, spec.shape, self._config.frame_stack) for spec in stacked)
         return TrunkState(frames, () if self._core is None else self._core.initial_state(batch_size))
 
     def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built, and checks its input, when `call` first reaches it."""
+        """Does nothing: `call` builds each layer, which checks its input, on first use."""
 
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[tf.Tensor, TrunkState]:
         """Runs T steps of B environments.
@@ -88,7 +87,7 @@ class Trunk(keras.layers.Layer):
         Args:
           prev_action: [T, B, ...].
           env_output: fields [T, B, ...]; the state is reset before each step where `done`.
-          state: before step 0.
+          state: the state before step 0.
 
         Returns:
           The features [T, B, F] of all steps, and the state after the last one.
@@ -122,7 +121,7 @@ class Trunk(keras.layers.Layer):
         return features, TrunkState(tuple(after), core_state)
 
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
-        """An observation tensor in the compute dtype: frames with a deviation of 255, absent ones of a stack zero."""
+        """Standardises a tensor, in the compute dtype: frames to a deviation of 255, absent ones in a stack to zero."""
         spec = dict(self._tensors)[name]
         standard = self._moments[name].normalise(tensor) * (255.0 if is_frame(spec) else 1.0)
         if present is not None:
@@ -131,16 +130,16 @@ class Trunk(keras.layers.Layer):
         return tf.cast(standard, self.compute_dtype)
 
     def moments(self, env_output: EnvOutput) -> Mapping[str, tf.Tensor]:
-        """Moments of the observations [T, B, ...] that the trunk standardises, for `update`."""
+        """The moments, for `update`, of those observations [T, B, ...] that the trunk standardises."""
         return {name: own.moments(_tensor(env_output, name)) for name, own in self._moments.items()}
 
     def update(self, moments: Mapping[str, tf.Tensor], steps: float) -> None:
-        """Moves the running statistics of observations by the moments of a batch of so many agent steps."""
+        """Updates the running statistics of observations from the moments of a batch of `steps` agent steps."""
         for name, own in self._moments.items():
             own.update(moments[name], steps)
 
     def _previous_step(self, prev_action: tf.Tensor, reward: tf.Tensor, dtype: tf.DType) -> list[tf.Tensor]:
-        """The last reward [T, B, 1], which the previous action caused, and the features of that action [T, B, G]."""
+        """The previous action's reward [T, B, 1] and features [T, B, G]."""
         if self._config.clip_reward_input:
             reward = tf.clip_by_value(reward, -1.0, 1.0)
         return [tf.cast(reward, dtype)[..., tf.newaxis], tf.cast(self._actions.features(prev_action), dtype)]
@@ -150,36 +149,31 @@ class Trunk(keras.layers.Layer):
 
 
 class TrunkModel(keras.Model, abc.ABC):
-    """A trunk with the heads of an agent, as `agents.base.ModelAgent` needs it. A subclass makes the heads."""
+    """A trunk with an agent's heads, which a subclass adds; a model for `agents.base.ModelAgent`."""
 
     def __init__(self, trunk: Trunk, name: str):
-        """
-        Args:
-          trunk: the network below the heads.
-          name: of the model.
-        """
         super().__init__(name=name, autocast=False)  # each layer casts its own input
         self.trunk = trunk
 
     def initial_state(self, batch_size: int) -> TrunkState:
-        """The state before the first step of an episode."""
+        """The state at the start of an episode."""
         return self.trunk.initial_state(batch_size)
 
     def build(self, *shapes: Any) -> None:
-        """Nothing to do: each layer is built, and checks its input, when `call` first reaches it."""
+        """Does nothing: `call` builds each layer, which checks its input, on first use."""
 
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[Any, TrunkState]:
-        """Runs T steps of B environments: `Trunk.call`, with the outputs of the heads in place of the features."""
+        """Runs T steps of B environments, like `Trunk.call`, but returns the heads' outputs instead of features."""
         features, state = self.trunk(prev_action, env_output, state)
         return self.heads(features), state
 
     def update_statistics(self, moments: Any, steps: float) -> None:
-        """Moves the running statistics by `Trunk.moments`; subclasses whose heads keep some take more."""
+        """Updates the running statistics from `Trunk.moments`; a subclass may extend this to its heads' statistics."""
         self.trunk.update(moments, steps)
 
     @abc.abstractmethod
     def heads(self, features: tf.Tensor) -> Any:
-        """Nest of outputs [T, B, ...] of features [T, B, F]."""
+        """Maps features [T, B, F] to a nest of outputs [T, B, ...]."""
 
 
 def _tensor(env_output: EnvOutput, name: str) -> Any:
@@ -197,18 +191,18 @@ def is_planes(spec: ArraySpec) -> bool:
 
 
 def is_words(spec: ArraySpec) -> bool:
-    """Whether a tensor holds words, as numbers uint16 [W]."""
+    """Whether a tensor holds word ids, uint16 [W]."""
     return spec.dtype == "uint16" and len(spec.shape) == 1
 
 
 def unpack_planes(packed: Any) -> tf.Tensor:
-    """Frames uint8 [..., H, W, 16] of 0 and 255 from bits, uint16 [..., H, W]; the lowest bit comes first."""
+    """Unpacks bits, uint16 [..., H, W], to frames uint8 [..., H, W, 16] of 0 and 255, lowest bit first."""
     bits = tf.constant([1 << bit for bit in range(16)], tf.int32)
     return 255 * tf.cast(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8)
 
 
 def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
-    """The kind of torso for a tensor: the one that the settings name, or `shallow`, `mlp` or `words`."""
+    """The kind of torso for a tensor: the one named in the settings, or `shallow`, `mlp` or `words`."""
     if is_words(spec):
         return "words"
     if not (is_frame(spec) or is_planes(spec)):
@@ -226,25 +220,20 @@ def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
             f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
         )
     smallest = smallest_frame(config.convolutions)
-    for spec in images:
-        if torso_of(spec, config) == "shallow" and min(spec.shape[:2]) < smallest:
-            raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
+    if config.torso == "shallow" and any(min(spec.shape[:2]) < smallest for spec in images):
+        raise CannotAct(f"the shallow torso needs frames of at least {smallest} x {smallest}, got {env_spec}")
 
 
 def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
     kind = torso_of(spec, config)
     if kind == "words":
         return WordTorso(dtype=config.dtype, name=name)
-    shared: dict[str, Any] = {"kernel_initializer": config.kernel_initializer, "dtype": config.dtype, "name": name}
-    if ":" in kind:
-        return make_layer(f"{type(config).__name__}.torso", kind, units=config.hidden or 256, **shared)
-    shared["layer_norm"] = config.layer_norm
-    if kind == "shallow":
-        return ShallowTorso(config.hidden or 512, config.convolutions, **shared)
-    if kind == "deep":
-        return DeepTorso(config.channels, config.hidden or 256, config.residual_blocks, **shared)
-    scale = 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0
-    return MLPTorso(config.hidden or 256, config.mlp_layers, scale, **shared)
+    if kind == "mlp":
+        return mlp_torso(config, 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0, name)
+    if kind in ("shallow", "deep"):
+        return (shallow_torso if kind == "shallow" else deep_torso)(config, name)
+    arguments = {"units": config.hidden or 256, "kernel_initializer": config.kernel_initializer, "dtype": config.dtype}
+    return make_layer(f"{type(config).__name__}.torso", kind, **arguments, name=name)
 
 
 def _build_core(config: TrunkConfig) -> Any:

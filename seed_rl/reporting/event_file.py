@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: scalars, charts of several curves, hyperparameters and the configuration."""
+"""TensorBoard's view of a run: scalars, charts of several curves, hyperparameters and the configuration."""
 
 from __future__ import annotations
 
@@ -9,30 +9,36 @@ import socket
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog, SourceMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.custom_scalar import layout_pb2
-from tensorboard.plugins.custom_scalar import metadata as custom_scalar
+from tensorboard.plugins.custom_scalar.summary import pb as layout_pb
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
-from tensorboard.util.tensor_util import make_tensor_proto
 
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.config_files import to_gin
 from seed_rl.reporting.catalogue import CHARTS, tag
 from seed_rl.reporting.metrics import RecordFile
 
-PREFIX = "events.out.tfevents"  # by which TensorBoard finds event files
+PREFIX = "events.out.tfevents"  # TensorBoard finds event files by it
 
 
 class EventFile(RecordFile):
-    """A sink (`reporting.sinks.Sink`) that writes an event file into the run's directory.
+    """A sink (`reporting.sink.Sink`) that writes an event file into the run's directory.
 
-    Each start of a run has its own, and TensorBoard reads them in order. That of a resumed run makes TensorBoard drop
-    the points after the checkpoint. TensorBoard's `EventFileWriter` is not used: a full disk ends its thread for good,
-    and the partial record that it leaves hides everything after it.
+    Each start of a run adds a file, and TensorBoard reads them in order. The file of a resumed run makes TensorBoard
+    drop the points after the checkpoint. TensorBoard's `EventFileWriter` and `tf.summary` don't recover from a full
+    disk: they leave a partial record, which hides all later records from TensorBoard.
     """
 
     def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None, started: float):
-        """Opens the file; see `reporting.sinks.sinks_of`. Its name has the time `started`, seconds since the epoch."""
+        """Open the file; see `reporting.sinks.sinks_of`.
+
+        Args:
+          experiment: the experiment that is trained.
+          logdir: directory of the run.
+          resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
+          started: seconds since the epoch; part of the file's name.
+        """
         name = f"{PREFIX}.{started:017.6f}.{socket.gethostname()}.{os.getpid()}"
         super().__init__(os.path.join(logdir, name))
         simple = bool | int | float | str
@@ -41,8 +47,8 @@ class EventFile(RecordFile):
         head = (
             Event(file_version="brain.Event:2", source_metadata=SourceMetadata(writer="seed_rl")),
             Event(step=step, session_log=SessionLog(status=SessionLog.START)),
-            # In the file of every start: TensorBoard uses the first, and repetitions do no harm.
-            Event(summary=hparams_pb(settings, trial_id="", start_time_secs=started)),  # no trial: a row per run
+            # Every file has these: TensorBoard uses the first, and repetitions do no harm.
+            Event(summary=hparams_pb(settings, trial_id="", start_time_secs=started)),  # no trial: one row per run
             Event(summary=_layout()),
             Event(summary=text_pb("config.gin", f"```\n{to_gin(experiment)}\n```")),
         )
@@ -51,12 +57,12 @@ class EventFile(RecordFile):
         self.append(b"".join(map(_record, head)))
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Writes a row as scalars at step `env_frames`."""
+        """Write a row as scalars at step `env_frames`."""
         scalars = Summary(value=[Summary.Value(tag=tag(name), simple_value=value) for name, value in row.items()])
         self.append(_record(Event(wall_time=wall_time, step=int(row["env_frames"]), summary=scalars)))
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Writes the film as an image, which a browser plays: TensorBoard has no videos."""
+        """Write the GIF as an image, which browsers play: TensorBoard has no videos."""
         with open(gif, "rb") as file:
             image = Summary.Image(encoded_image_string=file.read())
         value = Summary.Value(tag="film", image=image)
@@ -64,22 +70,17 @@ class EventFile(RecordFile):
 
 
 def _record(event: Event) -> bytes:
-    """An event with its length and checksums."""
+    """Return an event as a record, with its length and checksums."""
     framed = io.BytesIO()
     RecordWriter(framed).write(event.SerializeToString())
     return framed.getvalue()
 
 
 def _layout() -> Summary:
-    """`CHARTS` for the tab CUSTOM SCALARS."""
+    """Return `CHARTS` as the layout of the tab CUSTOM SCALARS."""
     layout = layout_pb2.Layout()
     for title, charts in CHARTS.items():
         category = layout.category.add(title=title)
         for name, tags in charts.items():
             category.chart.add(title=name, multiline=layout_pb2.MultilineChartContent(tag=tags))
-    value = Summary.Value(
-        tag=custom_scalar.CONFIG_SUMMARY_TAG,
-        metadata=custom_scalar.create_summary_metadata(),
-        tensor=make_tensor_proto(layout.SerializeToString()),
-    )
-    return Summary(value=[value])
+    return Summary.FromString(layout_pb(layout).SerializeToString())  # TensorFlow's class has the same fields

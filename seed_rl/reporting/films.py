@@ -1,4 +1,4 @@
-"""Films of a policy while it learns, each made by a process of low priority."""
+"""Films of the policy during training, each made by a low-priority process."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ _log = logging.getLogger(__name__)
 
 DIRECTORY = "films"
 _OUTPUT = "play.log"
-_NO_ACCELERATOR = {"CUDA_VISIBLE_DEVICES": "-1"}  # the learner's
+_NO_ACCELERATOR = {"CUDA_VISIBLE_DEVICES": "-1"}  # it belongs to the learner
 _END_SECONDS = 2.0
-_MAX_SECONDS = 1200.0  # of the process, which ends its film in half of it if the environment lets it
-_LAST = 500  # characters of the output of a process that fails
+_MAX_SECONDS = 1200.0  # twice the limit of a film: more means that the environment hangs
+_LAST = 500  # characters logged of a failed process's output
 
 
 class Films:
-    """A sink (`reporting.sinks.Sink`) that films an episode every few minutes, and shows the films to other sinks.
+    """A sink (`reporting.sink.Sink`) that films an episode every few minutes and passes the films to other sinks.
 
-    `seed_rl play` makes each in a process of its own, on the CPU, with the policy of the newest checkpoint. Films are
+    A separate `seed_rl play` process makes each film on the CPU, with the policy of the newest checkpoint. Films are
     named after the environment frames of the row that started them: `films/000002621440.mp4` and `.gif` in the log
-    directory. There is one such process at a time; one that takes longer than the interval delays the next film. It
-    ends with this process, however that does.
+    directory. Only one process runs at a time; if it takes longer than the interval, the next film is delayed. It ends
+    with this process, even if that is killed.
     """
 
     def __init__(self, logdir: str, interval: float, sinks: Sequence[Sink], modules: Sequence[str] = ()):
         """
         Args:
-          logdir: directory of the run.
-          interval: seconds between two films.
-          sinks: get the films.
-          modules: those outside of this library that the experiment needs.
+          logdir: log directory of the run.
+          interval: seconds between films.
+          sinks: sinks that receive the films.
+          modules: modules outside this library that the experiment needs.
         """
         self._logdir, self._interval, self._sinks = logdir, interval, sinks
         self._imports = [f"--import_module={module}" for module in modules]
         self._directory = os.path.join(logdir, DIRECTORY)
         self._process: subprocess.Popen[bytes] | None = None
-        self._due: float | None = None  # of the wall time, as is:
-        self._latest = 0.0  # end of the process
+        self._due: float | None = None  # wall time of the next film [s]
+        self._latest = 0.0  # wall time at which the process is stopped [s]
         self._frames = 0
 
     @property
     def idle(self) -> bool:
-        """Whether no film is being made."""
+        """True while no film is being made."""
         return self._process is None or self._process.poll() is not None
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Starts a film if it is time, and shows one that is complete."""
+        """Start a film if one is due, and pass on a completed one."""
         if not self.idle and wall_time >= self._latest:
             self._end()
         if self._process is not None and self.idle:
@@ -78,10 +78,10 @@ class Films:
                 self._process = subprocess.Popen(
                     [*command, *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}"],
                     env=os.environ | _NO_ACCELERATOR,
-                    stdin=subprocess.PIPE,  # whose other end only this process holds
+                    stdin=subprocess.PIPE,  # closes when this process ends, which ends the child
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C is this process's to handle
+                    start_new_session=True,  # only this process handles Ctrl-C
                 )
         except OSError as error:
             _log.warning("no film at %d frames: %s", frames, reason(error))
@@ -105,10 +105,10 @@ class Films:
             sink.film(mp4, gif, self._frames, wall_time)
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Films come from here."""
+        """Do nothing: this sink is where films come from."""
 
     def close(self) -> None:
-        """Ends a film that is being made, and shows one that is complete."""
+        """Stop a film that is being made, and pass on a completed one."""
         if self._process is not None and self.idle:
             self._show(self._process.returncode, time.time())
         else:

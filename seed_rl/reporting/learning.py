@@ -1,6 +1,6 @@
-"""Rows of metrics read for what keeps a run from learning; docs/learning.md has a paragraph for each sentence.
+"""Detects learning problems in rows of metrics; docs/learning.md explains each diagnosis.
 
-The bounds lie between the values of runs that learned and of runs that went wrong on purpose, which that page tells.
+The thresholds separate successful runs from runs that were deliberately misconfigured; that page describes both.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ _UNIFORM = 0.98
 _BONUS_TO_ADVANTAGE = 0.75
 _MOVED = 0.97
 _CERTAIN = 0.02
-_LOST = 0.25  # of the best return, or of the distance from the first to it if that is larger
+_LOST = 0.25  # share of the best return, or of its distance from the first return if that is larger
 _OUT_OF_BOUNDS = 1.2
 _EXPLAINED_VARIANCE = 0.13
 _ADVANTAGE_TO_VALUE = 0.34
 _ADVANTAGE_TO_LARGEST = 0.4
 
 
-class Trouble:
-    """Reads the rows of a run one after the other."""
+class LearningMonitor:
+    """Diagnoses learning problems from the successive rows of a run."""
 
     def __init__(self) -> None:
         self._first_return = math.nan
         self._best_return = -math.inf
         self._largest_advantage = 0.0
 
-    def of(self, row: Mapping[str, float]) -> str:
-        """A symptom, its figures and a remedy, such as "importance weights: ..."; empty if nothing stands out.
+    def diagnose(self, row: Mapping[str, float]) -> str:
+        """Describe a symptom, its values and a remedy, e.g. "importance weights: ..."; empty if all is well.
 
         Args:
-          row: of metrics; a symptom whose metrics an agent does not report is not looked for.
+          row: row of metrics; symptoms whose metrics the agent does not report are not checked.
         """
         value = row.get("episode_return", math.nan)
         if math.isnan(self._first_return):
             self._first_return = value
-        self._best_return = max(self._best_return, value)  # which keeps it where the value is nan
+        self._best_return = max(self._best_return, value)  # keeps the best return if the value is nan
         self._largest_advantage = max(self._largest_advantage, row.get("policy/mean_abs_advantage", 0.0))
         return (
             _of_values_out_of_bounds(row)
@@ -57,10 +57,10 @@ class Trouble:
             return ""
         remedy = "layer_norm = 'features', or a lower learning rate"
         if value is None:
-            return f"policy: certain ({entropy:.1%} of the entropy) before any episode has ended: {remedy}"
+            return f"policy: nearly deterministic ({entropy:.1%} of the entropy) before any episode ended: {remedy}"
         best = self._best_return
         if value < best - _LOST * max(best - self._first_return, abs(best)):
-            return f"policy: certain, at a return of {value:.4g} after one of {self._best_return:.4g}: {remedy}"
+            return f"policy: nearly deterministic, with return {value:.4g} after {self._best_return:.4g}: {remedy}"
         return ""
 
     def _of_values(self, row: Mapping[str, float]) -> str:
@@ -68,11 +68,11 @@ class Trouble:
         if entropy >= _MOVED or explained >= _EXPLAINED_VARIANCE:
             return ""
         advantage, value = row["policy/mean_abs_advantage"], abs(row["policy/mean_value"])
-        # In an environment that is solved there is little left to explain.
+        # In a solved environment there is little variance left to explain.
         if advantage <= max(_ADVANTAGE_TO_VALUE * value, _ADVANTAGE_TO_LARGEST * self._largest_advantage):
             return ""
-        share = f"{max(explained, 0.0):.0%} of their targets' variance"
-        return f"values: they explain {share}: a lower learning rate, or a higher baseline cost"
+        share = f"{max(explained, 0.0):.0%} of the variance of their targets"
+        return f"values: they explain only {share}: a lower learning rate, or a higher baseline cost"
 
 
 def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
@@ -85,7 +85,7 @@ def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
 
 
 def _of_updates(row: Mapping[str, float]) -> str:
-    """Symptoms of the ratio of the policies, and of gradients."""
+    """Check importance weights, policy changes and gradients."""
     lag, gradient = row.get("policy_lag", 0.0), row.get("gradient_to_clip", 0.0)
     mass = row.get("learning/clipped_mass")
     if mass is not None and mass > _CLIPPED_MASS:
@@ -96,12 +96,12 @@ def _of_updates(row: Mapping[str, float]) -> str:
         return f"updates: they hardly change the policy: {remedy}"
     advantage = row.get("policy/mean_abs_advantage", math.inf) / row.get("policy/value_unit", 1.0)
     if gradient > _GRADIENT_TO_CLIP and advantage > _LARGE_ADVANTAGE:
-        return f"gradients: {gradient:.0f} times their limit: smaller rewards, or a higher clip_norm"
+        return f"gradients: {gradient:.0f} times clip_norm: smaller rewards, or a higher clip_norm"
     return ""
 
 
 def _of_uniformity(row: Mapping[str, float]) -> str:
-    """The symptom of an entropy bonus that outweighs the advantages."""
+    """Check whether the entropy bonus outweighs the advantages."""
     entropy = row.get("learning/entropy_share", 0.0)
     if entropy <= _UNIFORM:
         return ""

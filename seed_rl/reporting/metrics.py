@@ -1,4 +1,4 @@
-"""Means over episodes, and `metrics.jsonl`, the file with the rows of a run."""
+"""Averages over recent episodes, and `metrics.jsonl`, the file with a run's rows of metrics."""
 
 from __future__ import annotations
 
@@ -31,48 +31,48 @@ class EpisodeWindow:
     def __init__(self, size: int):
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=size)
         self.count = 0
-        """Number of episodes so far."""
+        """Total number of episodes added."""
         self.total_return = 0.0
-        """The sum of their returns."""
+        """Sum of the returns of all episodes added."""
 
     def add(self, returns: np.ndarray, lengths: np.ndarray) -> None:
-        """Appends episodes: returns float [n] and lengths int [n] in agent steps."""
+        """Add n episodes: returns float [n] and lengths int [n] in agent steps."""
         self._episodes.extend(zip(returns.tolist(), lengths.tolist(), strict=True))
         self.count += len(returns)
         self.total_return += float(returns.sum())
 
     def means(self) -> dict[str, float]:
-        """`episode_return` and `episode_length`, averaged over the window; empty before the first episode."""
+        """Return the means of `episode_return` and `episode_length` over the window; empty before the first episode."""
         if not self._episodes:
             return {}
         means = np.mean(self._episodes, axis=0).tolist()
         return dict(zip(("episode_return", "episode_length"), means, strict=True))
 
     def get_state(self) -> dict[str, Any]:
-        """The window as JSON values."""
+        """Return the state as JSON values."""
         return {"episodes": list(self._episodes), "count": self.count, "total_return": self.total_return}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restores a state of `get_state`."""
+        """Restore a state returned by `get_state`."""
         self._episodes.extend((float(value), int(length)) for value, length in state["episodes"])
         self.count, self.total_return = int(state["count"]), float(state["total_return"])
 
 
 class RecordFile:
-    """A file to which records are appended, each whole or not at all.
+    """A file to which records are appended atomically.
 
-    When a disk fills up, the first part of a record may be written before the rest fails. That part is removed, so that
-    the next record follows the last whole one. Nothing is buffered.
+    On a full disk, a record may be written partially. This part is then removed, so that the next record follows the
+    last complete one. Nothing is buffered.
     """
 
     def __init__(self, path: str):
         self._file = io.FileIO(path, "a")
 
     def append(self, record: bytes) -> None:
-        """Appends a record.
+        """Append a record.
 
         Raises:
-          OSError: it can't be written.
+          OSError: the record can't be written.
         """
         size = os.fstat(self._file.fileno()).st_size
         try:
@@ -83,19 +83,19 @@ class RecordFile:
             raise
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
 
 class MetricsFile(RecordFile):
-    """A sink (`reporting.sinks.Sink`) that writes each row as a line of `metrics.jsonl`.
+    """A sink (`reporting.sink.Sink`) that writes each row as a line of `metrics.jsonl`.
 
-    A resumed run continues the file from its checkpoint: later rows are removed, and by a new run all. Lines that are
-    no rows, since they were damaged, are moved into `metrics.unreadable`.
+    A resumed run continues the file from its checkpoint and removes later rows; a new run removes all rows. Damaged
+    lines are moved into `metrics.unreadable`.
     """
 
     def __init__(self, logdir: str, resume_frames: int | None):
-        """Opens the file; see `reporting.sinks.sinks_of` for the arguments."""
+        """Open the file; see `reporting.sinks.sinks_of` for the arguments."""
         path = os.path.join(logdir, FILE)
         if resume_frames is not None and os.path.exists(path):
             _keep_until(path, resume_frames)
@@ -104,34 +104,34 @@ class MetricsFile(RecordFile):
             self._file.truncate(0)
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Appends a line."""
+        """Append a line."""
         self.append(f"{json.dumps(row)}\n".encode())
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Films have files of their own."""
+        """Ignore the film."""
 
 
 def read(logdir: str) -> list[dict[str, float]]:
-    """The rows of a run, without an unfinished last line that a killed run leaves, nor lines that are no rows.
+    """Read the rows of a run, skipping damaged lines and an incomplete last line, left by a killed run.
 
     Args:
-      logdir: directory of the run; in an object store, as far as the learner has uploaded it.
+      logdir: log directory of the run; in an object store, rows are available once the learner has uploaded them.
 
     Raises:
       FileNotFoundError: the run has no rows.
-      CannotReach: the store can't be read.
+      CannotReach: the object store can't be read.
     """
     place = os.path.join(logdir, FILE)
     with local_file(place) as path, open(path, "rb") as file:
         lines = [row for _, row in _lines(file)]
     rows = [row for row in lines if row is not None]
     if len(rows) < len(lines):
-        _log.warning("%s has %d lines that are no rows of metrics: they are skipped", place, len(lines) - len(rows))
+        _log.warning("%s has %d damaged lines, which are skipped", place, len(lines) - len(rows))
     return rows
 
 
 def _lines(file: IO[bytes]) -> Iterator[tuple[bytes, dict[str, float] | None]]:
-    """Complete lines, too long ones in parts, with the rows in them; None where there is none."""
+    """Yield complete lines (overlong ones in parts) with the row parsed from each, or None if it is damaged."""
     while line := file.readline(_MAX_LINE):
         try:
             row: dict[str, float] | None = _row(line)
@@ -142,7 +142,7 @@ def _lines(file: IO[bytes]) -> Iterator[tuple[bytes, dict[str, float] | None]]:
 
 
 def _row(line: bytes) -> dict[str, float]:
-    """The row in a line: numbers, of which `env_frames` is finite; ValueError if there is none."""
+    """Parse a row: numbers by name, with finite `env_frames`; raise ValueError if it is damaged."""
     found = json_object(line)
     if not math.isfinite(number(found, "env_frames")):
         raise ValueError("env_frames isn't finite")
@@ -150,7 +150,7 @@ def _row(line: bytes) -> dict[str, float]:
 
 
 def _keep_until(path: str, frames: int) -> None:
-    """Removes rows after `frames`, and moves lines that can't be rows before it into a file of their own."""
+    """Remove rows after `frames`, and move damaged lines before them into a separate file."""
     with open(path, "rb") as file:
         is_kept = [None if row is None else row["env_frames"] <= frames for _, row in _lines(file)]
     last = max((n for n, kept in enumerate(is_kept) if kept), default=0)
@@ -163,4 +163,4 @@ def _keep_until(path: str, frames: int) -> None:
             elif n in damaged:
                 moved.write(line)
     if damaged:
-        _log.warning("%s had %d lines that are no rows of this run: they are in %s", path, len(damaged), copy)
+        _log.warning("%s had %d damaged lines, now in %s", path, len(damaged), copy)

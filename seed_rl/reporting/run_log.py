@@ -1,4 +1,4 @@
-"""Rows of metrics: computed from the events of the training loop, and read for the bottleneck of a run."""
+"""Computes rows of metrics from events of the training loop, and the bottleneck of a run from a row."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _BUSY = 0.95
 
 @dataclasses.dataclass(frozen=True)
 class RunState:
-    """The state of a run at one moment."""
+    """Snapshot of a run's counters."""
 
     counters: Mapping[str, float]
-    """Totals of the whole run, over all its starts: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
+    """Totals including earlier starts of the run: `env_frames`, `agent_steps`, `learner_updates`, `seconds`."""
     gauges: Mapping[str, float]
-    """Metrics that are reported as they are."""
+    """Metrics reported unchanged."""
     inference: Mapping[str, float]
-    """Totals of this start of the run: the fields of `InferenceStats`."""
+    """Totals since this start of the run: the fields of `InferenceStats`."""
 
 
 class RunLog:
-    """Writes a row of metrics per interval: means over its updates, rates, and the shares of time in `catalogue`."""
+    """Writes one row of metrics per interval: means over its updates, rates, and shares of time."""
 
     def __init__(
         self,
@@ -43,18 +43,18 @@ class RunLog:
     ):
         """
         Args:
-          state: returns the current state of the run.
-          sinks: receive the rows.
-          interval: seconds between rows.
-          clock: seconds since any fixed moment.
+          state: returns a snapshot of the run.
+          sinks: destinations of the rows.
+          interval: time between rows, seconds.
+          clock: returns seconds since an arbitrary moment.
         """
         self._state = state
         self._sinks = sinks
         self._interval = interval
         self._clock = clock
-        # Reading the machine's load opens a file, of which there may be too many.
-        self._no_load = Outage("counters of busy cores", "metrics are without time/cpu", _log, "read")
-        self._load()  # the next call measures from here
+        # Reading the CPU utilisation opens a file, which fails if too many are open.
+        self._no_load = Outage("CPU utilisation counters", "metrics lack time/cpu", _log, "read")
+        self._load()  # starts the first measurement
         self._begin(state())
 
     def _begin(self, state: RunState) -> None:
@@ -66,23 +66,23 @@ class RunLog:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measures time that the learner spends waiting for a batch, its own or that of another host."""
+        """Measure the time that the learner waits for a batch or for other hosts."""
         started = self._clock()
         yield
         self._waited += self._clock() - started
 
     def add_update(self, metrics: Mapping[str, float]) -> None:
-        """Takes the metrics of one update; the row has their means over the interval."""
+        """Add the metrics of one update; the row has their means over the interval."""
         self._updates += 1
         for name, value in metrics.items():
             self._sums[name] += value
 
     def row_if_due(self) -> dict[str, float] | None:
-        """Writes and returns a row when the interval is over."""
+        """Write and return a row if the interval is over."""
         return self._write() if self._clock() - self._began >= self._interval else None
 
     def close(self) -> dict[str, float] | None:
-        """Writes and returns a row of the last, shorter interval if it has updates, and closes the sinks."""
+        """Write and return a row for the last, partial interval if it has updates, then close the sinks."""
         row = self._write() if self._updates else None
         for sink in self._sinks:
             sink.close()
@@ -112,7 +112,7 @@ class RunLog:
         if cycles > 0:
             row["time/actors_waiting"] = grown["groups_waiting_seconds"] / cycles
         batches, steps = grown["batches"], grown["agent_steps"]
-        if batches and steps:  # the totals grow while they are read: one may be ahead of the other
+        if batches and steps:  # totals are not read atomically: either may still be 0
             row["inference_batch_size"] = steps / batches
             row["inference_updates_behind"] = grown["updates_behind"] / batches
             row["inference_padding"] = grown["padded_steps"] / steps
@@ -124,14 +124,14 @@ class RunLog:
 
 
 def bottleneck(row: Mapping[str, float]) -> str:
-    """The part of a run that limits its throughput, and a remedy, from the shares of time in a row of metrics.
+    """Name the part of a run that limits its throughput, and a remedy, based on the shares of time in a row.
 
-    The part that never waits is the bottleneck. The learner is checked first, because acting goes on while its queue
-    has room; then inference, which serves all actors; then the actors. If all of them wait most of the time, latency
-    between them is the bottleneck.
+    The bottleneck is the part that never waits. The learner is checked first, because acting continues while the queue
+    has room, then inference, which serves all actors, then the actors. If all of them mostly wait, latency between them
+    is the bottleneck.
     """
     if not row.get("environments"):
-        return "actors: none is connected"
+        return "actors: none connected"
     cores = ", all cores are busy" if row.get("time/cpu", 0.0) >= _BUSY else ""
     if row["time/learner_waiting"] < 1 - _BUSY or row["time/inference_blocked"] > 0.2:
         return f"learner: smaller network or faster device{cores}"
@@ -140,5 +140,5 @@ def bottleneck(row: Mapping[str, float]) -> str:
     if row.get("time/actors_waiting", 0.0) < 0.5:
         return f"actors: add environments or processes{cores}"
     if cores:
-        return "cores: all are busy, shared by everything"
+        return "cores: all are busy with actors, inference and learner"
     return "latency: add groups of environments to each actor"

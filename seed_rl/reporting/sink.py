@@ -1,4 +1,4 @@
-"""The protocol of destinations of rows of metrics and of films."""
+"""Protocol for destinations of metrics and films."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """A destination of rows of metrics."""
+    """A destination of rows of metrics and films."""
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Takes a row.
+        """Take a row.
 
         Args:
-          row: scalars by their names in `metrics.jsonl`; `env_frames` is the horizontal axis.
+          row: scalars by their names in `metrics.jsonl`, including `env_frames`, the horizontal axis.
           wall_time: seconds since the epoch.
 
         Raises:
@@ -20,12 +20,12 @@ class Sink(Protocol):
         """
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Takes a film of the policy.
+        """Take a film of the policy.
 
         Args:
-          mp4: path of the film in the log directory.
-          gif: the same film in the other format.
-          env_frames: about when it was made, as in the rows.
+          mp4: path of the film as MP4, in the log directory.
+          gif: path of the same film as GIF.
+          env_frames: approximate `env_frames` of the policy.
           wall_time: seconds since the epoch.
 
         Raises:
@@ -33,4 +33,4 @@ class Sink(Protocol):
         """
 
     def close(self) -> None:
-        """Called once, after the last row."""
+        """Close the destination; called once, after the last row."""

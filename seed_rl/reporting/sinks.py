@@ -1,4 +1,4 @@
-"""The destinations of a run's rows, and retries of those that fail for a while."""
+"""Opens the destinations of a run's rows, and retries those that fail temporarily."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from seed_rl.system.files import Outage, reason
 
 _log = logging.getLogger(__name__)
 
-_ROWS_KEPT = 10_000  # the newest, while a sink fails; about 20 MB
+_ROWS_KEPT = 10_000  # newest rows kept while a sink fails; about 20 MB
 
 
 class Retrying:
-    """A sink that passes rows on to another one, and keeps them while that one fails.
+    """A sink that forwards rows to another sink, and keeps them while that one fails.
 
-    A full disk, for example, stops neither training nor other sinks, and no row is missing once there is room again.
+    Thus a full disk, for example, stops neither training nor other sinks, and no row is lost once there is room again.
     """
 
     def __init__(self, name: str, open_sink: Callable[[], Sink]):
         """
         Args:
-          name: of the files or the service, for log messages.
+          name: name of the files or service in log messages.
           open_sink: opens the other sink; called again later if it raises `OSError`.
         """
         self._name = name
         self._open = open_sink
         self._sink: Sink | None = None
         self._kept: collections.deque[Callable[[Sink], None]] = collections.deque(maxlen=_ROWS_KEPT)
-        self._outage = Outage(name, "training goes on and tries again", _log)
+        self._outage = Outage(name, "training continues, with retries", _log)
         self._catch_up()
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """See `Sink.write`; does not raise."""
+        """Forward a row; never raises."""
         self._kept.append(lambda sink: sink.write(row, wall_time))
         self._catch_up()
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
         """See `Sink.film`; does not raise."""
-        paths = (mp4, gif)  # by the time a full disk has room again, somebody may have removed them
+        paths = (mp4, gif)  # may have been removed by the time a full disk has room
         self._kept.append(lambda s: s.film(*paths, env_frames, wall_time) if all(map(os.path.exists, paths)) else None)
         self._catch_up()
 
@@ -61,7 +61,7 @@ class Retrying:
                 self._kept.popleft()
 
     def close(self) -> None:
-        """Closes the other sink; logs how many rows it lacks."""
+        """Close the other sink; log how many rows are missing from it."""
         self._catch_up()
         if self._kept:
             _log.error("%s: the last %d entries could not be written", self._name, len(self._kept))
@@ -73,14 +73,14 @@ class Retrying:
 
 
 def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_first: bool = True) -> list[Sink]:
-    """Opens the sinks of a run, and saves its configuration.
+    """Open the sinks of a run and save its configuration.
 
     Args:
-      experiment: the experiment that is trained.
+      experiment: experiment of the run.
       logdir: directory of the run; created if it does not exist.
-      resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
-      is_first: whether this host writes checkpoints; then it makes films and reports to Weights & Biases if the
-        experiment asks for it.
+      resume_frames: `env_frames` of the checkpoint from which the run continues; None for a new run.
+      is_first: whether this is the first learner host, which also makes films and reports to Weights & Biases if the
+        experiment says so.
     """
     os.makedirs(logdir, exist_ok=True)
     started = time.time()
@@ -97,5 +97,5 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_
         sinks.append(Retrying("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
     if experiment.logs.film_interval_min and is_first:
         minutes, modules = experiment.logs.film_interval_min, modules_needed(experiment)
-        sinks.insert(0, Films(logdir, 60 * minutes, tuple(sinks), modules))  # is closed first
+        sinks.insert(0, Films(logdir, 60 * minutes, tuple(sinks), modules))  # closed first
     return sinks

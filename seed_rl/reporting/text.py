@@ -1,18 +1,18 @@
-"""Numbers and durations in a few characters."""
+"""Short formats for numbers and durations."""
 
 from __future__ import annotations
 
 
 def short(number: float) -> str:
-    """Three digits and a unit: 7.51k, 12.3M."""
+    """Format a number with three digits and a suffix: 7.51k, 12.3M."""
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * unit:  # 999,600 is 1M, not 1000k
+        if number >= 0.9995 * unit:  # 999,600 becomes 1M, not 1000k
             return f"{number / unit:.3g}{letter}"
     return f"{number:.0f}"
 
 
 def duration(seconds: float) -> str:
-    """3d04h, 1h05m, 3m20s or 20s."""
+    """Format a duration in seconds as 3d04h, 1h05m, 3m20s or 20s."""
     minutes, seconds = divmod(round(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

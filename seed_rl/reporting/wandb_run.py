@@ -1,4 +1,4 @@
-"""The metrics of a run in Weights & Biases: optional, and the only module that needs the package wandb."""
+"""Optional reporting to Weights & Biases; only this module needs the package wandb."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ _log = logging.getLogger(__name__)
 _FILM = "film"
 _ID_FILE = "wandb_id"
 _MAX_ID = 64  # characters
-_INIT_SECONDS = "30"  # for the server to answer
-_FINISH_SECONDS = 60.0  # for the upload of the last rows
+_INIT_SECONDS = "30"  # timeout for the server's answer
+_FINISH_SECONDS = 60.0  # timeout for uploading the last rows
 
 
 def check_wandb(logs: Logs) -> None:
-    """Checks whether Weights & Biases can be used, if a project is set.
+    """Check that Weights & Biases can be used if a project is set.
 
     Raises:
-      ConfigError: the package is missing, its settings are invalid, or nobody is logged in.
+      ConfigError: the package is missing, its settings are invalid, or no user is logged in.
     """
     if not logs.wandb_project:
         return
-    project = f"Logs.wandb_project is {logs.wandb_project!r}"
+    project = f"Logs.wandb_project = {logs.wandb_project!r}"
     try:
         import wandb
     except ImportError as error:
-        raise ConfigError(f"{project}, which needs an extra package: pip install wandb") from error
+        raise ConfigError(f"{project} needs another package: pip install wandb") from error
     try:
         settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
     except (wandb.Error, ValueError) as error:
         raise ConfigError(f"Weights & Biases can't be set up: {' '.join(str(error).split())}") from error
     if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
         raise ConfigError(
-            f"{project}, and nobody is logged in to Weights & Biases here: run `wandb login`, set WANDB_API_KEY, or "
+            f"{project} needs a login to Weights & Biases: run `wandb login`, set WANDB_API_KEY, or "
             "set WANDB_MODE=offline to upload the run later"
         )
 
 
 class WandbRun:
-    """A sink (`reporting.sinks.Sink`) that reports to Weights & Biases.
+    """A sink (`reporting.sink.Sink`) that reports to Weights & Biases.
 
-    Its own thread talks to wandb, so that a slow or missing network does not delay training. If the server does not
-    answer, the run is kept in the log directory as an offline run, for `wandb sync` to upload.
+    A separate thread talks to wandb, so that a slow or missing network doesn't delay training. If the server doesn't
+    answer, the run is stored in the log directory as an offline run, which `wandb sync` can upload.
 
-    A resumed run continues the run whose id is in the log directory. Rows have no wandb step, which would have to
-    increase even after a return to a checkpoint: `progress/env_frames` is the horizontal axis.
+    A resumed run continues the run whose id is in the log directory. Rows have no wandb step, because steps must
+    increase even when a run resumes from a checkpoint: `progress/env_frames` is the horizontal axis.
     """
 
     def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None):
-        """Starts the run; see `reporting.sinks.sinks_of`."""
+        """Start the run; see `reporting.sinks.sinks_of`."""
         self._experiment = experiment
         self._logdir = logdir
         self._id = _run_id(logdir, resume_frames is not None)
@@ -68,21 +68,23 @@ class WandbRun:
         self._thread.start()
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
-        """Takes a row; dropped once wandb has failed."""
+        """Take a row, or drop it if wandb has failed."""
         if self._thread.is_alive():
             self._rows.put({tag(name): value for name, value in row.items()})
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Takes a film; dropped once wandb has failed."""
+        """Take a film, or drop it if wandb has failed."""
         if self._thread.is_alive():
             self._rows.put({tag("env_frames"): env_frames, _FILM: mp4})
 
     def close(self) -> None:
-        """Ends the run; rows that can't be uploaded within a minute stay in the log directory."""
+        """End the run; rows not uploaded within a minute stay in the log directory."""
         self._rows.put(None)
         self._thread.join(_FINISH_SECONDS)
         if self._thread.is_alive():
-            _log.warning("Weights & Biases has not taken everything; `wandb sync` in %s uploads the rest", self._logdir)
+            _log.warning(
+                "the upload to Weights & Biases is incomplete; `wandb sync` in %s uploads the rest", self._logdir
+            )
 
     def _run(self) -> None:
         try:
@@ -95,7 +97,7 @@ class WandbRun:
                 run.log(row | {_FILM: wandb.Video(row[_FILM])} if _FILM in row else row)
             run.finish()
         except Exception as error:  # wandb raises errors of many types
-            _log.error("Weights & Biases has failed (%s); training goes on without it", error)
+            _log.error("Weights & Biases failed (%s); training continues without it", error)
 
     def _init(self, wandb: Any) -> Any:
         arguments = {
@@ -103,23 +105,23 @@ class WandbRun:
             "name": os.path.basename(os.path.abspath(self._logdir)),
             "dir": self._logdir,
             "config": _nested(self._experiment.to_json()),
-            "allow_val_change": True,  # settings of speed and logs may differ in a resumed run
+            "allow_val_change": True,  # a resumed run may change settings of speed and logs
             "settings": _settings(wandb, self._experiment.logs.wandb_project),
         }
         try:
             return wandb.init(**arguments, resume="allow")
         except wandb.errors.CommError as error:
             _log.warning(
-                "nothing can be sent to Weights & Biases (%s); the run is kept in %s for `wandb sync`",
+                "Weights & Biases can't be reached (%s); the run is stored in %s for `wandb sync`",
                 str(error).partition("\n")[0],
                 os.path.join(self._logdir, "wandb"),
             )
-            wandb.teardown()  # otherwise it refuses a second run of the same id
+            wandb.teardown()  # otherwise wandb refuses a second run with this id
             return wandb.init(**arguments, mode="offline")
 
 
 def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with dotted names as nested dicts, which the pages of Weights & Biases can filter by."""
+    """Nest settings with dotted names into dicts, by which Weights & Biases can filter runs."""
     root: dict[str, Any] = {}
     for name, value in settings.items():
         *path, last = name.split(".")
@@ -131,25 +133,25 @@ def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(wandb: Any, project: str) -> Any:
-    """Settings with which wandb neither prints nor captures: the terminal belongs to the live panel."""
+    """Build settings with which wandb neither prints nor captures output, so as not to disturb the live panel."""
     return wandb.Settings(
         project=project,
         silent=True,
         console="off",
         init_timeout=float(os.environ.get("WANDB_INIT_TIMEOUT", _INIT_SECONDS)),
-        finish_timeout=_FINISH_SECONDS / 2,  # before `WandbRun.close` stops waiting
+        finish_timeout=_FINISH_SECONDS / 2,  # shorter than `WandbRun.close` waits
     )
 
 
 def _run_id(logdir: str, resumed: bool) -> str:
-    """The stored id of the run that is resumed, or a new one, which is then stored."""
+    """Return the stored id of a resumed run, or create and store a new one."""
     path, new_id = os.path.join(logdir, _ID_FILE), secrets.token_hex(4)
     if resumed and os.path.isfile(path):
         with open(path, "rb") as stored:
             found = stored.read(_MAX_ID + 1).strip()
         if re.fullmatch(rb"[\w-]{1,%d}" % _MAX_ID, found):
             return found.decode()
-        _log.warning("%s holds no id of Weights & Biases, got %s: the run continues as a new one", path, found[:20])
+        _log.warning("%s must hold an id of Weights & Biases, got %s: starting a new run there", path, found[:20])
     with complete_or_absent(path) as new:
         new.write(f"{new_id}\n".encode())
     return new_id

@@ -1,6 +1,6 @@
-"""Checks of rank and shape that open the functions of `rl` and `networks` and name the argument at fault.
+"""Rank and shape checks at the start of functions in `rl` and `networks`; errors name the offending argument.
 
-They look at static shapes only: they cost nothing in a compiled graph, and a dimension unknown while tracing passes.
+They look at static shapes only, so they cost nothing in a compiled graph and accept dimensions unknown during tracing.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,27 @@ def check_rank(name: str, tensor: Any, rank: int) -> None:
 
 
 def check_shape(name: str, tensor: Any, expected: Sequence[int | None]) -> None:
-    """Raises ValueError unless `tensor` has the shape `expected`, where None stands for any length."""
+    """Raises ValueError unless `tensor` has the shape `expected`, where None matches any length."""
     shape = static_shape(tensor)
     if not shape.is_compatible_with(tf.TensorShape(expected)):
         raise ValueError(f"{name} must have shape {tf.TensorShape(expected)}, got {shape}")
 
 
+def float_arrays(rank: int, **arrays: Any) -> list[tf.Tensor]:
+    """The arrays as float32. Unequal shapes would broadcast silently, so they raise.
+
+    Raises:
+      ValueError: the first array does not have `rank` axes, or another array has a different shape.
+    """
+    first, *others = arrays
+    check_rank(first, arrays[first], rank)
+    for name in others:
+        check_shape(name, arrays[name], static_shape(arrays[first]))
+    return [tf.cast(array, tf.float32) for array in arrays.values()]
+
+
 def static_length(name: str, tensor: Any) -> int:
-    """The length of the first axis of `tensor`; raises ValueError if it is zero or unknown while tracing."""
+    """The length of the first axis of `tensor`; raises ValueError if it is zero or unknown during tracing."""
     length = static_shape(tensor)[0]
     if not length:
         raise ValueError(f"{name} must have a first axis of known length, at least 1, got shape {static_shape(tensor)}")

@@ -1,4 +1,4 @@
-"""Scalars that tell how learning goes: of values, of importance weights. No gradient flows through them.
+"""Diagnostic scalars for value estimates and importance weights. No gradient flows through them.
 
 Shapes: T steps, B sequences.
 """
@@ -14,61 +14,60 @@ from seed_rl.rl.losses import mean
 def explained_variance(values: Any, targets: Any, weights: Any) -> tf.Tensor:
     """1 - Var(target_t - V(x_t)) / Var(target_t), float32 scalar.
 
-    1 if the values predict their targets, 0 if a constant would do as well, and negative if worse; at least -1, so that
-    a batch of almost equal targets does not rule a mean over batches. 0 where the targets are equal.
+    It is 1 if the values predict their targets exactly, 0 if a constant would do as well, and negative if they do
+    worse. It is clipped at -1, so that a batch of nearly equal targets does not dominate an average over batches, and 0
+    if all targets are equal.
 
     Args:
       values: float [T, B]: V(x_t).
-      targets: float [T, B], such as the `vs` of V-trace.
-      weights: float [T, B], of the steps: zero where there is no target.
+      targets: float [T, B]: the regression targets, such as the `vs` of V-trace.
+      weights: float [T, B]: the weight of each step, zero where there is no target.
     """
-    checks.check_rank("values", values, 2)
-    checks.check_shape("targets", targets, checks.static_shape(values))
-    checks.check_shape("weights", weights, checks.static_shape(values))
-    values, targets = (tf.stop_gradient(tf.cast(x, tf.float32)) for x in (values, targets))
+    arrays = checks.float_arrays(2, values=values, targets=targets, weights=weights)
+    values, targets, weights = map(tf.stop_gradient, arrays)
     variance, unexplained = (mean(tf.square(x - mean(x, weights)), weights) for x in (targets, targets - values))
     explained = variance - unexplained
     return tf.maximum(tf.math.divide_no_nan(explained, variance), -1.0)
 
 
 def divergence(log_rhos: Any) -> tf.Tensor:
-    """KL(mu || pi) by mean(rho_t - 1 - log rho_t), float32 scalar.
+    """mean(rho_t - 1 - log rho_t), an estimate of KL(mu || pi), float32 scalar.
 
-    It is never negative, and of little variance where rho_t is near 1, unlike the mean of -log rho_t, which has the
-    same expectation.
+    Unlike the mean of -log rho_t, which has the same expectation, it is never negative and has a low variance where
+    rho_t is near 1.
 
     Args:
-      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.
+      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t) for the target policy pi and the behaviour policy mu.
     """
     return tf.reduce_mean(_rhos(log_rhos) - 1.0 - tf.stop_gradient(tf.cast(log_rhos, tf.float32)))
 
 
 def clipped_share(log_rhos: Any, clip: float) -> tf.Tensor:
-    """The share of importance weights above their bound, float32 scalar.
+    """The fraction of importance weights above `clip`, float32 scalar.
 
-    With a bound of 1 it is near one half as soon as the policies differ at all; see `clipped_mass`.
+    With a bound of 1 it is close to one half as soon as the policies differ at all; see `clipped_mass`.
 
     Args:
-      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.
-      clip: the bound.
+      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t) for the target policy pi and the behaviour policy mu.
+      clip: the upper bound of the weights.
     """
     return tf.reduce_mean(tf.cast(_rhos(log_rhos) > clip, tf.float32))
 
 
 def clipped_mass(log_rhos: Any, clip: float) -> tf.Tensor:
-    """1 - mean(min(clip, rho_t)): the share of the target policy's probability that clipping cuts off, float32 scalar.
+    """1 - mean(min(clip, rho_t)): the probability mass of the target policy that clipping removes, float32 scalar.
 
-    Importance weights have a mean of 1 under the behaviour policy, and what a bound takes from it is the mass of pi in
-    excess of clip mu. With a bound of 1 that is the total-variation distance of pi and mu: 0 if they are equal, 1 if
-    they share no action.
+    Importance weights have a mean of 1 under the behaviour policy; clipping lowers it by the mass of pi that exceeds
+    clip * mu. With a bound of 1 that is the total variation distance between pi and mu: 0 if they are equal, 1 if they
+    share no action.
 
     Args:
-      log_rhos: float [T, B], see `clipped_share`.
-      clip: the bound.
+      log_rhos: float [T, B]; see `clipped_share`.
+      clip: the upper bound of the weights.
     """
     return 1.0 - tf.reduce_mean(tf.minimum(_rhos(log_rhos), clip))
 
 
 def _rhos(log_rhos: Any) -> tf.Tensor:
-    checks.check_rank("log_rhos", log_rhos, 2)
-    return tf.exp(tf.stop_gradient(tf.cast(log_rhos, tf.float32)))
+    (log_rhos,) = checks.float_arrays(2, log_rhos=log_rhos)
+    return tf.exp(tf.stop_gradient(log_rhos))

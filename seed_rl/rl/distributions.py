@@ -1,7 +1,7 @@
-"""Distributions over actions, one for each kind of action space, parametrised by unbounded network outputs.
+"""Action distributions, one for each kind of action space, parametrised by unbounded network outputs.
 
-Shapes: any leading axes (written ...), P parameters, K parts of an action, F features. Everything is computed in
-float32, for parameters of any dtype.
+Shapes: any leading axes (written ...), P parameters, K components of an action, F features. All computation is in
+float32, whatever the dtype of the parameters.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ class ActionDistribution(abc.ABC):
     """A distribution over actions, parametrised by P network outputs for each step."""
 
     num_parameters: int
-    """P."""
+    """P, the number of parameters."""
     max_entropy: float | None = None
-    """Nats, of equally likely actions; None for densities."""
+    """Entropy of equally likely actions, nats; None for densities."""
 
     @abc.abstractmethod
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        """Actions [...] or [..., K] of `parameters` [..., P]; int32 [2] `seed` is the only source of randomness."""
+        """Draws actions [...] or [..., K] given `parameters` [..., P]; `seed`, int32 [2], is all the randomness."""
 
     @abc.abstractmethod
     def mode(self, parameters: Any) -> tf.Tensor:
-        """Greedy actions, shaped as in `sample`: the most probable one, or the centre of a continuous distribution."""
+        """Greedy actions, shaped as in `sample`: the most probable one, or the median of a continuous distribution."""
 
     @abc.abstractmethod
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
-        """log pi(action), or the log density, float32 [...]."""
+        """The log probability or log density of `actions`, float32 [...]."""
 
     @abc.abstractmethod
     def entropy(self, parameters: Any) -> tf.Tensor:
-        """In nats, float32 [...]; may be negative for densities."""
+        """The entropy in nats, float32 [...]; may be negative for densities."""
 
     @abc.abstractmethod
     def features(self, actions: Any) -> tf.Tensor:
-        """Actions as inputs of a network, float32 [..., F]."""
+        """`actions` encoded as network inputs, float32 [..., F]."""
 
 
 class Categorical(ActionDistribution):
     """One of A actions; the parameters are unnormalised logits [..., A].
 
-    Logits must be finite: forbid an action with a very negative logit instead of minus infinity.
+    Logits must be finite: to forbid an action, use a large negative logit rather than minus infinity.
     """
 
     def __init__(self, num_actions: int):
@@ -58,9 +58,9 @@ class Categorical(ActionDistribution):
         self.max_entropy = math.log(num_actions)
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
-        """By the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
+        """Samples with the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
 
-        The same seed gives the same actions on every device, as far as their logits and logarithms agree.
+        The same seed gives the same actions on every device, up to differences in logits and logarithms.
         """
         logits = _float_logits(parameters)
         checks.check_shape("seed", seed, [2])
@@ -68,7 +68,7 @@ class Categorical(ActionDistribution):
         return self.mode(logits - tf.math.log(-tf.math.log(u)))
 
     def mode(self, parameters: Any) -> tf.Tensor:
-        """The most probable action, the first of several."""
+        """The most probable action, the first one in a tie."""
         return tf.argmax(_float_logits(parameters), axis=-1, output_type=tf.int32)
 
     def log_prob(self, parameters: Any, actions: Any) -> tf.Tensor:
@@ -122,9 +122,9 @@ class MultiCategorical(ActionDistribution):
 
 
 class _ScaledNormal(ActionDistribution):
-    """K independent normal variables, from which actions are made; the bounds are at -1 and 1 of their scale.
+    """K independent normal variables that are mapped to actions; -1 and 1 on their scale are the action bounds.
 
-    The parameters are K means and K numbers x from which the deviations come as softplus(x + c) + `MIN_DEVIATION`.
+    The parameters are K means, then K numbers x; the standard deviations are softplus(x + c) + `MIN_DEVIATION`.
     """
 
     MIN_DEVIATION = 1e-3
@@ -132,11 +132,11 @@ class _ScaledNormal(ActionDistribution):
     def __init__(self, low: Sequence[float], high: Sequence[float], initial_deviation: float = 1.0):
         """
         Args:
-          low: bounds of the K parts of an action.
-          high: likewise.
-          initial_deviation: deviation at x = 0, which gives c; more than `MIN_DEVIATION`.
+          low: lower bounds of the K components of an action.
+          high: upper bounds.
+          initial_deviation: standard deviation at x = 0, which determines c; more than `MIN_DEVIATION`.
         """
-        self._offset = math.log(math.expm1(initial_deviation - self.MIN_DEVIATION))  # softplus of it is the deviation
+        self._offset = math.log(math.expm1(initial_deviation - self.MIN_DEVIATION))  # c, by the inverse of softplus
         self._low, self._high = np.array(low, np.float32), np.array(high, np.float32)
         self._half = (self._high - self._low) / 2
         self._middle = self._low + self._half  # the sum of the bounds may overflow
@@ -147,11 +147,11 @@ class _ScaledNormal(ActionDistribution):
         return self._action(mean + deviation * randomness.normal(tf.shape(mean), seed))
 
     def mode(self, parameters: Any) -> tf.Tensor:
-        """The median: that of the normal variable's mean. (The density's maximum may lie at a bound.)"""
+        """The median, which is the image of the normal mean. (The density may have its maximum at a bound.)"""
         return self._action(self._mean_and_deviation(parameters)[0])
 
     def features(self, actions: Any) -> tf.Tensor:
-        """Scaled to [-1, 1], and clipped: the zeros before a first action may be out of bounds."""
+        """Actions scaled to [-1, 1], and clipped: the zeros that precede the first action may be out of bounds."""
         scaled = (tf.cast(actions, tf.float32) - self._middle) / self._half
         return tf.clip_by_value(scaled, -1.0, 1.0)
 
@@ -161,7 +161,7 @@ class _ScaledNormal(ActionDistribution):
     @staticmethod
     @abc.abstractmethod
     def _to_unit(u: tf.Tensor) -> tf.Tensor:
-        """From a normal variable to the scale of [-1, 1]."""
+        """Maps normal variables to the scale on which the bounds are -1 and 1."""
 
     def _mean_and_deviation(self, parameters: Any) -> tuple[tf.Tensor, tf.Tensor]:
         checks.check_shape("parameters", parameters, [*checks.static_shape(parameters)[:-1], self.num_parameters])
@@ -172,20 +172,20 @@ class _ScaledNormal(ActionDistribution):
 class SquashedNormal(_ScaledNormal):
     """tanh of K independent normal variables, scaled to the bounds (Haarnoja et al. 2018, arXiv:1801.01290, C).
 
-    Further out than `TAIL` (on the scale of [-1, 1]), where float32 soon can't distinguish values of atanh, the density
-    is that of the whole tail, spread evenly.
+    Beyond `TAIL` (on the scale of [-1, 1]), where float32 can no longer resolve atanh, the probability of the tail is
+    spread evenly over it.
     """
 
     TAIL = 0.999
-    # The trapezoidal rule between -5 and 5 deviations, which resolves the bend of log |da/du| up to deviations of 30;
-    # as many nodes of Gauss-Hermite quadrature lie too far apart.
+    # Trapezoidal rule from -5 to 5 deviations: it resolves the bend of log |da/du| for deviations up to 30, where the
+    # same number of Gauss-Hermite nodes would lie too far apart.
     _NODES = np.linspace(-5.0, 5.0, 65)
     _WEIGHTS = np.exp(-0.5 * np.square(_NODES))
 
     _to_unit = staticmethod(tf.tanh)
 
     def sample_and_log_prob(self, parameters: Any, seed: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        """Actions as of `sample`, and their log densities, exact and differentiable in the tails, too."""
+        """Samples as `sample` does, with log densities that are exact and differentiable even in the tails."""
         mean, deviation = self._mean_and_deviation(parameters)
         u = mean + deviation * randomness.normal(tf.shape(mean), seed)
         density = _log_normal(u, mean, deviation) - _log_derivative_of_tanh(u)
@@ -197,13 +197,13 @@ class SquashedNormal(_ScaledNormal):
         squashed = self.features(actions)
         u = tf.atanh(tf.clip_by_value(squashed, -self.TAIL, self.TAIL))
         inside = _log_normal(u, mean, deviation) - _log_derivative_of_tanh(u)
-        sign = tf.sign(squashed)  # of the side whose tail it is in; u is where that begins
+        sign = tf.sign(squashed)  # the side of the tail, which begins at u
         tail = _log_normal_cdf(sign * (mean - u) / deviation) - math.log(1.0 - self.TAIL)
         density = tf.where(tf.abs(squashed) < self.TAIL, inside, tail)
         return tf.reduce_sum(density - np.log(self._half), axis=-1)
 
     def entropy(self, parameters: Any) -> tf.Tensor:
-        """That of the normal variable plus the mean of log |da/du|, by the trapezoidal rule."""
+        """The entropy of the normal variable plus the mean of log |da/du|, by the trapezoidal rule."""
         mean, deviation = self._mean_and_deviation(parameters)
         nodes, weights = self._NODES.astype(np.float32), (self._WEIGHTS / self._WEIGHTS.sum()).astype(np.float32)
         u = mean[..., tf.newaxis] + deviation[..., tf.newaxis] * nodes
@@ -212,10 +212,10 @@ class SquashedNormal(_ScaledNormal):
 
 
 class ClippedNormal(_ScaledNormal):
-    """K independent normal variables, scaled to the bounds and clipped there, as PPO's implementations act.
+    """K independent normal variables, scaled to the bounds and clipped there, as in PPO implementations.
 
-    The probability beyond a bound is that of the bound (arXiv:1802.07564), which leaves less variance in the gradient
-    than the density of the unclipped variable.
+    All probability beyond a bound counts for the bound itself (arXiv:1802.07564), which gives policy gradients of lower
+    variance than the density of the unclipped variable.
     """
 
     _to_unit = staticmethod(tf.identity)
@@ -228,22 +228,22 @@ class ClippedNormal(_ScaledNormal):
         inside = _log_normal(u, mean, deviation) - np.log(self._half)
         beyond = _log_normal_cdf(tf.sign(u) * (mean - u) / deviation)
         actions = tf.cast(actions, tf.float32)
-        is_inside = (self._low < actions) & (actions < self._high)  # u of a bound may be rounded to less than 1
+        is_inside = (self._low < actions) & (actions < self._high)  # at a bound, rounding may leave |u| below 1
         return tf.reduce_sum(tf.where(is_inside, inside, beyond), axis=-1)
 
     def entropy(self, parameters: Any) -> tf.Tensor:
-        """That of the unclipped variable."""
+        """The entropy of the unclipped variable."""
         _, deviation = self._mean_and_deviation(parameters)
         return tf.reduce_sum(_entropy_of_normal(deviation) + np.log(self._half), axis=-1)
 
 
 def distribution_of(spec: ActionSpec, initial_deviation: float = 1.0, clipped: bool = False) -> ActionDistribution:
-    """The distribution for a kind of action space.
+    """The action distribution for an action space.
 
     Args:
       spec: the action space.
-      initial_deviation: of continuous actions.
-      clipped: continuous actions are clipped to their bounds instead of squashed.
+      initial_deviation: initial standard deviation of continuous actions; see `_ScaledNormal`.
+      clipped: whether continuous actions are clipped to their bounds instead of squashed.
     """
     if isinstance(spec, DiscreteSpec):
         return Categorical(spec.n)
@@ -262,12 +262,12 @@ def _entropy_of_normal(deviation: tf.Tensor) -> tf.Tensor:
 
 
 def _log_derivative_of_tanh(u: tf.Tensor) -> tf.Tensor:
-    """log(1 - tanh(u)^2) without the cancellation."""
+    """log(1 - tanh(u)^2), computed without cancellation."""
     return 2.0 * (math.log(2.0) - u - tf.nn.softplus(-2.0 * u))
 
 
 def _log_normal_cdf(x: tf.Tensor) -> tf.Tensor:
-    """log of the standard normal distribution function, also far to the left, where the function itself is zero."""
+    """Log of the standard normal CDF, accurate even far to the left, where the CDF itself underflows to zero."""
     near, far = tf.maximum(x, -5.0), tf.minimum(x, -5.0)
     inverse = 1.0 / tf.square(far)
     series = 1.0 - inverse * (1.0 - inverse * (3.0 - inverse * 15.0))  # asymptotic

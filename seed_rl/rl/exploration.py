@@ -1,4 +1,4 @@
-"""Epsilon-greedy exploration, with an epsilon of its own for each environment.
+"""Epsilon-greedy exploration with a separate epsilon for each environment.
 
 Shapes: B environments, A actions.
 """
@@ -14,11 +14,11 @@ from seed_rl.rl import checks, randomness
 def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: float = 8.0) -> np.ndarray:
     """float32 [num_envs]: epsilon_i = base^x_i with x_i linear from `low` to `high` (Ape-X, arXiv:1803.00933).
 
-    With the defaults the first environment explores in 40 % of its steps and the last in 0.07 %. A single environment
-    has x = `low`.
+    With the defaults the first environment explores in 40 % of its steps, the last in 0.07 %. A single environment has
+    x = `low`.
 
     Raises:
-      ValueError: if `num_envs` is negative.
+      ValueError: `num_envs` is negative.
     """
     if num_envs < 0:
         raise ValueError(f"num_envs must be at least 0, got {num_envs}")
@@ -26,15 +26,15 @@ def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: flo
 
 
 def epsilon_greedy(q: Any, epsilon: Any, seed: Any) -> tf.Tensor:
-    """int32 [B]: any of all A actions with probability epsilon, else the first of those with the largest value.
+    """int32 [B]: a uniformly random action with probability epsilon, otherwise the first action of maximal value.
 
     Args:
       q: float [B, A]: the action values.
-      epsilon: float [B]: the probability of a uniformly random action, the greedy one included.
-      seed: int32 [2]: the only source of randomness; the same seed gives the same actions, compiled by XLA or not.
+      epsilon: float [B]: the probability of a uniformly random action, which may happen to be the greedy one.
+      seed: int32 [2]: the only source of randomness; the same seed gives the same actions with and without XLA.
 
     Raises:
-      ValueError: for an argument of another shape, or if A is zero or unknown.
+      ValueError: an argument has the wrong shape, or A is zero or unknown.
     """
     checks.check_rank("q", q, 2)
     shape = checks.static_shape(q)

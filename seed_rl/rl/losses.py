@@ -1,9 +1,9 @@
-"""The terms of the actor-critic loss, each a scalar mean over steps and sequences.
+"""Terms of the actor-critic loss, each averaged over steps and sequences to a scalar.
 
     loss = policy_gradient_loss + baseline_cost baseline_loss + entropy_cost entropy_loss + kl_cost kl_loss
 
-Shapes: T steps, B sequences. Index t of every argument belongs to the state x_t and the action a_t taken
-in it. Everything is computed in float32.
+Shapes: T steps, B sequences. Index t of every argument refers to the state x_t and the action a_t taken in it. All
+computation is in float32.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ def policy_gradient_loss(log_probs: Any, advantages: Any) -> tf.Tensor:
       log_probs: float [T, B]: log pi(a_t) of the actions taken.
       advantages: float [T, B]; no gradient flows through them.
     """
-    log_probs, advantages = _pair("log_probs", log_probs, "advantages", advantages)
+    log_probs, advantages = checks.float_arrays(2, log_probs=log_probs, advantages=advantages)
     return -tf.reduce_mean(log_probs * tf.stop_gradient(advantages))
 
 
@@ -28,11 +28,11 @@ def clipped_ratio_loss(log_ratios: Any, advantages: Any, epsilon: float) -> tf.T
     """-mean(min(rho_t A_t, clip(rho_t, 1 - epsilon, 1 + epsilon) A_t)), the surrogate of PPO (arXiv:1707.06347).
 
     Args:
-      log_ratios: float [T, B]: log rho_t = log pi(a_t) - log mu(a_t), mu the policy that acted.
+      log_ratios: float [T, B]: log rho_t = log pi(a_t) - log mu(a_t), where mu is the policy that acted.
       advantages: float [T, B]: A_t; no gradient flows through them.
-      epsilon: how far a ratio may move from 1 with profit.
+      epsilon: how far a ratio may move away from 1 before the objective stops improving.
     """
-    log_ratios, advantages = _pair("log_ratios", log_ratios, "advantages", advantages)
+    log_ratios, advantages = checks.float_arrays(2, log_ratios=log_ratios, advantages=advantages)
     advantages = tf.stop_gradient(advantages)
     ratios = tf.exp(log_ratios)
     clipped = tf.clip_by_value(ratios, 1.0 - epsilon, 1.0 + epsilon)
@@ -40,40 +40,40 @@ def clipped_ratio_loss(log_ratios: Any, advantages: Any, epsilon: float) -> tf.T
 
 
 def mean(x: Any, weights: Any) -> tf.Tensor:
-    """sum(w x) / sum(w), a float32 scalar; 0 without weight.
+    """sum(w x) / sum(w), a float32 scalar; 0 if all weights are zero.
 
     Args:
-      x: float, of any shape.
-      weights: float of that shape, at least 0.
+      x: float array of any shape.
+      weights: float array of the same shape, not negative.
     """
     x, weights = tf.cast(x, tf.float32), tf.cast(weights, tf.float32)
     return tf.math.divide_no_nan(tf.reduce_sum(weights * x), tf.reduce_sum(weights))
 
 
 def standardised(x: Any, weights: Any) -> tf.Tensor:
-    """float32 of the same shape: where there is weight, with mean 0 and deviation 1; elsewhere zero. See `mean`."""
+    """`x` standardised to a weighted mean of 0 and deviation of 1, zero where the weight is; float32. See `mean`."""
     deviations = weights * (tf.cast(x, tf.float32) - mean(x, weights))
     rounding = 1e-6 * mean(tf.abs(x), weights)
     return tf.math.divide_no_nan(deviations, tf.sqrt(mean(tf.square(deviations), weights)) + rounding)
 
 
 def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: float = 0.0) -> tf.Tensor:
-    """mean((target_t - V(x_t))^2) / 2, or PPO's bound on each update of a value:
+    """mean((target_t - V(x_t))^2) / 2, or with PPO's value clipping:
 
         mean(max((target_t - V(x_t))^2, (target_t - V'_t)^2)) / 2
         V'_t = clip(V(x_t), old_t - epsilon, old_t + epsilon)
 
     Args:
       values: float [T, B]: V(x_t).
-      targets: float [T, B], such as the `vs` of V-trace; no gradient flows through them.
-      old_values: float [T, B]: before the first pass over the batch; no gradient flows through them.
-      epsilon: how far a value may move from there; 0: any distance.
+      targets: float [T, B]: the regression targets, such as the `vs` of V-trace; no gradient flows through them.
+      old_values: float [T, B]: the values before the first pass over the batch; no gradient flows through them.
+      epsilon: how far a value may move from its old value; 0: no clipping.
     """
-    values, targets = _pair("values", values, "targets", targets)
+    values, targets = checks.float_arrays(2, values=values, targets=targets)
     targets = tf.stop_gradient(targets)
     squares = tf.square(targets - values)
     if epsilon:
-        _, old_values = _pair("values", values, "old_values", old_values)
+        _, old_values = checks.float_arrays(2, values=values, old_values=old_values)
         clipped = tf.stop_gradient(old_values) + tf.clip_by_value(
             values - tf.stop_gradient(old_values), -epsilon, epsilon
         )
@@ -82,26 +82,19 @@ def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: fl
 
 
 def entropy_loss(entropies: Any) -> tf.Tensor:
-    """-mean(H(pi(. | x_t))) of `entropies` [T, B]: to minimise it keeps the policy from collapsing."""
-    checks.check_rank("entropies", entropies, 2)
-    return -tf.reduce_mean(tf.cast(entropies, tf.float32))
+    """-mean(H(pi(. | x_t))) of `entropies` [T, B]; minimising it keeps the policy from collapsing."""
+    (entropies,) = checks.float_arrays(2, entropies=entropies)
+    return -tf.reduce_mean(entropies)
 
 
 def kl_loss(behaviour_log_probs: Any, target_log_probs: Any) -> tf.Tensor:
-    """mean(log mu(a_t) - log pi(a_t)): with actions sampled from mu, an estimate of KL(mu || pi).
+    """mean(log mu(a_t) - log pi(a_t)), an estimate of KL(mu || pi) if the actions were sampled from mu.
 
     Args:
       behaviour_log_probs: float [T, B]: log mu(a_t) of the actions taken; no gradient flows through them.
       target_log_probs: float [T, B]: log pi(a_t).
     """
-    behaviour_log_probs, target_log_probs = _pair(
-        "behaviour_log_probs", behaviour_log_probs, "target_log_probs", target_log_probs
+    behaviour_log_probs, target_log_probs = checks.float_arrays(
+        2, behaviour_log_probs=behaviour_log_probs, target_log_probs=target_log_probs
     )
     return tf.reduce_mean(tf.stop_gradient(behaviour_log_probs) - target_log_probs)
-
-
-def _pair(name_a: str, a: Any, name_b: str, b: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two arguments [T, B] as float32. A wrong shape would broadcast in silence."""
-    checks.check_rank(name_a, a, 2)
-    checks.check_shape(name_b, b, checks.static_shape(a))
-    return tf.cast(a, tf.float32), tf.cast(b, tf.float32)

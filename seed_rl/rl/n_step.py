@@ -1,7 +1,7 @@
-"""n-step returns: n rewards and the bootstrap value of the state that follows them.
+"""n-step returns: n rewards plus the bootstrap value of the state that follows them.
 
-Shapes: T steps, B sequences. Row t of every argument is about the transition caused by action a_t: its reward, its
-discount, and the value of the state reached. In a sequence of steps these three belong to step t + 1.
+Shapes: T steps, B sequences. Row t of every argument describes the transition caused by action a_t: its reward, its
+discount, and the value of the state it reaches. In a sequence of steps these three are found at step t + 1.
 """
 
 from typing import Any
@@ -12,36 +12,32 @@ from seed_rl.rl import checks
 
 
 def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any = None) -> tf.Tensor:
-    """float32 [T, B]: the n-step return of each a_t, shorter where fewer than n steps are left.
+    """float32 [T, B]: the n-step return of each a_t, with fewer rewards where fewer than n steps remain.
 
         G_t = sum_{k < m} (prod_{i < k} d_{t+i}) r_{t+k} + (prod_{i < m} d_{t+i}) v_{t+m-1},  m = min(n, T - t)
 
-    So the last n - 1 rows all bootstrap from the last value. A discount of zero cuts off the rewards and the value
-    behind it. Where an episode ends in the state of a_{t+k}, m is at most k: the return bootstraps from that state. For
-    k = 0 there is no such return: row t has no meaning.
+    The last n - 1 rows thus all bootstrap from the last value. A discount of zero cuts off all later rewards and the
+    value. Where an episode ends in the state in which a_{t+k} was taken, m is at most k: the return bootstraps from
+    that state. If k = 0, no return is defined and row t is meaningless.
 
     Args:
       r_t: float [T, B]: the reward of a_t.
       discount_t: float [T, B]: d_t = gamma (1 - done), zero where a_t ended the episode.
       v_t: float [T, B]: the value of the state that a_t led to.
-      n: the number of rewards, at least 1; it may be larger than T.
+      n: the number of rewards, at least 1; it may exceed T.
       last_t: bool [T, B]: whether an episode ends in the state in which a_t was taken; None: nowhere.
 
     Raises:
-      ValueError: for an argument of another shape, if n is less than 1, or if T is zero or unknown.
+      ValueError: an argument has the wrong shape, n is less than 1, or T is zero or unknown.
     """
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}")
-    checks.check_rank("r_t", r_t, 2)
-    shape = checks.static_shape(r_t)
+    r_t, discount_t, v_t = checks.float_arrays(2, r_t=r_t, discount_t=discount_t, v_t=v_t)
     last_t = tf.zeros_like(r_t, tf.bool) if last_t is None else tf.convert_to_tensor(last_t)
-    for name, tensor in (("discount_t", discount_t), ("v_t", v_t), ("last_t", last_t)):
-        checks.check_shape(name, tensor, shape)
+    checks.check_shape("last_t", last_t, checks.static_shape(r_t))
     length = checks.static_length("r_t", r_t)
-
-    r_t, discount_t, v_t = (tf.cast(x, tf.float32) for x in (r_t, discount_t, v_t))
     n = min(n, length)
-    # Padding behind the end that passes the last value on: no reward, discount 1.
+    # Padding after the end passes the last value on unchanged: no reward, discount 1.
     end = [[0, n - 1], [0, 0]]
     r_t, last_t = tf.pad(r_t, end), tf.pad(last_t, end)
     discount_t = tf.pad(discount_t, end, constant_values=1.0)

@@ -1,6 +1,6 @@
-"""Q-learning from sequences: double Q-learning, n-step errors in rescaled values, loss and priorities of a sequence.
+"""Q-learning from sequences: double Q-learning, n-step TD errors with rescaled values, sequence losses and priorities.
 
-Shapes: T steps, B sequences, A actions. Everything is computed in float32.
+Shapes: T steps, B sequences, A actions. All computation is in float32.
 """
 
 from typing import Any
@@ -13,9 +13,9 @@ from seed_rl.rl.value_rescaling import ValueTransform
 
 
 def q_of_actions(q: Any, actions: Any) -> tf.Tensor:
-    """float32 [T, B]: the values of `actions`, integer [T, B], among all values `q`, float [T, B, A].
+    """float32 [T, B]: the values in `q`, float [T, B, A], of `actions`, integer [T, B].
 
-    The value of an action outside 0 .. A - 1 is zero.
+    Actions outside 0 .. A - 1 have the value zero.
     """
     checks.check_rank("q", q, 3)
     checks.check_shape("actions", actions, checks.static_shape(q)[:2])
@@ -25,17 +25,16 @@ def q_of_actions(q: Any, actions: Any) -> tf.Tensor:
 
 
 def double_q_values(online_q: Any, target_q: Any) -> tf.Tensor:
-    """float32 [T, B]: the value by the target network of the action that the online network prefers.
+    """float32 [T, B]: the target network's value of the action that the online network prefers.
 
-    Of equals it is the first (van Hasselt et al. 2016, arXiv:1509.06461).
+    Ties are broken in favour of the first action (van Hasselt et al. 2016, arXiv:1509.06461).
 
     Args:
-      online_q: float [T, B, A]: chooses the action; no gradient flows through it.
-      target_q: float [T, B, A]: values the action, in the state that `online_q` is about.
+      online_q: float [T, B, A]: selects the action; no gradient flows through it.
+      target_q: float [T, B, A]: evaluates the action, in the same states.
     """
-    checks.check_rank("online_q", online_q, 3)
-    checks.check_shape("target_q", target_q, checks.static_shape(online_q))
-    return q_of_actions(target_q, tf.argmax(tf.cast(online_q, tf.float32), axis=-1, output_type=tf.int32))
+    online_q, target_q = checks.float_arrays(3, online_q=online_q, target_q=target_q)
+    return q_of_actions(target_q, tf.argmax(online_q, axis=-1, output_type=tf.int32))
 
 
 def n_step_td_errors(
@@ -47,64 +46,62 @@ def n_step_td_errors(
     transform: ValueTransform,
     last_t: Any = None,
 ) -> tf.Tensor:
-    """float32 [T, B]: the distances of the values of the actions taken from their n-step targets.
+    """float32 [T, B]: the n-step TD errors of the actions taken.
 
         td_t = h(G_t(h^-1(v))) - q_tm1_t,  with h, h^-1 = transform.apply, transform.inverse
 
-    The action of row t, taken in the state that `q_tm1` is about, leads to the reward, the discount and the state of
-    row t of the other arguments; see `n_step_returns`. The error is zero where an episode ends in that state.
+    The action of row t, whose value is `q_tm1[t]`, leads to the reward, the discount and the state in row t of the
+    other arguments; see `n_step_returns`. The error is zero where an episode ends in the state in which it was taken.
 
     Args:
-      q_tm1: float [T, B]: Q of the actions taken, as the online network gives it (transformed); only through it does
-        gradient flow.
-      r_t: float [T, B]: the rewards in their own units.
+      q_tm1: float [T, B]: Q of the actions taken, as output by the online network (transformed); the only argument
+        through which gradients flow.
+      r_t: float [T, B]: the untransformed rewards.
       discount_t: float [T, B]: gamma, zero where the action ended the episode.
-      v_t: float [T, B]: values of the states reached, as the target network gives them (transformed).
+      v_t: float [T, B]: values of the states reached, as output by the target network (transformed).
       n: the number of rewards in a target, at least 1.
-      transform: the scale in which networks give values.
-      last_t: bool [T, B]: whether an episode ends in the state that `q_tm1` is about; None: nowhere.
+      transform: the scale of the networks' outputs.
+      last_t: bool [T, B]: whether an episode ends in the state in which the action was taken; None: nowhere.
 
     Raises:
-      ValueError: for an argument of another shape, if n is less than 1, or if T is zero or unknown.
+      ValueError: an argument has the wrong shape, n is less than 1, or T is zero or unknown.
     """
-    checks.check_rank("q_tm1", q_tm1, 2)
-    shape = checks.static_shape(q_tm1)
-    for name, tensor in (("r_t", r_t), ("discount_t", discount_t), ("v_t", v_t)):
-        checks.check_shape(name, tensor, shape)
+    arrays = checks.float_arrays(2, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, v_t=v_t)
+    q_tm1, r_t, discount_t, v_t = arrays
     target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n, last_t))
-    errors = tf.stop_gradient(target_tm1) - tf.cast(q_tm1, tf.float32)
+    errors = tf.stop_gradient(target_tm1) - q_tm1
     return errors if last_t is None else tf.where(last_t, 0.0, errors)
 
 
 def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
-    """mean_b(weight_b sum_t td_tb^2 / 2), a float32 scalar: a sum over the steps, a mean over the sequences.
+    """mean_b(weight_b sum_t td_tb^2 / 2), a float32 scalar: summed over steps, averaged over sequences.
 
     Args:
       td_errors: float [T, B].
-      importance_weights: float [B], one for all without prioritised replay; no gradient flows through them.
+      importance_weights: float [B], all one without prioritised replay; no gradient flows through them.
     """
-    checks.check_rank("td_errors", td_errors, 2)
+    (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
     checks.check_shape("importance_weights", importance_weights, checks.static_shape(td_errors)[1:])
-    td_errors, importance_weights = tf.cast(td_errors, tf.float32), tf.cast(importance_weights, tf.float32)
+    importance_weights = tf.cast(importance_weights, tf.float32)
     return 0.5 * tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(tf.square(td_errors), axis=0))
 
 
 def sequence_priorities(td_errors: Any, eta: float = 0.9, last_t: Any = None) -> tf.Tensor:
     """eta max_t |td_t| + (1 - eta) mean_t |td_t|, float32 [B]; no gradient flows through it.
 
-    The mean alone would hide the one surprising step of a long sequence (R2D2, ICLR 2019, section 2.3).
+    The mean alone would hide a single surprising step in a long sequence (R2D2, ICLR 2019, section 2.3).
 
     Args:
       td_errors: float [T, B].
       eta: weight of the maximum.
-      last_t: bool [T, B]: steps that have no error of their own, left out of the mean; None: no such steps.
+      last_t: bool [T, B]: steps without a TD error, which the mean ignores; None: no such steps.
 
     Raises:
-      ValueError: for an argument of another shape, or if T is zero or unknown.
+      ValueError: an argument has the wrong shape, or T is zero or unknown.
     """
-    checks.check_rank("td_errors", td_errors, 2)
+    (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
     checks.static_length("td_errors", td_errors)
-    magnitudes = tf.abs(tf.stop_gradient(tf.cast(td_errors, tf.float32)))
+    magnitudes = tf.abs(tf.stop_gradient(td_errors))
     last_t = tf.zeros_like(magnitudes, tf.bool) if last_t is None else last_t
     counted = tf.reduce_sum(1.0 - tf.cast(last_t, tf.float32), axis=0)
     mean = tf.reduce_sum(magnitudes, axis=0) / tf.maximum(counted, 1.0)

@@ -1,6 +1,6 @@
-"""Transforms that shrink the range of action values, so that one network serves games of any reward scale.
+"""Transforms that compress the range of action values, so that one network can handle games of any reward scale.
 
-Functions of tensors of any shape, element by element, with float32 results.
+They apply elementwise to tensors of any shape and return float32.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ class ValueTransform(NamedTuple):
     """An increasing function and its inverse."""
 
     apply: Callable[[Any], tf.Tensor]
-    """Returns in units of reward -> values as the network gives them."""
+    """Maps returns in units of reward to network outputs."""
     inverse: Callable[[Any], tf.Tensor]
-    """Values as the network gives them -> returns in units of reward."""
+    """Maps network outputs to returns in units of reward."""
 
 
 def _identity(x: Any) -> tf.Tensor:
@@ -28,8 +28,8 @@ def _identity(x: Any) -> tf.Tensor:
 def _signed_hyperbolic(x: Any) -> tf.Tensor:
     """h(x) = sign(x) (sqrt(|x| + 1) - 1) + epsilon x.
 
-    Written with sqrt(|x| + 1) - 1 = |x| / (sqrt(|x| + 1) + 1): the difference would lose all digits of a small x, and
-    without the sign the gradient at zero is right.
+    Computed with sqrt(|x| + 1) - 1 = |x| / (sqrt(|x| + 1) + 1): the difference would lose all digits of a small x, and
+    without sign(x) the gradient at zero is correct.
     """
     x = tf.cast(x, tf.float32)
     return x * (1.0 / (tf.sqrt(tf.abs(x) + 1.0) + 1.0) + EPSILON)
@@ -38,8 +38,8 @@ def _signed_hyperbolic(x: Any) -> tf.Tensor:
 def _signed_parabolic(x: Any) -> tf.Tensor:
     """sign(x) (u^2 - 1) with u = (sqrt(1 + 4 epsilon (|x| + 1 + epsilon)) - 1) / (2 epsilon): the inverse of h.
 
-    Written as u^2 - 1 = (u - 1) (u + 1), where the square root is that of c^2 + 4 epsilon |x| with c = 1 + 2 epsilon
-    and so u - 1 = 2 |x| / (sqrt(c^2 + 4 epsilon |x|) + c): nothing is subtracted.
+    Computed as u^2 - 1 = (u - 1) (u + 1). With c = 1 + 2 epsilon the radicand is c^2 + 4 epsilon |x|, and so
+    u - 1 = 2 |x| / (sqrt(c^2 + 4 epsilon |x|) + c): there is no cancellation.
     """
     x = tf.cast(x, tf.float32)
     c = 1.0 + 2.0 * EPSILON
@@ -51,4 +51,4 @@ IDENTITY = ValueTransform(_identity, _identity)
 """Values in units of reward."""
 
 SIGNED_HYPERBOLIC = ValueTransform(_signed_hyperbolic, _signed_parabolic)
-"""About a square root for large values, half the value for small ones (arXiv:1805.11593, proposition A.2)."""
+"""Roughly a square root for large values, half the value for small ones (arXiv:1805.11593, proposition A.2)."""

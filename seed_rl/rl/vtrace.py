@@ -1,8 +1,8 @@
 """V-trace: off-policy corrected value targets and advantages (IMPALA, arXiv:1802.01561, section 4.1).
 
-Shapes: T steps, B sequences. Index t of `log_rhos` and `values` belongs to the state x_t and the action a_t taken in
-it; that action leads to the reward `r_t[t]` and, through `discount_t[t]`, to the state x_{t+1}: in terms of an unroll
-these two are of step t + 1.
+Shapes: T steps, B sequences. Index t of `log_rhos` and `values` refers to the state x_t and the action a_t taken in it;
+that action leads to the reward `r_t[t]` and, with the discount `discount_t[t]`, to the state x_{t+1}. In an unroll
+these two are found at step t + 1.
 """
 
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ from seed_rl.rl import checks
 
 
 class VTraceReturns(NamedTuple):
-    """Targets and advantages of V-trace; no gradient flows through either."""
+    """V-trace targets and advantages; no gradient flows through them."""
 
     vs: tf.Tensor
     """float32 [T, B]: v_t, the target of V(x_t)."""
     advantages: tf.Tensor
     """float32 [T, B]: the advantage of a_t."""
     pg_advantages: tf.Tensor
-    """float32 [T, B]: the same times the importance weight of a_t."""
+    """float32 [T, B]: that advantage times the importance weight of a_t."""
 
 
 def vtrace(
@@ -35,42 +35,39 @@ def vtrace(
     clip_rho: float | None = 1.0,
     clip_pg_rho: float | None = 1.0,
 ) -> VTraceReturns:
-    """Targets and advantages of V-trace.
+    """Computes V-trace targets and advantages.
 
         rho_t = min(clip_rho, pi(a_t) / mu(a_t)),  c_t = lambda min(1, pi(a_t) / mu(a_t))
         delta_t = rho_t (r_t + gamma_t V(x_{t+1}) - V(x_t))
         v_t = V(x_t) + delta_t + gamma_t c_t (v_{t+1} - V(x_{t+1}))
-        advantage_t = r_t + gamma_t v_{t+1} - V(x_t),  its importance weight min(clip_pg_rho, pi(a_t) / mu(a_t))
+        advantage_t = r_t + gamma_t v_{t+1} - V(x_t),  importance weight min(clip_pg_rho, pi(a_t) / mu(a_t))
 
     Where an episode ends in x_t, a_t leads nowhere: v_t = V(x_t), advantage_t = 0.
 
     Args:
-      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t), of the target policy pi and the behaviour policy mu.
+      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t) for the target policy pi and the behaviour policy mu.
       discount_t: float [T, B]: gamma_t, zero where a_t ended the episode.
       r_t: float [T, B]: the reward of a_t.
       values: float [T, B]: V(x_t).
       bootstrap_value: float [B]: V(x_T).
-      last_t: bool [T, B]: whether an episode ends in x_t (the discount of a_t is zero, too); None: nowhere.
-      lambda_: mixes the one-step target (0) and the full correction (1).
-      clip_rho: bound of the importance weights of the targets, None for no bound. It decides which policy's value
-        function v estimates.
-      clip_pg_rho: bound of the importance weights of the advantages, None for no bound.
+      last_t: bool [T, B]: whether an episode ends in x_t (the discount of a_t is then zero as well); None: nowhere.
+      lambda_: interpolates between the one-step target (0) and the full correction (1).
+      clip_rho: upper bound of the importance weights in the targets, None for no bound. It determines the policy whose
+        value function v estimates.
+      clip_pg_rho: upper bound of the importance weights of the advantages, None for no bound.
 
     Raises:
-      ValueError: for an argument of another shape, or if T is zero or unknown.
+      ValueError: an argument has the wrong shape, or T is zero or unknown.
     """
-    checks.check_rank("log_rhos", log_rhos, 2)
+    arrays = checks.float_arrays(2, log_rhos=log_rhos, discount_t=discount_t, r_t=r_t, values=values)
+    log_rhos, discount_t, r_t, values = map(tf.stop_gradient, arrays)
     shape = checks.static_shape(log_rhos)
-    for name, tensor in (("discount_t", discount_t), ("r_t", r_t), ("values", values)):
-        checks.check_shape(name, tensor, shape)
     last_t = tf.zeros_like(log_rhos, tf.bool) if last_t is None else last_t
     checks.check_shape("last_t", last_t, shape)
     checks.check_shape("bootstrap_value", bootstrap_value, shape[1:])
     checks.static_length("log_rhos", log_rhos)
 
-    log_rhos, discount_t, r_t, values, bootstrap_value = (
-        tf.stop_gradient(tf.cast(x, tf.float32)) for x in (log_rhos, discount_t, r_t, values, bootstrap_value)
-    )
+    bootstrap_value = tf.stop_gradient(tf.cast(bootstrap_value, tf.float32))
     acted_t = 1.0 - tf.cast(last_t, tf.float32)
     # The state that a_t leads to is x_{t+1}, and x_T after the last action.
     values_tp1 = _shift(values, bootstrap_value)
@@ -83,12 +80,12 @@ def vtrace(
 
 
 def _shift(x: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
-    """x_{t+1} at index t, with `last` [B] after the end: [T, B]."""
+    """x_{t+1} at index t, with `last` [B] at the end: [T, B]."""
     return tf.concat([x[1:], last[tf.newaxis]], axis=0)
 
 
 def _importance(log_rhos: tf.Tensor, clip: float | None) -> tf.Tensor:
-    """The ratio pi / mu, at most `clip`: [T, B]."""
+    """The ratio pi / mu, clipped at `clip`: [T, B]."""
     rhos = tf.exp(log_rhos)
     return rhos if clip is None else tf.minimum(rhos, clip)
 
@@ -96,9 +93,8 @@ def _importance(log_rhos: tf.Tensor, clip: float | None) -> tf.Tensor:
 def _backward_recursion(delta_t: tf.Tensor, decay_t: tf.Tensor) -> tf.Tensor:
     """acc_t = delta_t + decay_t acc_{t+1}, zero after the end: [T, B].
 
-    By doubling: after each round acc_t holds the sum over twice as many steps, and decay_t the product over as many, so
-    that log2(T) rounds of operations on whole arrays stand for T small ones. The products only shrink, since
-    discount_t c_t is at most one.
+    Computed by doubling: each round doubles the number of steps that acc_t sums and decay_t multiplies, so log2(T)
+    rounds of operations on whole arrays replace T small ones. The products never grow, because discount_t c_t <= 1.
     """
     length, step = checks.static_length("delta_t", delta_t), 1
     acc_t = delta_t

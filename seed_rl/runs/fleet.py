@@ -1,4 +1,4 @@
-"""The actors of a run, and fleets in which a thread for each actor restarts it when it ends."""
+"""Fleets: the actors of a run, supervised by one thread per actor that restarts it when it ends."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from seed_rl.system.files import reason
 _log = logging.getLogger(__name__)
 
 STABLE_SECONDS = 30.0
-"""An actor that fails sooner after its start has failed early."""
+"""A failure within this time of the actor's start counts as early."""
 
 
 class ActorFailed(RuntimeError):
-    """Actors that were given up; the message quotes one of them and names its log."""
+    """The actors keep failing; the message quotes one of them and names its log."""
 
 
-class Ended(NamedTuple):
-    """The end of an actor."""
+class ActorEnd(NamedTuple):
+    """The way in which an actor ended."""
 
     how: str
-    """In one line."""
+    """One-line description."""
     killed: bool = False
-    """Whether it was ended from outside, or lost with its node; any other end is a failure of its own."""
+    """Whether it was killed from outside or lost with its node; any other end counts as a failure."""
 
 
 class Fleet(abc.ABC):
     """The actors of a run."""
 
     failed: ActorFailed | None
-    """Why they were given up, which ends the run."""
+    """Error that ends the run because its actors keep failing; None if there is none."""
 
     @abc.abstractmethod
     def start(self, address: str) -> None:
-        """Starts them, for the learner at an address."""
+        """Start the actors for the learner at an address."""
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Ends them."""
+        """Stop the actors."""
 
 
 @dataclasses.dataclass(eq=False)
 class SupervisedFleet(Fleet):
-    """Keeps the `count` actors of a run running until stopped.
+    """Keeps `count` actors running until stopped.
 
-    An actor that ends is restarted after a delay, which grows if it keeps ending within 30 s of its start: for ever if
-    it is killed, `max_failures` times if it fails. A subclass says how one actor runs and ends.
+    An actor that ends is restarted after a delay, which grows if it keeps ending within 30 s of its start. Kills are
+    followed by restarts indefinitely, failures up to `max_failures`. Subclasses define how to run and stop an actor.
     """
 
     count: int
     """Maximum number of actors."""
     log_directory: str
-    """Where their logs are, `actor-<n>.log`."""
+    """Directory of the actors' logs, `actor-<n>.log`."""
     _: dataclasses.KW_ONLY
     on_failure: Callable[[], None] = lambda: None
-    """Called once `failed` is set."""
+    """Called when `failed` is set."""
     max_failures: int = 3
-    """An actor that fails this often in a row, without running for 30 s, is given up; to be killed is no failure."""
+    """Give up after an actor has this many early failures in a row; kills don't count."""
 
     def __post_init__(self) -> None:
         self.failed = None
         self.restarts = 0
-        self._address = ""  # of the learner
-        self._handles: dict[int, Any] = {}  # of the actors that can be ended, by their numbers
-        self._starts: dict[int, float] = {}  # of the actors, by their numbers
+        self._address = ""  # learner's
+        self._handles: dict[int, Any] = {}  # by actor number: actors that can be stopped
+        self._starts: dict[int, float] = {}  # start times by actor number
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._reported: set[str] = set()
@@ -81,47 +81,47 @@ class SupervisedFleet(Fleet):
         ]
 
     def start(self, address: str) -> None:
-        """Starts them, for the learner at an address."""
+        """Start the actors for the learner at an address."""
         self._address = address
         for thread in self._threads:
             thread.start()
 
     def stop(self, grace: float = 1.5) -> None:
-        """Ends them: asks them to, and kills those that are left after `grace` seconds."""
+        """Ask the actors to end, and kill those still running after `grace` seconds."""
         self._stopping.set()
         for kill in (False, True):
             self._end_all(kill)
             deadline = time.monotonic() + grace
             for thread in self._threads:
-                if thread.ident is not None:  # it was started
+                if thread.ident is not None:  # the thread was started
                     thread.join(max(0.0, deadline - time.monotonic()))
         stuck = sum(thread.is_alive() for thread in self._threads)
         if stuck:
-            _log.error("%d of %d actors are stuck, and left behind", stuck, self.count)
+            _log.error("%d of %d actors don't respond and are left running", stuck, self.count)
 
     @abc.abstractmethod
-    def _run(self, number: int, log: str) -> Ended:
-        """Runs an actor, `_reachable` by its handle, until it ends.
+    def _run(self, number: int, log: str) -> ActorEnd:
+        """Run an actor, made `_reachable` by a handle, until it ends.
 
         Args:
-          number: of the actor.
+          number: number of the actor.
           log: path of its log.
 
         Raises:
-          ActorFailed: it would fail again.
-          OSError: it can't be started, but may be later.
+          ActorFailed: restarting the actor would be useless.
+          OSError: the actor can't be started now but perhaps later.
         """
 
     @abc.abstractmethod
     def _end(self, number: int, handle: Any, kill: bool) -> None:
-        """Asks an actor to end, or kills it."""
+        """Ask an actor to end, or kill it."""
 
     @contextlib.contextmanager
     def _reachable(self, number: int, handle: Any) -> Iterator[None]:
-        """Lets `stop` end an actor by its handle."""
+        """Register the handle by which `stop` ends an actor."""
         self._handles[number] = handle
         try:
-            if self._stopping.is_set():  # `stop` may not have seen it
+            if self._stopping.is_set():  # `stop` may have missed this handle
                 self._end(number, handle, kill=False)
             yield
         finally:
@@ -138,8 +138,8 @@ class SupervisedFleet(Fleet):
             self._starts[number] = time.monotonic()
             try:
                 ended = self._run(number, log)
-            except OSError as error:  # no log file, no process: both may be possible again later
-                ended = Ended(f"it can't be started: {reason(error)}")
+            except OSError as error:  # the log or process can't be created, perhaps only for now
+                ended = ActorEnd(f"it can't be started: {reason(error)}")
             except ActorFailed as failed:
                 self._give_up(failed)
                 return
@@ -149,22 +149,22 @@ class SupervisedFleet(Fleet):
             failures += not ended.killed
             if failures >= self.max_failures:
                 times = f"actor {number} ended {failures} times in a row"
-                self._give_up(ActorFailed(f"{times}: {ended.how} (its log: {log})"))
+                self._give_up(ActorFailed(f"{times}: {ended.how} (log: {log})"))
                 return
             if self._stopping.is_set():
                 return
             with self._lock:
                 self.restarts += 1
-                # One warning stands for many actors that fail at their start for the same reason, and fail again.
+                # Warn once if many actors repeatedly fail at the start for the same reason.
                 repeated = ended.how in self._reported and not was_stable and not ended.killed
                 self._reported.add(ended.how)
             delay, level = next(delays), logging.DEBUG if repeated else logging.WARNING
-            sentence = "actor %d ended: %s; it starts again in %.1f s (its log: %s)"
+            sentence = "actor %d ended: %s; restarting in %.1f s (log: %s)"
             _log.log(level, sentence, number, ended.how, delay, log)
             self._stopping.wait(delay)
 
     def _give_up(self, failed: ActorFailed) -> None:
-        """Ends the run; the other actors mostly end for the same reason, and the first is quoted."""
+        """End the run, quoting the first failure because the others usually have the same reason."""
         if self._stopping.is_set():
             return
         with self._lock:

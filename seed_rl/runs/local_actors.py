@@ -1,4 +1,4 @@
-"""Actors on this machine, in processes or in threads of the learner's process."""
+"""Actors on this machine, as processes or as threads of the learner's process."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from collections.abc import Callable, Sequence
 
 from seed_rl.actor.loop import Actor
 from seed_rl.foreign import printable
-from seed_rl.runs.fleet import ActorFailed, Ended, SupervisedFleet
+from seed_rl.runs.fleet import ActorEnd, ActorFailed, SupervisedFleet
 from seed_rl.system import children
 from seed_rl.system.exit_codes import USAGE_ERROR
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
 _MAX_QUOTE = 500  # characters
-_MAX_READ = 64 * 1024  # bytes at the end of a process's output
-# A command that fails prints `seed_rl train: ...`; the traceback of an error of ours ends with `seed_rl.x.Error: ...`.
+_MAX_READ = 64 * 1024  # bytes read from the end of a process's output
+# A failing command prints `seed_rl train: ...`; tracebacks of this package's errors end with `seed_rl.x.Error: ...`.
 _SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # the kernel sends the first, too
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGKILL also comes from the kernel
 _LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
 
 
 @dataclasses.dataclass(eq=False)
 class LocalActors(SupervisedFleet):
-    """Actors in processes of this machine.
+    """Actors as processes on this machine.
 
-    They read a pipe that only this process holds: they end by themselves when this process is gone, however it ended.
+    They read from a pipe that only this process keeps open, and so exit when this process ends for any reason.
     """
 
     arguments: Sequence[str] = ()
-    """Of `seed_rl actor`, without the address."""
+    """Arguments of `seed_rl actor` except the address."""
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes that are running."""
+        """Ids of the running processes."""
         return [process.pid for process in list(self._handles.values()) if process.poll() is None]
 
-    def _run(self, number: int, log: str) -> Ended:
+    def _run(self, number: int, log: str) -> ActorEnd:
         def wait(process: subprocess.Popen[bytes]) -> int:
             with self._reachable(number, process):
                 return process.wait()
@@ -48,9 +48,9 @@ class LocalActors(SupervisedFleet):
         command = children.seed_rl("actor", "--exit_with_parent", *self.arguments, f"--server_address={self._address}")
         code, how = run_logged(command, log, wait)
         if code == USAGE_ERROR:
-            raise ActorFailed(f"actor {number} can't run: {how} (its log: {log})")
-        # An actor that is asked to end exits with 128 plus the signal.
-        return Ended(how, killed=any(code in (-number, 128 + number) for number in _FROM_OUTSIDE))
+            raise ActorFailed(f"actor {number} can't run: {how} (log: {log})")
+        # An actor that ends after a signal exits with 128 plus the signal's number.
+        return ActorEnd(how, killed=any(code in (-number, 128 + number) for number in _FROM_OUTSIDE))
 
     def _end(self, number: int, handle: subprocess.Popen[bytes], kill: bool) -> None:
         if kill:
@@ -60,34 +60,34 @@ class LocalActors(SupervisedFleet):
 
 
 class ActorThreads(SupervisedFleet):
-    """Actors in threads of the learner's process; the first that fails ends the run."""
+    """Actors as threads of the learner's process; the first failure ends the run."""
 
-    def _run(self, number: int, log: str) -> Ended:
+    def _run(self, number: int, log: str) -> ActorEnd:
         actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()))
         try:
             with self._reachable(number, actor):
                 actor.run()
         except Exception as error:
             raise ActorFailed(f"actor {number} failed: {error}") from error
-        return Ended("it was asked to")
+        return ActorEnd("it was asked to end")
 
     def _end(self, number: int, handle: Actor, kill: bool) -> None:
         handle.stop()
 
 
 def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:
-    """Runs a command in a session of its own, out of the reach of Ctrl-C, and appends its output to a file.
+    """Run a command in a new session, which Ctrl-C doesn't reach, and append its output to a file.
 
     Args:
-      command: to run; its standard input is an empty pipe that ends with this process.
-      path: of the file, made with its directory if need be.
-      wait: waits for the process, and returns its exit code.
+      command: command to run; its standard input is an empty pipe that closes when this process ends.
+      path: path of the output file, created with its directory if missing.
+      wait: waits for the process and returns its exit code.
 
     Returns:
-      The exit code, and how the process ended, in one line.
+      The exit code, and a one-line description of how the process ended.
 
     Raises:
-      OSError: it can't be started.
+      OSError: the command can't be started.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "ab") as log:
@@ -101,12 +101,12 @@ def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Pop
 
 
 def how_it_ended(code: int, path: str, begin: int = 0) -> str:
-    """How a process ended, in one line: the sentence or the last line that it wrote, else its exit code or signal.
+    """Describe in one line how a process ended: its error sentence or last line, otherwise its exit code or signal.
 
     Args:
-      code: its exit code as `subprocess` gives it: a negative one is the signal that killed it.
-      path: of the file with its output.
-      begin: where in the file the output begins, bytes.
+      code: exit code as given by `subprocess`; a negative one is the signal that killed the process.
+      path: file with its output.
+      begin: offset of the output in the file, bytes.
     """
     with open(path, "rb") as file:
         file.seek(max(begin, os.path.getsize(path) - _MAX_READ))

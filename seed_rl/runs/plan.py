@@ -1,15 +1,15 @@
-"""`seed_rl plan`: the actors, network and memory that a learner at its full rate needs.
+"""Capacity planning for `seed_rl plan`: the actors, network and memory that a learner needs to run at full rate.
 
-Rates are in agent steps per second. The learner's is that of its slowest part:
+Rates are in agent steps per second. The learner is as fast as its slowest part:
 
-- the server's thread takes messages one after the other;
-- one inference thread for each device that acts batches, waits for the act step, and answers;
-- act steps and updates take turns where a device does both (the CPU time of the threads above adds to theirs where the
-  device is the cores); otherwise an update takes its time on one device over the number of devices that train.
+- the server thread, which handles messages sequentially;
+- one inference thread per inference device, which batches, waits for the act step, and answers;
+- act steps and updates, which take turns on a device that does both (on CPUs, the time of the threads above adds to
+  theirs); with separate training devices, an update takes its time on one device divided by their number.
 
-An actor's core never idles if its other groups step for at least as long as one group waits for its actions: a round
-trip and two act steps, the one that is running and its own. Left out are evaluation environments, resets that take
-longer than a step, averaging gradients, and other load on the machines.
+An actor's core never idles if its other groups step for at least as long as one group waits for its actions, which is a
+round trip and two act steps (the running one and its own). Not modelled: evaluation environments, resets that take
+longer than a step, gradient averaging, and other load on the machines.
 """
 
 from __future__ import annotations
@@ -31,69 +31,70 @@ from seed_rl.learner.split import Split, split
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.transport.codec import StepCodec
 
-SERVER = "the server's thread, which takes the messages"
+SERVER = "the server thread, which handles messages"
 INFERENCE = "the inference threads: batching, acting, answering"
 CORES = "the learner's cores: transport and batching"
 DEVICE = "act steps and updates, which take turns"
-UPDATES = "the updates, on devices that don't act"
+UPDATES = "the updates, on separate training devices"
 
 ANSWER_ACT_STEPS = 2
 SHARED = 2
-"""The factor by which an update on the same device slows an act step down."""
+"""Factor by which an update on the same device slows down an act step."""
 LINE_SHARE = 1538 / 1448
-"""Bytes on an Ethernet line for each that TCP carries, in full packets."""
+"""Bytes on an Ethernet line per byte of TCP payload, for full packets."""
 MESSAGE_BYTES = 100
-"""HTTP/2, gRPC and a partly filled packet, for each message."""
+"""Overhead per message: HTTP/2, gRPC and a partly filled packet."""
 MEASURED = os.path.join("runs", "bench")
-"""Where `scripts/bench.sh` puts the measurements of this machine."""
+"""Directory in which `scripts/bench.sh` stores measurements of this machine."""
 RECORDED = str(pathlib.Path(str(resources.files("seed_rl"))).parent / "docs" / "results" / "performance")
-"""Those of another machine, in a clone."""
+"""Directory with recorded measurements of another machine, present only in a clone."""
 
 
 def measurements() -> str:
-    """The directory of this machine's measurements, or else of the recorded ones if there are any."""
+    """Return the directory of this machine's measurements, or of the recorded ones if only these exist."""
     return RECORDED if os.path.isdir(RECORDED) and not os.path.isdir(MEASURED) else MEASURED
 
 
 def recorded_on() -> str:
-    """The machine of the recorded measurements, in words."""
+    """Describe the machine of the recorded measurements."""
     hardware = _read(RECORDED, "act", "--act_ms")["hardware"]
     return f"as measured on another machine, {hardware['cores']} cores of {hardware['processor']}"
 
 
 class Rates(NamedTuple):
-    """The speed of the parts of an experiment, named after the flags that set them."""
+    """Speeds of the parts of an experiment, named like the flags that set them."""
 
     env_steps: float
-    """Agent steps/s of the environments of one core."""
+    """Agent steps/s of environments on one core."""
     act_ms: float
-    """Of an act step on one device; the cores are one device."""
+    """Duration of an act step on one device (all cores count as one device), milliseconds."""
     act_batch: int
-    """Environments of that act step."""
+    """Number of environments in that act step."""
     update_ms: float
-    """Of an update with the experiment's batch on one device."""
+    """Duration of an update of the experiment's batch on one device, milliseconds."""
     server_us: float
-    """CPU time of the server's thread per message."""
+    """CPU time of the server thread per message, microseconds."""
     host_us: float
-    """CPU time of an inference thread per observation, without the act step."""
+    """CPU time of an inference thread per observation, without the act step, microseconds."""
     learner_cores: int
+    """Number of cores of the learner machine."""
     accelerators: int
-    """Of the learner; 0: its cores act and train."""
+    """Number of accelerators of the learner; 0: its cores act and train."""
 
 
 def find_rates(
     experiment: Experiment, agent: Agent, given: Mapping[str, float | None], measured: str
 ) -> tuple[Rates, dict[str, str]]:
-    """The rates of an experiment and the origin of each.
+    """Look up the rates of an experiment, and describe the source of each.
 
     Args:
-      experiment: says which environments, how many in a group, and which batches.
-      agent: of the experiment; its network is recognised by its number of weights.
-      given: those that need no measurement; others are None or absent.
-      measured: directory of the files of `scripts/bench.sh`.
+      experiment: defines the environments, group sizes and batch sizes.
+      agent: agent of the experiment; its network is identified by the number of weights.
+      given: rates that override measurements; others are None or missing.
+      measured: directory with the results of `scripts/bench.sh`.
 
     Raises:
-      ConfigError: a rate is neither given nor measured; says how to get it.
+      ConfigError: a rate is neither given nor measured; the message says how to measure it.
     """
     rates: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     sources = dict.fromkeys(rates, "given")
@@ -122,7 +123,7 @@ def find_rates(
         source, server_us, host_us = _messages(experiment.actors.envs_per_group, rows)
         add(source, server_us=server_us, host_us=host_us)
     if "learner_cores" not in rates:
-        raise ConfigError("--act_ms needs --learner_cores: no measurement says how many there are")
+        raise ConfigError("--act_ms requires --learner_cores, because no measurement gives their number")
     add("default", act_batch=experiment.inference.max_batch_size, accelerators=0)
     return Rates(**rates), sources
 
@@ -138,7 +139,7 @@ def _read(directory: str, benchmark: str, flag: str) -> dict[str, Any]:
 
 
 def _environments(experiment: Experiment, suites: list[dict[str, Any]]) -> tuple[str, float]:
-    """Steps/s of one core of the measured environments of the same suite that have the most settings in common."""
+    """Find the measured environments with the most settings in common, and their agent steps/s on one core."""
     env = experiment.env.describe()
     alike = [row for row in suites if row["rates"] and row["description"]["suite"] == env.suite]
     if not alike:
@@ -151,10 +152,10 @@ def _environments(experiment: Experiment, suites: list[dict[str, Any]]) -> tuple
 def _nearest(
     file: str, cells: list[dict[str, Any]], experiment: Experiment, agent: Agent, batch: float, flag: str
 ) -> tuple[str, dict[str, Any]]:
-    """The measurement of the agent's network with the nearest batch."""
+    """Find the measurement of the agent's network with the closest batch size."""
     weights = sum(int(variable.value.shape.num_elements()) for variable in agent.trainable_variables)
     dtype = experiment.agent.dtype if isinstance(experiment.agent, TrunkConfig) else "float32"
-    # The number of actions changes the number of weights a little.
+    # The number of weights varies slightly with the number of actions.
     alike = [cell for cell in cells if cell["dtype"] == dtype and math.isclose(cell["weights"], weights, rel_tol=0.01)]
     if not alike:
         raise ConfigError(f"{file} has no network of {weights:,} weights in {dtype}: measure it, or give {flag}")
@@ -163,9 +164,9 @@ def _nearest(
 
 
 def _messages(size: int, rows: list[dict[str, Any]]) -> tuple[str, float, float]:
-    """`server_us` and `host_us` of the largest measured messages that aren't larger than a group's, or the smallest.
+    """Find `server_us` and `host_us` for the largest measured messages no larger than a group's, or the smallest ones.
 
-    Larger messages cost less per observation, so that the costs are on the safe side.
+    Larger messages cost less per observation, so this errs on the safe side.
     """
     wire = [row for row in rows if row["through"] == "wire"] or rows
     sizes = {row["group_size"] for row in wire}
@@ -177,32 +178,32 @@ def _messages(size: int, rows: list[dict[str, Any]]) -> tuple[str, float, float]
 
 
 class Plan(NamedTuple):
-    """The needs of a learner."""
+    """What a learner needs to run at full rate."""
 
     devices: Split
     limits: dict[str, float]
-    """Agent steps/s that each part could do, the smallest first."""
+    """Maximum agent steps/s of each part, the smallest first."""
     rate: float
-    """The learner's, in agent steps/s."""
+    """Agent steps/s of the learner."""
     latency_seconds: float
-    """From a group's observations to its actions."""
+    """Time from a group's observations to its actions, seconds."""
     actors: Actors
-    """A process for each core; one of its groups steps while the others wait."""
+    """Actor processes, one per core; one group of each steps while the others wait."""
     up: float
-    """Bytes/s to the learner."""
+    """Traffic to the learner, bytes/s."""
     down: float
-    """Bytes/s to the actors."""
+    """Traffic to the actors, bytes/s."""
     unroll_bytes: int
-    """Of unrolls in progress and queued, on each device that acts."""
+    """Size of unrolls in progress and queued on each inference device, bytes."""
     kept_bytes: int
-    """Of the replay, or of the batch that is learned from."""
+    """Size of the replay, or without replay of the training batch, bytes."""
 
 
 def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float) -> Plan:
-    """The needs of an experiment's learner, given the round trip to its actors.
+    """Compute what an experiment's learner needs, given the round-trip time to its actors.
 
     Raises:
-      BadDevices: the learner could not divide its work among its accelerators.
+      BadDevices: the work can't be divided among the accelerators.
     """
     size = experiment.actors.envs_per_group
     devices = _devices(experiment, rates.accelerators)
@@ -223,7 +224,7 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
     cores = max(1, math.ceil(rate / rates.env_steps - 1e-9))
     hiding = 1 + math.ceil(latency * rates.env_steps / size - 1e-9)
     filling = math.ceil(acting * rates.act_batch / (cores * size))
-    even = acting // math.gcd(acting, cores)  # each device that acts takes the same number of groups
+    even = acting // math.gcd(acting, cores)  # each inference device serves the same number of groups
     actors = Actors(cores, math.ceil(max(hiding, filling) / even) * even, size, num_eval_envs=0)
 
     codec = StepCodec(experiment.env_spec(), size)
@@ -234,7 +235,7 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
 
 
 def _devices(experiment: Experiment, accelerators: int) -> Split:
-    """The devices that act and train, as the learner divides them if it may have any number of groups."""
+    """Divide the devices into acting and training ones as the learner does, for any number of groups."""
     if not accelerators:
         split(experiment, [f"CPU:{number}" for number in range(experiment.devices.logical_cpus)])
         return split(dataclasses.replace(experiment, devices=Devices()), ["CPU:0"])
@@ -245,17 +246,17 @@ def _devices(experiment: Experiment, accelerators: int) -> Split:
 
 
 def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machine_cores: int, result: Plan) -> str:
-    """The plan for people, at most 100 columns wide."""
+    """Format the plan, at most 100 columns wide."""
     actors, size = result.actors, experiment.actors.envs_per_group
     devices, training = (", ".join(names) for names in (result.devices.inference, result.devices.training))
     limit, *others = result.limits
     machines = math.ceil(actors.num_actors / machine_cores)
-    kept = "the batch that is learned from" if experiment.replay is None else "the replay"
+    kept = "training batch" if experiment.replay is None else "replay"
     rows = [
-        ("from", f"{rates.env_steps:,.0f} steps/s", f"environments of one core ({sources['env_steps']})"),
+        ("from", f"{rates.env_steps:,.0f} steps/s", f"environments on one core ({sources['env_steps']})"),
         ("", f"{rates.act_ms:.3g} ms", f"act step of {rates.act_batch} on one device ({sources['act_ms']})"),
         ("", f"{rates.update_ms:.3g} ms", f"update on one device ({sources['update_ms']})"),
-        ("", f"{rates.server_us:.3g} µs", f"server's thread, per message of {size} ({sources['server_us']})"),
+        ("", f"{rates.server_us:.3g} µs", f"server thread, per message of {size} ({sources['server_us']})"),
         ("", f"{rates.host_us:.3g} µs", f"batching and answering, per step ({sources['host_us']})"),
         ("learner", f"{experiment.env.action_repeat * result.rate:,.0f} frames/s", f"{result.rate:,.0f} agent steps/s"),
         ("", "limited by", limit),
@@ -264,14 +265,14 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
         (
             "actors",
             f"{actors.num_actors:,} cores",
-            f"to step environments: machines of {machine_cores} cores: {machines}",
+            f"to step environments; number of {machine_cores}-core machines: {machines}",
         ),
         ("", f"{actors.groups_per_actor} groups per core", f"of {size}, to step while others wait for actions"),
-        ("", f"{1e3 * result.latency_seconds:.3g} ms", "from observations to actions, the network included"),
-        ("", f"{actors.num_envs:,} environments", "in all, so that no core waits and batches can be full"),
-        ("network", f"{8e-6 * result.up:,.3g} Mbit/s", "to the learner, headers included"),
+        ("", f"{1e3 * result.latency_seconds:.3g} ms", "from observations to actions, including the network"),
+        ("", f"{actors.num_envs:,} environments", "in total, so that no core waits and batches can be full"),
+        ("network", f"{8e-6 * result.up:,.3g} Mbit/s", "to the learner, including headers"),
         ("", f"{8e-6 * result.down:,.3g} Mbit/s", "back to the actors"),
-        ("memory", f"{1e-6 * result.unroll_bytes:,.3g} MB", "unrolls in progress and queued, on each device that acts"),
+        ("memory", f"{1e-6 * result.unroll_bytes:,.3g} MB", "unrolls in progress and queued, per inference device"),
         ("", f"{1e-6 * result.kept_bytes:,.3g} MB", kept),
     ]
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""A run from start to end: its directory, the learner in this process, and its actors."""
+"""A complete run: its log directory, the learner in this process, and its actors."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PROCESSES = "processes"
-"""Each actor in a process of its own, which is restarted when it ends: the normal case."""
+"""Run each actor in its own process and restart it when it ends (the default)."""
 THREADS = "threads"
-"""Actors in threads of this process, for environments that are only defined here, and for debuggers."""
+"""Run actors as threads of this process, for debugging or for environments defined only in this process."""
 ELSEWHERE = "elsewhere"
-"""The learner waits for `seed_rl actor`."""
+"""Start no actors: wait for `seed_rl actor` processes."""
 ACTORS = (PROCESSES, THREADS, ELSEWHERE)
 
 
 NewFleet: TypeAlias = Callable[[str], Fleet]
-"""Makes the actors of a run, given the directory for their logs."""
+"""Creates the actors of a run, given the directory for their logs."""
 
 
 @dataclasses.dataclass(eq=False)
 class Run:
-    """Trains an experiment, from the newest checkpoint in the log directory if there is one.
+    """Trains an experiment, starting from the newest checkpoint in the log directory if there is one.
 
     with Run(experiment, "runs/catch") as run:
         for row in run.train():
@@ -58,30 +58,30 @@ class Run:
 
     experiment: Experiment
     logdir: str
-    """Directory of the run; made if need be. With `gs://` or `s3://` it is kept in an object store."""
+    """Log directory, created if missing; `gs://` and `s3://` URLs refer to object stores."""
     _: dataclasses.KW_ONLY
     actors: str | NewFleet = PROCESSES
-    """One of `ACTORS`, or a function that makes a fleet of another kind."""
+    """One of `ACTORS`, or a function that creates another kind of fleet."""
     address: str = ""
-    """Where actors are served, `host:port` or `unix:/path`; "": a unix socket of the run's own."""
+    """Address on which to serve actors, `host:port` or `unix:/path`; "": a private unix socket."""
     security: ServerSecurity = dataclasses.field(default_factory=ServerSecurity)
-    """The credentials that actors need; by default none, which is enough for a unix socket and loopback."""
+    """Credentials that actors must have; by default none, which suffices for unix sockets and loopback."""
     actor_arguments: Sequence[str] = ()
-    """Flags of `seed_rl actor` for actor processes, including those that `security` needs."""
+    """Flags of `seed_rl actor` for actor processes, including credentials that match `security`."""
     native_log: bool = False
-    """While the run is open, the output of native libraries goes into `native.log`."""
+    """Redirect the output of native libraries to `native.log` while the run is open."""
     hosts: Hosts = ALONE
-    """Learners that train together; all but the first write into a directory of their own inside `logdir`."""
+    """Learner hosts that train together; all but the first write into a subdirectory of `logdir`."""
     on_update: Callable[[], None] = lambda: None
-    """Called after each update, on the thread that trains."""
-    _directory: str = dataclasses.field(default="", init=False)  # where it works here; known while the run is open
+    """Called after each update, on the training thread."""
+    _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
     _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
     _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
 
     def __post_init__(self) -> None:
         """
         Raises:
-          ValueError: `actors` is none of these.
+          ValueError: `actors` has another value.
         """
         if not callable(self.actors) and self.actors not in ACTORS:
             raise ValueError(f"actors must be one of {', '.join(ACTORS)}, got {self.actors!r}")
@@ -89,13 +89,13 @@ class Run:
             self.logdir = os.path.join(self.logdir, f"host-{self.hosts.index}")
 
     def __enter__(self) -> Run:
-        """Opens the log directory.
+        """Open the log directory.
 
         Raises:
-          CannotBuild: a package that the environments need is not installed, or they are not what they declare.
-          ConfigError: it holds a run of another configuration.
-          CannotUse: it can't be written, or another learner is running in it.
-          CannotReach: it is in an object store that can't be used.
+          CannotBuild: the environments need a missing package, or their outputs don't match their declared spaces.
+          ConfigError: the directory holds a run with another configuration.
+          CannotUse: the directory can't be written, or another learner is running in it.
+          CannotReach: the object store can't be used.
         """
         allow_many_files()
         if self.actors in (PROCESSES, THREADS):
@@ -106,7 +106,7 @@ class Run:
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self.native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
-            self.experiment.env_spec()  # before TensorFlow is loaded: most mistakes in an environment show here
+            self.experiment.env_spec()  # before TensorFlow is loaded: finds most mistakes in an environment
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -119,29 +119,28 @@ class Run:
             self._cleanup.close()
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
-        """Trains until the experiment's frames are done, `stop` is set, or the caller leaves the loop.
+        """Train until `total_frames` are reached, `stop` is set, or the caller leaves the loop; then save a checkpoint.
 
-        The run then has a checkpoint of that moment. Without `stop`, Ctrl-C ends it in the same way, and then raises
-        KeyboardInterrupt. While the caller works on a row the learner waits, and acting goes on until its queue is
-        full.
+        Without `stop`, Ctrl-C also ends training this way and then raises KeyboardInterrupt. While the caller processes
+        a row, the learner waits, and acting continues until its queue is full.
 
         Args:
-          stop: says whether to end; looked at several times a second.
+          stop: says whether to end; polled several times a second.
 
         Yields:
           Each row of `metrics.jsonl`, as soon as it is written.
 
         Raises:
-          ConfigError: the experiment can't be run here: agent, environments, checkpoint or memory.
-          AddressError, SecurityError: the address can't be listened on.
-          ActorFailed: actors end as soon as they start.
-          Diverged: updates are not finite any more.
-          HostLost: another learner host is gone, or never joined.
+          ConfigError: this machine can't run the experiment, or the checkpoint doesn't match it.
+          AddressError, SecurityError: the server can't listen on the address.
+          ActorFailed: actors keep failing right after their start.
+          Diverged: updates are no longer finite.
+          HostLost: another learner host was lost or never joined.
           CheckpointError: the last checkpoint can't be written.
-          RuntimeError: the run is not open: use it in a `with` statement.
+          RuntimeError: the run is not open.
         """
         if not self._directory:
-            raise RuntimeError("a run trains while it is open: with Run(...) as run")
+            raise RuntimeError("the run is not open: use it as `with Run(...) as run`")
         self._rows = self._train_until_ctrl_c() if stop is None else self._train(stop)
         return self._rows
 
@@ -160,7 +159,7 @@ class Run:
             learner = self._new_learner(link)
             if learner.finished:
                 _log.info(
-                    "the run in %s is finished: %d frames of %d; more Experiment.total_frames would continue it",
+                    "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames",
                     self.logdir,
                     learner.counters.env_frames,
                     self.experiment.total_frames,
@@ -182,14 +181,14 @@ class Run:
             _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 
     def _connect(self, stop: Stop) -> Link | None:
-        """The link to the other learner hosts; None if `stop` was set before all were there."""
+        """Connect to the other learner hosts; return None if `stop` was set before all had joined."""
         _log.info("run in %s; loading TensorFlow", self.logdir)
         load_tensorflow()
         from seed_rl.learner.collectives import connect
         from seed_rl.learner.replicas import make_logical_cpus
         from seed_rl.learner.split import BadDevices
 
-        if self.hosts.count > 1:  # before the server, which makes the devices
+        if self.hosts.count > 1:  # before the server, which initialises the devices
             try:
                 make_logical_cpus(self.experiment.devices.logical_cpus)
             except BadDevices as error:
@@ -219,30 +218,30 @@ class Run:
             imports = [f"--import_module={module}" for module in (type(env).__module__, *env.modules)]
             return LocalActors(count, logs, [*imports, *self.actor_arguments])
         for module in env.modules if self.actors == THREADS else ():
-            with contextlib.suppress(ImportError):  # which the environments report
+            with contextlib.suppress(ImportError):  # the environments report it
                 registry.permit(module)
         return ActorThreads(count if self.actors == THREADS else 0, logs)
 
 
 def _with_numbers(address: str) -> str:
-    """An address that this process serves; behind a host name, the numeric ones: `localhost:8686 (127.0.0.1, ::1)`."""
+    """Add numeric addresses to a host name that this process serves: `localhost:8686 (127.0.0.1, ::1)`."""
     host, _, port = address.rpartition(":")
     if host.startswith("[") or not any(map(str.isalpha, host)) or not port.isdigit():
         return address
     try:
         listening = [c.laddr for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-    except psutil.Error:  # some containers hide the kernel's tables
+    except psutil.Error:  # some containers hide the tables of the kernel
         return address
     numbers = sorted({ip.removeprefix("::ffff:") for ip, bound_port in listening if bound_port == int(port)})
     return f"{address} ({', '.join(numbers)})" if numbers else address
 
 
 class _StopOrFailure(NamedTuple):
-    """Set when the caller asks to end, or when the actors have failed."""
+    """Is set when the caller asks to end or the actors have failed."""
 
     caller: Stop
     actors: Fleet
 
     def is_set(self) -> bool:
-        """Whether to end."""
+        """Return whether to end."""
         return self.actors.failed is not None or self.caller.is_set()

@@ -1,4 +1,4 @@
-"""The log directory of a run: one configuration, one learner at a time, and its log."""
+"""The log directory of a run, which belongs to one configuration and one learner at a time, and the log in it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from seed_rl.system.files import locked, reason
 
 
 class CannotUse(Exception):
-    """A log directory that can't be used; one sentence."""
+    """The log directory can't be used; one sentence."""
 
 
 @contextlib.contextmanager
 def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[None]:
-    """Makes a log directory and locks it against other learners; meanwhile the log goes to its `learner.log` too.
+    """Create and lock a log directory, and log to its `learner.log` as well while the context is open.
 
     Args:
-      logdir: the directory.
-      experiment: runs in it.
-      name: of the directory in messages.
+      logdir: path of the directory.
+      experiment: experiment of the run.
+      name: name of the directory in messages.
 
     Raises:
-      ConfigError: it holds a run of another configuration.
-      CannotUse: it can't be written, or another learner is running in it.
+      ConfigError: the directory holds a run with another configuration.
+      CannotUse: the directory can't be written, or another learner is running in it.
     """
     found = differences_from_saved(experiment, logdir)
     if found:
         raise ConfigError(
-            f"{name} holds a run of another configuration: {'; '.join(found)}. "
-            "Choose another --logdir, or the configuration of that run to continue it"
+            f"{name} holds a run with another configuration: {'; '.join(found)}. "
+            "Choose another --logdir, or use that configuration to continue the run"
         )
     _refuse_links(logdir)
     with contextlib.ExitStack() as cleanup:
@@ -49,7 +49,7 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
         handler = cleanup.enter_context(contextlib.closing(LogFile(os.path.join(logdir, "learner.log"))))
         ours = logging.getLogger("seed_rl")
         cleanup.callback(ours.setLevel, ours.level)
-        if ours.getEffectiveLevel() > logging.INFO:  # as in a program that has not configured logging
+        if ours.getEffectiveLevel() > logging.INFO:  # e.g. in a program that hasn't configured logging
             ours.setLevel(logging.INFO)
         logging.getLogger().addHandler(handler)
         cleanup.callback(logging.getLogger().removeHandler, handler)
@@ -57,40 +57,40 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
 
 
 def _refuse_links(logdir: str) -> None:
-    """Refuses a log directory in which a run would write to files elsewhere, or wait for the reader of a pipe.
+    """Refuse a log directory in which a run might write to files elsewhere or block on a pipe.
 
     Raises:
-      CannotUse: it holds a link out of it, or something else than files and directories.
+      CannotUse: the directory contains a link to the outside, or an entry that is neither file nor directory.
     """
     root = os.path.realpath(logdir)
     for directory, names, files in os.walk(logdir):
         for path in (os.path.join(directory, name) for name in (*names, *files)):
             leads_out = os.path.commonpath([root, os.path.realpath(path)]) != root
             if leads_out or not (os.path.isfile(path) or os.path.isdir(path) or not os.path.exists(path)):
-                raise CannotUse(f"{path} is a link out of the log directory, or no file: a run writes to its own files")
-        if "wandb" in names:  # which makes such links
+                raise CannotUse(f"{path} is not a regular file, or links out of the log directory")
+        if "wandb" in names:  # Weights & Biases creates such links
             names.remove("wandb")
 
 
 class PrintableFormatter(logging.Formatter):
-    """Escapes control characters in all that is logged: much of it was written by others."""
+    """Escapes control characters in log messages, which may contain untrusted text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `foreign.printable`."""
+        """Format a record; see `foreign.printable`."""
         return printable(super().format(record))
 
 
 class LogFile(logging.FileHandler):
-    """A log file on a disk that may be full.
+    """A log file that tolerates a full disk.
 
-    It reports once on standard error that it can't be written, where logging's own handlers print a traceback each
-    time. Lines that don't fit are written once there is room again, as far as the file's buffer holds them.
+    It reports once on standard error that the file can't be written, whereas logging's own handlers print a traceback
+    each time. Lines that don't fit are written later, as far as the file's buffer holds them.
     """
 
     def __init__(self, path: str, line: str = "%(asctime)s %(levelname).1s %(name)s: %(message)s"):
         """
         Args:
-          path: lines are appended to it.
+          path: file to which lines are appended.
           line: format of a line.
         """
         super().__init__(path, encoding="utf-8", errors="backslashreplace")
@@ -98,7 +98,7 @@ class LogFile(logging.FileHandler):
         self._reported = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Called by `emit` while the error is handled."""
+        """Report a failed write; called by `emit`."""
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):
             super().handleError(record)
@@ -108,6 +108,6 @@ class LogFile(logging.FileHandler):
                 print(f"seed_rl: {self.baseFilename} can't be written: {reason(error)}", file=sys.stderr)
 
     def close(self) -> None:
-        """Closes the file; lines that don't fit on the disk are lost."""
+        """Close the file; lines that don't fit on the disk are lost."""
         with contextlib.suppress(OSError):
             super().close()

@@ -1,1 +1,1 @@
-"""Several runs: sweeps, searches, comparisons."""
+"""Work on several runs: sweeps, searches and comparisons."""

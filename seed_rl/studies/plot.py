@@ -1,4 +1,4 @@
-"""Learning curves as pictures: runs compared, those that differ only in their seed as one curve with an interval."""
+"""Plots that compare runs; runs that differ only in their seed form one curve with a confidence interval."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from seed_rl.reporting import metrics
 from seed_rl.studies.recorded import grouped, runs_with_returns
 
 _CURVES = {"episode_return": "-", "eval/episode_return": "--"}
-"""The metrics that are drawn, and their line styles."""
-# The colours of Okabe and Ito, which the colour-blind can tell apart; without their yellow, too faint for a line.
+"""Line styles of the plotted metrics."""
+# The colour-blind-safe palette of Okabe and Ito, without its yellow, which is too faint for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _LINES: Any = cycler(marker=["", "o", "s", "^"]) * cycler(color=COLOURS)
 STYLE: Any = {
@@ -41,41 +41,40 @@ STYLE: Any = {
     "svg.hashsalt": "seed_rl",
     "text.parse_math": False,
 }
-_NARROW, _WIDE, _NOTES = 34, 72, 100  # characters: names in two columns and in one, notes in small print
-_POINTS = 200  # of a curve of several runs
-_RAGGED = 0.05  # share of a curve without all of its runs from which on it is explained
+_NARROW, _WIDE, _NOTES = 34, 72, 100  # characters per line: names in two columns, in one column, and notes
+_POINTS = 200  # per curve that averages several runs
+_RAGGED = 0.05  # a note explains thin lines if more than this share of a curve lacks some of its runs
 
 
 class Band(NamedTuple):
-    """The interquartile mean of several runs; arrays [n]."""
+    """Interquartile mean of several runs with its 95 % confidence interval; arrays [n]."""
 
     x: np.ndarray
     """Environment frames or hours."""
     middle: np.ndarray
-    """Of the runs that have values on both sides of x; NaN where none has."""
+    """Mean over the runs with values on both sides of x; NaN where there are none."""
     low: np.ndarray
-    """Of its 95 % interval; NaN where not all runs have values."""
+    """Lower bound of the interval; NaN where some runs have no value."""
     high: np.ndarray
-    """Likewise."""
+    """Upper bound of the interval; NaN where some runs have no value."""
     is_complete: np.ndarray
     """bool: whether all runs have values."""
 
 
 def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> None:
-    """Draws `episode_return` of runs, and `eval/episode_return` (dashed) of those that evaluate.
+    """Plot the `episode_return` of runs, and `eval/episode_return` (dashed) if they evaluate.
 
-    Runs in which no episode has ended yet are left out, with a warning.
+    Runs in which no episode has ended yet are skipped with a warning.
 
     Args:
-      places: log directories, directories that contain some, or CSV files with the columns of their metrics, of
-        several seeds if they are named `...seed=N...`; from those in object stores only metrics and configurations are
-        fetched.
-      outputs: files to write; their endings say the format.
+      places: log directories, directories that contain some, or CSV files with columns named after metrics; files named
+        `...seed=N...` are seeds of one configuration. From object stores, only metrics and configurations are fetched.
+      outputs: files to write; the extension sets the format.
       x_axis: `frames` or `hours`.
 
     Raises:
-      ConfigError: a place without the needed metrics.
-      CannotReach: a place in an object store that can't be read.
+      ConfigError: a place lacks the required metrics.
+      CannotReach: a place in an object store can't be read.
     """
     runs = runs_with_returns(places)
     groups = grouped(runs)
@@ -85,7 +84,7 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
         column, scale, label = ("seconds", 3600.0, "hours") if longest >= 3600 else ("seconds", 60.0, "minutes")
     for run in runs:
         if not len(run.points(column, "episode_return")):
-            raise ConfigError(f"{run.place} has no finite {column} beside its returns")
+            raise ConfigError(f"{run.place} has no row with both a return and a finite {column}")
     with _picture(outputs, len(groups), xlabel=label, ylabel="return") as (axes, handles, notes):
         if x_axis == "frames":
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -107,18 +106,17 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
 
 
 def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
-    """Draws performance profiles: the share of runs with a last return above a human-normalised score.
+    """Plot performance profiles: the share of runs whose last return exceeds a human-normalised score.
 
-    Runs that differ only in their seed and environment are one curve, with an interval from seeds that are drawn anew
-    within each environment.
+    Runs that differ only in seed and environment form one curve; its interval resamples seeds within each environment.
 
     Args:
-      places: see `plot_curves`, without CSV files.
-      outputs: likewise.
+      places: log directories, or directories that contain some.
+      outputs: files to write; the extension sets the format.
 
     Raises:
-      ConfigError: a place without the needed metrics, or an environment without the scores of humans.
-      CannotReach: a place in an object store that can't be read.
+      ConfigError: a place lacks the required metrics, or an environment has no human reference score.
+      CannotReach: a place in an object store can't be read.
     """
     runs = runs_with_returns(places)
     tasks = {run.place: run.environment for run in runs}
@@ -139,7 +137,7 @@ def plot_profiles(places: Sequence[str], outputs: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator[tuple[Axes, list[Any], list[str]]]:
-    """Axes to draw on, and lists to fill with the handles of the legend and the notes above it; then writes all."""
+    """Yield axes, a list for legend handles and a list for notes, to be filled; then write the figure to all files."""
     handles: list[Any] = []
     notes: list[str] = []
     with matplotlib.rc_context(STYLE):
@@ -153,14 +151,14 @@ def _picture(outputs: Sequence[str], num_curves: int, **labels: str) -> Iterator
         title = textwrap.fill("; ".join(notes), _NOTES)
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title)
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout stays the same in all files
+        figure.set_layout_engine("none")  # keeps the layout identical in all files
         for output in outputs:
             figure.savefig(output, metadata={"Date": None} if output.endswith(".svg") else None)
         pyplot.close(figure)
 
 
 def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> bool:
-    """Draws curves [n, 2] of x and y as one; whether it is thin in places, where not all have values."""
+    """Draw curves [n, 2] of (x, y) as one; return whether parts are thin because some curves have no values there."""
     if len(curves) < 2:
         for curve in curves:
             axes.plot(*curve.T, **line)
@@ -173,13 +171,13 @@ def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> boo
 
 
 def band_of(curves: Sequence[np.ndarray]) -> Band:
-    """The interquartile mean of several curves [n, 2] of x and y, from the first x to the last one."""
+    """Compute the interquartile mean of curves [n, 2] of (x, y), from the smallest x to the largest."""
     x = np.linspace(min(curve[0, 0] for curve in curves), max(curve[-1, 0] for curve in curves), _POINTS)
     values = np.array([np.interp(x, curve[:, 0], curve[:, 1], np.nan, np.nan) for curve in curves])
     is_known = np.isfinite(values)
     is_complete = is_known.all(axis=0)
     middle, low, high = np.full((3, _POINTS), np.nan)
-    for runs in np.unique(is_known.T, axis=0):  # the same runs have values at many points
+    for runs in np.unique(is_known.T, axis=0):  # one estimate for all points covered by the same runs
         if runs.any():
             there = (runs == is_known.T).all(axis=1)
             found = interquartile_mean([values[np.ix_(runs, there)]])

@@ -1,4 +1,4 @@
-"""The runs in some places, read for pictures of them, and grouped by their configurations."""
+"""Reads the metrics of recorded runs and groups the runs by configuration."""
 
 from __future__ import annotations
 
@@ -20,66 +20,66 @@ from seed_rl.system.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
 
-_MAX_NAME = 100  # characters of a setting
-_MAX_DIFFERENCES = 3  # settings in a label; runs with more differences are named by their directories
+_MAX_NAME = 100  # characters per setting
+_MAX_DIFFERENCES = 3  # settings in a label; runs that differ in more are labelled by directory
 
 
-class Recorded(NamedTuple):
-    """The metrics of one run."""
+class RecordedRun(NamedTuple):
+    """The metrics and settings of one run."""
 
     place: str
-    """Its directory."""
+    """Log directory of the run."""
     rows: list[dict[str, float]]
     settings: dict[str, Any] | None
-    """Its configuration without the seed; None if unknown."""
+    """Configuration of the run without its seed; None if unknown."""
     series: str = ""
-    """Of a CSV file: its path up to `seed=N`, which is the same for all seeds, or up to its ending."""
+    """Path of a CSV file up to `seed=N`, which all seeds share, or without its extension; empty for log directories."""
 
     def points(self, column: str, metric: str) -> np.ndarray:
-        """The finite values [n, 2] of a column and a metric."""
+        """Return the finite pairs [n, 2] of values in a column and a metric."""
         values = [(row[column], row[metric]) for row in self.rows if column in row and metric in row]
         points = np.array(values, float).reshape(-1, 2)
         return points[np.isfinite(points).all(axis=1)]
 
     @property
     def environment(self) -> str:
-        """Its settings, the same for the same environment."""
+        """Settings of the environment as JSON text."""
         settings = self.settings or {}
         return json.dumps({name: value for name, value in settings.items() if name.startswith("env.")}, sort_keys=True)
 
-    def without_environment(self) -> Recorded:
-        """The same with the settings of the agent and its training only."""
+    def without_environment(self) -> RecordedRun:
+        """Return the run without the settings of its environment."""
         if self.settings is None:
             return self
         return self._replace(settings={name: v for name, v in self.settings.items() if not name.startswith("env.")})
 
     def last_score(self) -> float:
-        """The last return, of evaluation where there is one, in percent: 0 is a random policy, 100 a human.
+        """Return the last return (evaluation if available) in percent, where 0 is a random policy and 100 a human.
 
         Raises:
           ConfigError: the environment has no reference scores.
-          OSError, ConfigError: the run's configuration can't be read.
+          OSError, ConfigError: the configuration can't be read.
         """
         last = [row[name] for row in self.rows for name in ("eval/episode_return", "episode_return") if name in row]
         score = saved_config.load_saved(self.place).env.human_normalised(last[-1])
         if score is None:
-            raise ConfigError(f"{self.place} can't be normalised: there are no scores of humans in its environment")
+            raise ConfigError(f"{self.place} can't be normalised: its environment has no human reference score")
         return score
 
 
-def runs_with_returns(places: Sequence[str]) -> list[Recorded]:
-    """The runs in log directories, directories that contain some, or CSV files; with a warning for those left out.
+def runs_with_returns(places: Sequence[str]) -> list[RecordedRun]:
+    """Read the runs in log directories, directories that contain some, or CSV files; warn about those without returns.
 
     Raises:
-      ConfigError: a place without the needed metrics.
-      CannotReach: a place in an object store that can't be read.
+      ConfigError: a place lacks the required metrics.
+      CannotReach: a place in an object store can't be read.
     """
     return _with_returns([run for place in places for run in _runs(place)])
 
 
-def grouped(runs: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:
-    """Runs that are equal but for their seeds, each group after a label that tells it from the others."""
-    groups: dict[str, list[Recorded]] = {}
+def grouped(runs: Sequence[RecordedRun]) -> list[tuple[str, list[RecordedRun]]]:
+    """Group runs that differ only in their seed, and pair each group with a unique label."""
+    groups: dict[str, list[RecordedRun]] = {}
     for index, run in enumerate(runs):
         key = run.series or f"run {index}" if run.settings is None else json.dumps(run.settings, sort_keys=True)
         groups.setdefault(key, []).append(run)
@@ -87,8 +87,8 @@ def grouped(runs: Sequence[Recorded]) -> list[tuple[str, list[Recorded]]]:
     return [(f"{name} ({len(group)} seeds)" if len(group) > 1 else name, group) for name, group in labelled]
 
 
-def _names(groups: Sequence[Sequence[Recorded]]) -> list[str]:
-    """The settings in which groups of runs differ, if these are few, else their directories, or CSV files in one."""
+def _names(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
+    """Label groups by the settings in which they differ if these are few, otherwise by directory or CSV file."""
     known = [group[0].settings for group in groups if group[0].settings is not None]
     if len(groups) == len(known) > 1:
         everything = dict.fromkeys(name for one in known for name in one)
@@ -110,55 +110,55 @@ def _setting(name: str, value: Any) -> str:
 
 
 def _directory(places: list[str]) -> str:
-    """The directory of a group's runs, without the part that numbers them."""
+    """Return the common directory of a group's runs, without the part that numbers them."""
     if len(set(places)) == 1:
         return places[0]
-    common = os.path.commonprefix(places)  # noqa: RUF071 (the names may begin alike)
+    common = os.path.commonprefix(places)  # noqa: RUF071 (names, not only directories, share a prefix)
     stem = common.rstrip("0123456789").removesuffix("seed=").removesuffix("seed").rstrip("_-. ")
     return stem.rstrip(os.sep) or places[0]
 
 
-def _with_returns(runs: Sequence[Recorded]) -> list[Recorded]:
+def _with_returns(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     found = [run for run in runs if any("episode_return" in row for row in run.rows)]
     if not found:
         raise ConfigError(f"no episode returns yet in {', '.join(run.place for run in runs)}")
     for run in runs:
         if run not in found:
-            _log.warning("%s has no episode returns yet: it is left out", run.place)
+            _log.warning("%s is skipped: it has no episode returns yet", run.place)
     return found
 
 
-def _runs(place: str) -> list[Recorded]:
-    """The runs in a place, at any depth."""
+def _runs(place: str) -> list[RecordedRun]:
+    """Find the runs in a place, at any depth."""
     files = files_in(place)
     if not files and not os.path.isdir(place):
         with _readable(place), local_file(place) as local, open(local, encoding="utf-8", newline="") as file:
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(place)[0]
         series = stem.rpartition("seed=")[0] or stem
-        return [Recorded(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
+        return [RecordedRun(os.path.dirname(place) or place, rows, None, series.rstrip("_-. "))]
     found = {PurePath(file).parent for file in files if PurePath(file).name == metrics.FILE}
     if not found:
-        raise ConfigError(f"{place} is not the log directory of a run, and there is none in it")
-    outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # further learner hosts are inside
+        raise ConfigError(f"{place} neither is nor contains the log directory of a run")
+    outermost = sorted(run for run in found if found.isdisjoint(run.parents))  # those of other hosts are nested
     return [_run(os.path.join(place, *run.parts), str(run / saved_config.SAVED) in files) for run in outermost]
 
 
-def _run(directory: str, has_settings: bool) -> Recorded:
+def _run(directory: str, has_settings: bool) -> RecordedRun:
     with _readable(directory):
         rows = metrics.read(directory)
     if not has_settings:
-        return Recorded(directory, rows, None)
+        return RecordedRun(directory, rows, None)
     settings = saved_config.saved_settings(directory)
-    return Recorded(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
+    return RecordedRun(directory, rows, {name: value for name, value in settings.items() if name != "seed"})
 
 
 def _numbers(row: dict[str | None, Any]) -> dict[str, float]:
-    """A row of a CSV file, without empty fields; ValueError if one is no number, or has no column."""
+    """Parse a CSV row, skipping empty fields; raise ValueError for a non-number or a field without a column."""
     try:
         return {str(name): float(text) for name, text in row.items() if text}
     except (TypeError, ValueError):
-        raise ValueError(f"a number for each column is expected, got {shortened([*row.values()])}") from None
+        raise ValueError(f"expected a number in each column, got {shortened([*row.values()])}") from None
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""A search for settings with Optuna: trials are trained one after the other, and pruned by their learning curves.
+"""Hyperparameter search with Optuna: trains trials sequentially and prunes them by their learning curves.
 
-The study is in the log directory, so that the same search goes on when it is started again.
+The study is stored in the log directory, so that a restarted search continues.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from seed_rl.studies.trial import Trainer, Trial, table
 from seed_rl.system.files import locked, reason
 
 STEPS = 20
-"""Of equal length, in a trial; after each but the last it may be pruned."""
+"""Number of equal steps in a trial; it may be pruned after each step but the last."""
 _FINISHED = "finished"
 _STATES = {
     TrialState.COMPLETE: _FINISHED,
@@ -38,15 +38,15 @@ _STATES = {
 
 
 def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
-    """Prunes a trial whose best score so far is below the median of finished trials at the same step.
+    """Build a pruner that stops a trial whose best score so far is below the finished trials' median at that step.
 
-    None is pruned before five trials have finished, nor before a share `prune_after` of its frames.
+    It prunes nothing before five trials have finished, and no trial before a share `prune_after` of its frames.
     """
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=math.ceil(prune_after * STEPS))
 
 
 class Search:
-    """Trains trials, one after the other, with the values that Optuna's TPE sampler suggests."""
+    """Trains trials sequentially with settings suggested by Optuna's TPE sampler."""
 
     def __init__(
         self,
@@ -62,17 +62,17 @@ class Search:
     ):
         """
         Args:
-          searches: the search space, as for `read_space`.
-          arguments: of `seed_rl train`, for all trials.
-          directory: holds the study and the log directories; made if need be.
-          trials: to finish or to prune, with those of earlier calls.
-          total_frames: of a trial.
-          metric: in the rows of a run, to maximise.
-          seed: of the sampler.
-          pruner: compares trials at steps 1, ..., `STEPS` of equal length; it isn't asked at the last.
+          searches: search space, in the form that `read_space` expects.
+          arguments: arguments of `seed_rl train` for all trials.
+          directory: directory of the study and the log directories; created if missing.
+          trials: number of trials to finish or prune, including those of earlier calls.
+          total_frames: environment frames per trial.
+          metric: name of the metric to maximise.
+          seed: seed of the sampler.
+          pruner: compares trials after each of the `STEPS` steps but the last.
 
         Raises:
-          ConfigError: the directory can't be used, or holds another search.
+          ConfigError: the directory is unusable or holds another search.
         """
         self._count, self._total_frames, self._metric, self._seed = trials, total_frames, metric, seed
         self._space, self._arguments = read_space(searches), arguments
@@ -80,7 +80,7 @@ class Search:
         given = [*arguments, *(f"--search={search}" for search in searches)]
         with self._usable():
             optuna.logging.set_verbosity(optuna.logging.WARNING)
-            path = os.path.abspath(os.path.join(directory, "study.journal"))  # its lock is a link to it
+            path = os.path.abspath(os.path.join(directory, "study.journal"))  # absolute: Optuna's lock is a link to it
             with contextlib.suppress(BlockingIOError), locked(os.path.join(directory, "lock")):
                 _remove_torn_line(path)
             self._study = _open_study(path, pruner)
@@ -88,8 +88,8 @@ class Search:
             if saved != given:
                 earlier = shlex.join(map(str, saved)) if isinstance(saved, list) else repr(saved)
                 raise ConfigError(
-                    f"{directory} holds another search, seed_rl sweep {printable(earlier)}: choose another --logdir, "
-                    "or these arguments to continue it"
+                    f"{directory} holds another search, seed_rl sweep {printable(earlier)}: choose another --logdir "
+                    "or pass these arguments to continue it"
                 )
             for found in self._study.get_trials():
                 _check(found, self._space)
@@ -97,7 +97,7 @@ class Search:
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:
-        """Reports that the study can't be read or written."""
+        """Turn errors while reading or writing the study into a ConfigError."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -105,17 +105,16 @@ class Search:
             raise ConfigError(f"the study in {self._trainer.directory} can't be used: {text}") from error
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Trains until all trials are finished or pruned; the exit code is the first of a run that is not 0.
+        """Train until all trials are finished or pruned, and return the first nonzero exit code of a run, if any.
 
-        A trial that was left unfinished goes on first. One that fails has no successor before the next call, which has
-        then to do one more.
+        An unfinished trial is continued first. A failed trial is not replaced before the next call.
 
         Args:
-          stopped: polled; once true, the run in progress saves a checkpoint and ends.
-          say: gets a line for each run that begins or ends.
+          stopped: polled; once it returns true, the current run saves a checkpoint and ends.
+          say: called with a line of text when a run begins or ends.
 
         Raises:
-          ConfigError: another process searches in the directory, or the study can't be written.
+          ConfigError: another process is searching in the directory, or the study can't be written.
         """
         directory = self._trainer.directory
         with self._usable(), contextlib.ExitStack() as cleanup:
@@ -132,19 +131,19 @@ class Search:
         return next(filter(None, codes), 0)
 
     def _next(self) -> optuna.trial.Trial:
-        """The trial that was left unfinished, else a new one."""
+        """Return the unfinished trial if there is one, otherwise a new trial."""
         for left in self._study.get_trials(states=(TrialState.RUNNING,)):
             if len(left.params) == len(self._space):
                 return optuna.trial.Trial(self._study, left._trial_id)
-            self._study.tell(left.number, state=TrialState.FAIL)  # the search was killed before all were suggested
-        # A seed for each trial: the state of a sampler ends with its process.
+            self._study.tell(left.number, state=TrialState.FAIL)  # killed before it had all its settings
+        # One seed per trial, because the sampler's state is not stored.
         number = len(self._study.get_trials())
         seed = np.random.SeedSequence([self._seed, number]).generate_state(1)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed[0]))
         return self._study.ask(dict(self._space))
 
     def _train(self, suggested: optuna.trial.Trial, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Trains a trial and records how it ended; returns the exit code of its run, 0 if it was pruned."""
+        """Train a trial and record the result; return the exit code of its run, or 0 if it was pruned."""
         trial = self._trial(suggested)
         title = f"{trial.name} ({', '.join(f'{_head(name)}={text}' for name, text in trial.settings.items())})"
         prunes = self._judge(suggested, trial)
@@ -152,7 +151,7 @@ class Search:
         curve = self._curve(trial)
         if prunes():
             frames, score = curve[-1]
-            say(f"prunes: {title} at {short(frames)} frames, score {score:.2f}")
+            say(f"pruned: {title} at {short(frames)} frames, score {score:.2f}")
             self._study.tell(suggested, state=TrialState.PRUNED)
             return 0
         if stopped():
@@ -165,9 +164,9 @@ class Search:
         return code
 
     def _judge(self, suggested: optuna.trial.Trial, trial: Trial) -> Callable[[], bool]:
-        """A function to poll: whether the pruner ends a trial. It passes on the curve as it grows.
+        """Return a function that reports new scores to the pruner and says whether to prune the trial.
 
-        The score at a step is that of the first row after it, as rows of different trials have different frames.
+        The score at a step is taken from the first row after it, because rows don't fall on the same frames.
         """
         path = self._trainer.path(trial, metrics.FILE)
         step = self._study.get_trials()[suggested.number].last_step or 0
@@ -194,12 +193,12 @@ class Search:
         return Trial(f"trial_{suggested.number}", texts)
 
     def _curve(self, trial: Trial) -> list[tuple[float, float]]:
-        """Frames and score of each row that has one."""
+        """Return pairs of environment frames and score, one for each row with a finite score."""
         rows = ((row["env_frames"], row.get(self._metric, math.nan)) for row in self._trainer.curve(trial))
         return [(frames, score) for frames, score in rows if math.isfinite(score)]
 
     def results(self) -> list[dict[str, Any]]:
-        """A row for each trial, finished ones first, and of these the best: settings, score, frames and state."""
+        """Return one row per trial with settings, score, frames and state; finished trials first, best score first."""
         rows = map(self._row, self._study.get_trials())
         return sorted(rows, key=lambda row: (row["state"] != _FINISHED, -row.get("score", -math.inf)))
 
@@ -211,7 +210,7 @@ class Search:
         return row | {key: found.user_attrs[key] for key in ("failure",) if key in found.user_attrs}
 
     def table(self) -> str:
-        """The results for people, at most 100 columns wide; below the table why trials failed."""
+        """Format the results as a table at most 100 columns wide, followed by the reasons for failures."""
         rows = self.results()
         reached: dict[str, Callable[[float], str]] = {"score": "{:.2f}".format, "frames": short}
         texts = [
@@ -225,26 +224,26 @@ class Search:
         return "\n".join([table(heads, texts, numbers=reached), *failures])
 
     def write_results(self) -> str:
-        """Writes `results.csv` and the same as JSON into the directory; returns the path of the CSV.
+        """Write `results.csv` and `results.json` into the directory; return the path of the CSV file.
 
         Raises:
-          ConfigError: they can't be written.
+          ConfigError: a file can't be written.
         """
         columns = ["trial", *self._space, "score", "frames", "state", "failure"]
         return self._trainer.write_results(columns, self.results())
 
     def best_command(self) -> str:
-        """The command that trains with the settings of the best finished trial; empty without one."""
+        """Return the command that trains with the best finished trial's settings; empty if no trial has finished."""
         best = [row for row in self.results()[:1] if row["state"] == _FINISHED]
         settings = [f"--gin_param={name}={row[name]}" for row in best for name in self._space]
         return shlex.join(["seed_rl", "train", *self._arguments, *settings]) if best else ""
 
 
 def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
-    """The study in a journal, or a new one.
+    """Open the study in a journal, or create one.
 
     Raises:
-      ValueError: there is something else in it.
+      ValueError: the journal is damaged.
     """
     try:
         study = optuna.create_study(
@@ -257,18 +256,18 @@ def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
         study.get_trials()
     except OSError:
         raise
-    except Exception as error:  # Optuna replays a journal without checks
+    except Exception as error:  # Optuna replays journals unchecked, so that any error is possible
         raise ValueError(f"its journal is damaged ({type(error).__name__}: {printable(str(error))})") from error
     return study
 
 
 def _check(found: FrozenTrial, space: Space) -> None:
-    """Refuses what would become settings of a run, or a score, without being one; raises ValueError."""
+    """Raise ValueError if a stored trial has settings outside the search space or scores that are not numbers."""
     scores = [*(found.values or ()), *found.intermediate_values.values()]
     if any(space.get(name) != distribution for name, distribution in found.distributions.items()):
         raise ValueError(f"trial {found.number} in its journal has other settings")
     if not all(type(score) in (int, float) for score in scores):
-        raise ValueError(f"trial {found.number} in its journal has scores that are no numbers")
+        raise ValueError(f"trial {found.number} in its journal has scores that are not numbers")
 
 
 def _head(name: str) -> str:
@@ -276,6 +275,6 @@ def _head(name: str) -> str:
 
 
 def _remove_torn_line(path: str) -> None:
-    """Removes the part of a line that a full disk left at the end of a journal, and which would spoil the next."""
+    """Remove an incomplete last line, left by a full disk, which would corrupt the next line written."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb+") as file:
         file.truncate(file.read().rfind(b"\n") + 1)

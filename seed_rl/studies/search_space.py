@@ -1,4 +1,4 @@
-"""The settings that a search varies: ranges and choices."""
+"""The search space: ranges and choices of settings."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any, TypeAlias
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from seed_rl.experiment import ConfigError
-from seed_rl.studies.sweep import split
+from seed_rl.studies.sweep import split_values
 
 Space: TypeAlias = Mapping[str, BaseDistribution]
 """The distribution of each gin parameter."""
 
-_LOG_RATIO = 10  # of the bounds
+_LOG_RATIO = 10  # ratio of the bounds from which a range is searched on a logarithmic scale
 _INTEGER = r"[-+]?\d[\d_]*"
 _NUMBER = rf"({_INTEGER}(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 
 
 def read_space(searches: Sequence[str]) -> Space:
-    """The search space: ranges such as `Optimizer.learning_rate=1e-4..1e-2`, and choices such as `Catch.rows=5,7`.
+    """Parse ranges such as `Optimizer.learning_rate=1e-4..1e-2` and choices such as `Catch.rows=5,7`.
 
-    A range between whole numbers has only those. Where both bounds are positive and the upper one is at least ten times
-    the lower, the scale is logarithmic, else linear.
+    A range whose bounds are whole numbers contains only whole numbers. The scale is logarithmic if both bounds are
+    positive and the upper bound is at least ten times the lower one, otherwise linear.
 
     Raises:
-      ConfigError: a text of another form, or for a setting that is given already.
+      ConfigError: an entry has another form or repeats a setting.
     """
     found: dict[str, BaseDistribution] = {}
     for search in searches:
         name, _, text = map(str.strip, search.partition("="))
         if name in found:
-            raise ConfigError(f"a setting may be given once, got {name} again")
-        bounds, choices = re.fullmatch(rf"{_NUMBER}\s*\.\.\s*{_NUMBER}", text), split(text)
+            raise ConfigError(f"each setting may be given once, got {name} twice")
+        bounds, choices = re.fullmatch(rf"{_NUMBER}\s*\.\.\s*{_NUMBER}", text), split_values(text)
         if name and bounds:
             found[name] = _range(search, *bounds.groups())
         elif name and len(choices) > 1 and all(choices):
@@ -51,20 +51,20 @@ def _range(search: str, *texts: str) -> BaseDistribution:
     is_whole = all(re.fullmatch(_INTEGER, text) for text in texts)
     low, high = map(int if is_whole else float, texts)
     if not low < high < math.inf:
-        raise ConfigError(f"a range goes from a lower to a higher finite bound, got {search!r}")
+        raise ConfigError(f"expected a range from a lower to a higher finite bound, got {search!r}")
     log = low > 0 and high >= _LOG_RATIO * low
     return IntDistribution(low, high, log) if is_whole else FloatDistribution(low, high, log)
 
 
 def extremes(space: Space) -> Iterator[str]:
-    """Gin bindings with each bound and each choice, all of which the experiment must accept."""
+    """Yield gin bindings for each bound and each choice, all of which the experiment must accept."""
     for name, values in space.items():
         is_choice = isinstance(values, CategoricalDistribution)
         yield from (f"{name} = {value}" for value in (values.choices if is_choice else (values.low, values.high)))
 
 
 def text_of(value: Any, values: BaseDistribution) -> str:
-    """A value as in a gin file, with no more digits than tell it from a thousand others of its range."""
+    """Format a value for gin, rounded to about a thousandth of its range."""
     if isinstance(values, FloatDistribution):
         scale = value if values.log else values.high - values.low
         value = min(values.high, max(values.low, round(value, 2 - math.floor(math.log10(scale)))))

@@ -1,7 +1,7 @@
-"""Runs of one experiment with different settings and seeds, one after the other or several at a time.
+"""Runs of one experiment with different settings and seeds, sequential or in parallel.
 
-Each is a `seed_rl train` with a log directory of its own inside the sweep's. A sweep that is started again skips
-finished runs and continues the others from their checkpoints.
+Each run is a `seed_rl train` process whose log directory is inside the sweep's. A restarted sweep skips finished runs
+and continues the others from their checkpoints.
 """
 
 from __future__ import annotations
@@ -26,43 +26,42 @@ _REACHED: dict[str, tuple[str, Callable[[float], str]]] = {
     "best_return": ("best", "{:.2f}".format),
     "last_evaluation": ("eval", "{:.2f}".format),
 }
-"""Columns of the results, with their heads in the table and their texts there."""
-_MAX_NAME = 120  # characters; the names of directories have at most 255 bytes
+"""Heading and format of each result column in the table."""
+_MAX_NAME = 120  # characters; file systems limit names to 255 bytes
 
 
 def seeds_of(texts: Sequence[str]) -> list[int]:
-    """Seeds as `--seeds` gives them: their number n, for 1 to n, or several as they are.
+    """Parse `--seeds`: a single number n means seeds 1 to n, several numbers are the seeds themselves.
 
     Raises:
-      ConfigError: one is no whole number, or there would be none.
+      ConfigError: a value is not a whole number, or there are no seeds.
     """
     if not all(text.isdecimal() for text in texts):
-        raise ConfigError(f"--seeds takes whole numbers, got {','.join(texts)}")
+        raise ConfigError(f"--seeds must be whole numbers, got {','.join(texts)}")
     given = [int(text) for text in texts]
     if given in ([], [0]):
-        raise ConfigError("--seeds takes at least one run, or a list of seeds, got 0")
+        raise ConfigError("--seeds must be a positive number of runs or a list of seeds, got 0")
     return given if len(given) > 1 else list(range(1, given[0] + 1))
 
 
 def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
-    """Every combination of the values, with every seed.
+    """Build a trial for every combination of values and seeds.
 
     Args:
-      grid: gin bindings with several values, such as `VTrace.entropy_cost=0.01,0.001`. A value that is given twice
-        counts once, as does a seed.
-      seeds: of the experiment.
+      grid: gin bindings with several values, such as `VTrace.entropy_cost=0.01,0.001`; duplicate values count once.
+      seeds: seeds of the experiment; duplicates count once.
 
     Raises:
-      ConfigError: a binding of another form, or of a setting that is given already.
+      ConfigError: a binding has another form or repeats a setting.
     """
     values: dict[str, list[str]] = {}
     for binding in grid:
         name, _, text = binding.partition("=")
-        name, choices = name.strip(), split(text)
+        name, choices = name.strip(), split_values(text)
         if not name or not all(choices):
             raise ConfigError(f"expected NAME=VALUE,VALUE,... such as VTrace.entropy_cost=0.01,0.001, got {binding!r}")
         if name in values:
-            raise ConfigError(f"a setting may be given once, got {name} again")
+            raise ConfigError(f"each setting may be given once, got {name} twice")
         values[name] = choices
     values["Experiment.seed"] = [str(seed) for seed in seeds]
     combinations = itertools.product(*map(dict.fromkeys, values.values()))
@@ -72,13 +71,13 @@ def trials(grid: Sequence[str], seeds: Sequence[int]) -> list[Trial]:
 def _trial(settings: dict[str, str]) -> Trial:
     name = "_".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items())
     plain = re.sub(r"[^\w=.+-]+", "-", name)
-    if plain != name or len(plain) > _MAX_NAME:  # two different names may become equal
+    if plain != name or len(plain) > _MAX_NAME:  # keeps the names of different trials distinct
         plain = f"{plain[:_MAX_NAME]}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
     return Trial(plain, settings)
 
 
-def split(text: str) -> list[str]:
-    """The parts between commas outside of brackets and quotes, stripped."""
+def split_values(text: str) -> list[str]:
+    """Split a text at commas outside of brackets and quotes, and strip the parts."""
     parts: list[str] = []
     for piece in text.split(","):
         if parts and _is_open(parts[-1]):
@@ -89,7 +88,7 @@ def split(text: str) -> list[str]:
 
 
 def _is_open(text: str) -> bool:
-    """Whether a bracket or quote isn't closed yet."""
+    """Return whether a bracket or quote is still open."""
     unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
     return bool(re.search("['\"]", unquoted)) or any(
         unquoted.count(a) > unquoted.count(b) for a, b in ("()", "[]", "{}")
@@ -97,40 +96,40 @@ def _is_open(text: str) -> bool:
 
 
 class Sweep:
-    """Runs trials, several at a time."""
+    """Trains a list of trials."""
 
     def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
         """
         Args:
-          wanted: the runs, in this order.
-          arguments: of `seed_rl train`, for all.
-          directory: holds the log directories; made if need be.
-          parallel: runs at a time.
+          wanted: trials in the order in which to train them.
+          arguments: arguments of `seed_rl train` for all trials.
+          directory: parent of the log directories; created if missing.
+          parallel: number of trials trained in parallel.
 
         Raises:
-          ConfigError: the directory can't be made.
+          ConfigError: the directory can't be created.
         """
         self._wanted = wanted
         self._trainer = Trainer(arguments, directory)
         self._parallel = parallel
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Runs all that are not finished yet; the exit code is the first that is not 0.
+        """Run all unfinished trials and return the first nonzero exit code, if any.
 
         Args:
-          stopped: polled by threads; once true, the runs in progress save a checkpoint and end.
-          say: gets a line for each run that begins or ends.
+          stopped: polled from several threads; once it returns true, the current runs save a checkpoint and end.
+          say: called with a line of text when a run begins or ends.
         """
         titles = {trial.name: f"{trial.name} ({n} of {len(self._wanted)})" for n, trial in enumerate(self._wanted, 1)}
         waiting = [trial for trial in self._wanted if not self._trainer.is_finished(trial)]
         where = self._trainer.directory
-        say(f"{len(waiting)} of {len(self._wanted)} runs to do, {self._parallel} at a time, in {where}")
+        say(f"{len(waiting)} of {len(self._wanted)} runs left, {self._parallel} in parallel, in {where}")
         with ThreadPoolExecutor(self._parallel) as pool:
             codes = list(pool.map(lambda trial: self._trainer.train(trial, titles[trial.name], stopped, say), waiting))
         return next(filter(None, codes), 0)
 
     def results(self) -> list[dict[str, Any]]:
-        """A row for each trial, the best last return first: its settings, state, frames and returns."""
+        """Return one row per trial with settings, state, frames and returns; the best last return first."""
         return sorted(map(self._row, self._wanted), key=lambda row: -row.get("last_return", -math.inf))
 
     def _row(self, trial: Trial) -> dict[str, Any]:
@@ -143,7 +142,7 @@ class Sweep:
         return row
 
     def table(self) -> str:
-        """The results for people, at most 100 columns wide; below the table why runs failed."""
+        """Format the results as a table at most 100 columns wide, followed by the reasons for failures."""
         rows = self.results()
         reached = {key: column for key, column in _REACHED.items() if any(key in row for row in rows)}
         texts = [
@@ -155,10 +154,10 @@ class Sweep:
         return "\n".join([table(["run", "state", *heads], texts, numbers=heads), *failures])
 
     def write_results(self) -> str:
-        """Writes `results.csv` and the same as JSON into the sweep's directory; returns the path of the CSV.
+        """Write `results.csv` and `results.json` into the sweep's directory; return the path of the CSV file.
 
         Raises:
-          ConfigError: they can't be written.
+          ConfigError: a file can't be written.
         """
         settings = dict.fromkeys(name for trial in self._wanted for name in trial.settings)
         return self._trainer.write_results(["run", *settings, "state", *_REACHED, "failure"], self.results())

@@ -1,4 +1,4 @@
-"""A run of a sweep or of a search: a `seed_rl train` with a log directory of its own; and results of several."""
+"""Trials of a sweep or search, each a `seed_rl train` process with its log directory, and tables of their results."""
 
 from __future__ import annotations
 
@@ -23,62 +23,62 @@ from seed_rl.system import children
 from seed_rl.system.files import locked, reason
 
 _FINISHED = "finished.json"
-"""In the directory of a finished run: its arguments. With others, such as more frames, it goes on."""
+"""File with the arguments of a finished run. With different arguments, such as more frames, the run continues."""
 _MAX_COLUMNS = 100
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 60.0
 
 
 class Trial(NamedTuple):
-    """One run."""
+    """A run and the settings that distinguish it."""
 
     name: str
-    """Of its log directory."""
+    """Name of its log directory."""
     settings: dict[str, str]
-    """Value of each gin parameter in which the runs differ."""
+    """Values of the gin parameters in which trials differ."""
 
     @property
     def bindings(self) -> list[str]:
-        """Gin bindings of this run alone."""
+        """Gin bindings of this trial's settings."""
         return [f"{name} = {value}" for name, value in self.settings.items()]
 
 
 class Trainer:
-    """Trains trials, each in a directory of its own."""
+    """Trains trials in subdirectories of one directory."""
 
     def __init__(self, arguments: Sequence[str], directory: str):
         """
         Args:
-          arguments: of `seed_rl train`, for all trials.
-          directory: holds the log directories; made if need be.
+          arguments: arguments of `seed_rl train` for all trials.
+          directory: parent of the log directories; created if missing.
 
         Raises:
-          ConfigError: the directory can't be made.
+          ConfigError: the directory can't be created.
         """
         self._arguments = arguments
         self.directory = directory
         self.failures: dict[str, str] = {}
-        """Why a trial has failed, by its name."""
+        """Reasons for failures, by name of the trial."""
         try:
             os.makedirs(directory, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"--logdir {directory} can't be used: {error.strerror}") from error
 
     def train(self, trial: Trial, title: str, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Trains a trial to its end, from its checkpoint if it has one; returns the exit code of the run.
+        """Train a trial to its end, starting from its checkpoint if it has one; return the exit code of the run.
 
         Args:
-          trial: to train.
-          title: of the trial in messages.
-          stopped: polled; once true, the run saves a checkpoint and ends.
-          say: gets a line when the run begins, and when it ends of itself.
+          trial: the trial to train.
+          title: description of the trial in messages.
+          stopped: polled; once it returns true, the run saves a checkpoint and ends.
+          say: called with a line of text when the run begins, and when it ends without being stopped.
         """
         if stopped():
             return 0
         command = children.seed_rl("train", "--exit_with_parent", f"--logdir={self.path(trial)}")
         started = time.monotonic()
         try:
-            say(f"begins: {title}")
+            say(f"started: {title}")
             self._await_orphan(trial, stopped)
             code, ended = run_logged(
                 [*command, *self._arguments_of(trial)],
@@ -94,15 +94,15 @@ class Trainer:
             code, ended = 1, f"{error.filename or self.path(trial)} can't be used: {reason(error)}"
         if code:
             self.failures[trial.name] = ended
-            say(f"fails: {title}: {ended}")
+            say(f"failed: {title}: {ended}")
         else:
             returns = [row["episode_return"] for row in self.curve(trial) if "episode_return" in row]
             returned = f", return {returns[-1]:.2f}" if returns else ""
-            say(f"ends: {title} after {duration(time.monotonic() - started)}{returned}")
+            say(f"finished: {title} after {duration(time.monotonic() - started)}{returned}")
         return code
 
     def _await_orphan(self, trial: Trial, stopped: Callable[[], bool]) -> None:
-        """Waits while the run of a sweep that was killed still writes its last checkpoint."""
+        """Wait for a run left behind by a killed sweep to write its last checkpoint."""
         lock, deadline = self.path(trial, "lock"), time.monotonic() + _STOP_SECONDS
         while os.path.exists(lock) and not stopped() and time.monotonic() < deadline:
             with contextlib.suppress(BlockingIOError), locked(lock):
@@ -110,15 +110,15 @@ class Trainer:
             time.sleep(_POLL_SECONDS)
 
     def path(self, trial: Trial, *names: str) -> str:
-        """Of a trial's log directory, or of something in it."""
+        """Return the path of a trial's log directory, or of a file in it."""
         return os.path.join(self.directory, trial.name, *names)
 
     def curve(self, trial: Trial) -> list[dict[str, float]]:
-        """The rows of metrics of a trial; none before it has begun."""
+        """Return a trial's rows of metrics, empty if it hasn't started."""
         return metrics.read(self.path(trial)) if os.path.isfile(self.path(trial, metrics.FILE)) else []
 
     def is_finished(self, trial: Trial) -> bool:
-        """Whether the trial has been trained to its end with the present arguments."""
+        """Return whether the trial has been trained to its end with the current arguments."""
         with contextlib.suppress(FileNotFoundError), open(self.path(trial, _FINISHED), "rb") as file:
             arguments = json.dumps(self._arguments_of(trial)).encode()
             return file.read(len(arguments) + 1) == arguments
@@ -128,10 +128,10 @@ class Trainer:
         return [*self._arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
 
     def write_results(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-        """Writes `results.csv`, and the same as JSON, into the directory; returns the path of the CSV.
+        """Write `results.csv` and `results.json` into the directory; return the path of the CSV file.
 
         Raises:
-          ConfigError: they can't be written.
+          ConfigError: a file can't be written.
         """
         path = os.path.join(self.directory, "results.csv")
         try:
@@ -147,12 +147,12 @@ class Trainer:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str]) -> str:
-    """A table for people, at most 100 columns wide.
+    """Format a table at most 100 columns wide.
 
     Args:
-      heads: of the columns.
-      rows: a text for each column.
-      numbers: heads of columns that are aligned on the right and never wrapped.
+      heads: column headings.
+      rows: rows with one text per column.
+      numbers: headings of numeric columns, which are right-aligned and never wrapped.
     """
     drawn = Table(box=None, pad_edge=False, header_style="")
     for head in heads:
@@ -167,7 +167,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collecti
 
 
 def _wait(process: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> int:
-    """Waits for a run, which is interrupted once `stopped`; returns its exit code."""
+    """Wait for a run, interrupting it once `stopped` returns true; return its exit code."""
     while not stopped():
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Files that are never half written, locks, places of sockets, and failures to write or read that a run survives."""
+"""Files that are never half written, locks, directories of sockets, and failures of files that a run survives."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
-PARTIAL = ".partial"
-"""Ending of files that are being written."""
+from seed_rl.foreign import printable
 
+PARTIAL = ".partial"
+"""Suffix of files that are still being written."""
 
 _MANY_FILES = 1 << 16
 _LONGEST_PARENT = 80  # bytes
+_LONGEST_REASON = 300  # characters
 
 
 def allow_many_files() -> None:
-    """Raises the soft limit of open files, often 1024, to the hard one, for a connection to each actor.
+    """Raise the soft limit of open files, often 1024, towards the hard limit: each actor is a connection.
 
-    No further than to 65,536: programs that go through all descriptors they might have would take long.
+    The limit stays at or below 65,536: programs that loop over all possible descriptors would become slow.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MANY_FILES if hard == resource.RLIM_INFINITY else min(_MANY_FILES, hard)
@@ -37,11 +39,11 @@ def allow_many_files() -> None:
 
 @contextlib.contextmanager
 def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file for writing that appears under its name once it is complete and on the disk."""
+    """Open a file for writing that appears under its name once it is complete and on the disk."""
     partial = f"{path}{PARTIAL}"
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.remove(partial)  # a link there would be followed
+            os.remove(partial)  # if it is a symbolic link, open would follow it
         with open(partial, "xb") as file:
             yield file
             file.flush()
@@ -49,9 +51,9 @@ def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
         os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.remove(partial)  # else it would keep a full disk full
+            os.remove(partial)  # to free space on a full disk
         raise
-    descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)  # makes the new name survive a power failure
+    descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)  # so that the rename survives a power failure
     try:
         os.fsync(descriptor)
     finally:
@@ -60,11 +62,11 @@ def complete_or_absent(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Holds a file, made if need be, against other processes that lock it; the lock ends with this process.
+    """Hold an exclusive lock on a file, which is created if necessary; the lock ends with this process.
 
     Raises:
-      BlockingIOError: another process holds it.
-      OSError: it can't be opened.
+      BlockingIOError: another process holds the lock.
+      OSError: the file can't be opened.
     """
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,12 +75,15 @@ def locked(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def socket_directory() -> Iterator[str]:
-    """A new directory for a unix socket, at most 107 bytes long; those that killed processes left are removed."""
+    """Create a temporary directory whose path is short enough for a unix socket (107 bytes).
+
+    Directories that killed processes left behind are removed.
+    """
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > _LONGEST_PARENT:
         parent = "/tmp"
     for path in glob.glob(os.path.join(glob.escape(parent), "seed_rl-*", "*.sock")):
-        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):  # of another user, or gone meanwhile
+        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):  # another user's, or just removed
             probe.setblocking(False)
             if probe.connect_ex(path) == errno.ECONNREFUSED:
                 shutil.rmtree(os.path.dirname(path))
@@ -88,29 +93,31 @@ def socket_directory() -> Iterator[str]:
 
 @dataclasses.dataclass
 class Outage:
-    """A time in which writing or reading fails, as on a full disk: logged when it starts and when it is over.
+    """A period of failing writes or reads, as on a full disk: logged when it begins and when it ends.
 
-    outage = Outage("checkpoints", "training goes on", log)
+    outage = Outage("checkpoints", "training continues", log)
     with outage.tolerated():
         write()
     """
 
     what: str
-    """Plural noun for the files, such as "checkpoints"."""
+    """Plural noun for what is written or read, such as "checkpoints"."""
     meanwhile: str
-    """The consequence until writing works again."""
+    """The consequence during the outage."""
     log: logging.Logger
-    """Gets the messages."""
+    """Receives the messages."""
     act: str = "written"
     """Past participle of the verb that fails."""
+    errors: type[Exception] = OSError
+    """The kind of error that is tolerated."""
     _lasts: bool = dataclasses.field(default=False, init=False)
 
     @contextlib.contextmanager
     def tolerated(self) -> Iterator[None]:
-        """Logs an `OSError` raised inside instead of passing it on."""
+        """Log an error instead of raising it."""
         try:
             yield
-        except OSError as error:
+        except self.errors as error:
             if not self._lasts:
                 self.log.error("%s can't be %s (%s): %s", self.what, self.act, reason(error), self.meanwhile)
             self._lasts = True
@@ -120,6 +127,7 @@ class Outage:
             self._lasts = False
 
 
-def reason(error: OSError) -> str:
-    """The text of a file error, without its number."""
-    return error.strerror or str(error) or type(error).__name__
+def reason(error: BaseException) -> str:
+    """Return an error's text on one line, at most 300 characters: of an `OSError`, without number and path."""
+    text = (isinstance(error, OSError) and error.strerror) or str(error)
+    return printable(" ".join(text.split())[:_LONGEST_REASON]) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Files in object stores (`gs://`, `s3://` and the others of fsspec), read like those of this machine."""
+"""Files in object stores (`gs://`, `s3://` and fsspec's other protocols), read like local files."""
 
 from __future__ import annotations
 
@@ -8,47 +8,45 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO
 
-from seed_rl.foreign import printable, relative_name
-from seed_rl.system.files import PARTIAL
+from seed_rl.foreign import relative_name
+from seed_rl.system.files import PARTIAL, reason
+
+_BLOCK = 32 << 20  # bytes per request of an upload
 
 
 class CannotReach(Exception):
-    """A place in an object store that can't be used; one sentence."""
+    """An object store, or a place in it, can't be used; the message is one sentence."""
 
 
 def is_url(place: str) -> bool:
-    """Whether a file or directory is in an object store."""
+    """Return whether a file or directory is in an object store."""
     return "://" in place
 
 
 @contextlib.contextmanager
 def local_file(path: str) -> Iterator[str]:
-    """Path of a file to read: the file itself, or a temporary copy of one in a store.
+    """Yield a path for reading: the file itself, or a temporary copy if it is in an object store.
 
     Raises:
       FileNotFoundError: there is no such file.
       CannotReach: the store can't be read.
     """
     with contextlib.ExitStack() as cleanup:
-        local, found = path, os.path.isfile(path)
+        local = path
         if is_url(path):
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="seed_rl-"))
             local = os.path.join(directory, os.path.basename(path))
-            with reaching(path, "read"):
-                system, key = open_store(path)
-                system.invalidate_cache()
-                found = system.isfile(key)
-                if found:
-                    system.get_file(key, local)
-        if not found:
+            with reaching(path, "read"), contextlib.suppress(FileNotFoundError):
+                ObjectStore(path).fetch("", local)
+        if not os.path.isfile(local):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         yield local
 
 
 def files_in(place: str) -> list[str]:
-    """Sorted names of the complete files in a directory, at any depth; none if there is no such directory.
+    """Return the sorted relative names of all complete files below a directory; none if it doesn't exist.
 
     Raises:
       CannotReach: the store can't be read.
@@ -65,17 +63,29 @@ def files_in(place: str) -> list[str]:
 
 
 class ObjectStore:
-    """A directory in an object store, whose errors are of its own kind; `reaching` makes sentences of them."""
+    """A directory in an object store.
+
+    Its methods raise the errors of the store's own package; `reaching` turns them into sentences.
+    """
 
     def __init__(self, url: str):
         """
         Raises:
-          CannotReach: fsspec, or the package for this kind of URL, is missing, or there is no such kind.
+          CannotReach: fsspec or its package for this protocol is missing, or the protocol is unknown.
         """
-        self._system, self._root = open_store(url)
+        try:
+            from fsspec.core import url_to_fs
+            from fsspec.implementations.dirfs import DirFileSystem
+        except ImportError as error:
+            raise CannotReach(f"{url} needs fsspec: pip install fsspec") from error
+        try:
+            system, path = url_to_fs(url.rstrip("/"))
+        except (ImportError, ValueError) as error:
+            raise CannotReach(f"{url} can't be used here: {error}") from error
+        self._system = DirFileSystem(path.rstrip("/"), system)
 
     def files(self) -> list[str]:
-        """Sorted names of the complete files, at any depth.
+        """Return the sorted relative names of all complete files.
 
         Raises:
           ValueError: a name leads out of the directory.
@@ -83,59 +93,47 @@ class ObjectStore:
         return sorted(relative_name(name) for name in self._names() if not name.endswith(PARTIAL))
 
     def _names(self) -> list[str]:
-        """All files, as the store names them: no names of files here."""
-        self._system.invalidate_cache()  # others write there too
-        if not self._system.exists(self._root):
-            return []
-        root = f"{self._root}/"
-        found: dict[str, dict[str, Any]] = self._system.find(self._root, detail=True)
-        return [path.partition(root)[2] for path, info in found.items() if info["type"] == "file" and root in path]
+        """Return the names of all files, unchecked: they are not safe as local paths."""
+        self._system.fs.invalidate_cache()  # other machines write too
+        with contextlib.suppress(FileNotFoundError):
+            # Keys that end in "/" are the folders of web consoles, and the name of a file itself is "".
+            return [name for name in self._system.find("") if name and not name.endswith("/")]
+        return []
 
     def remove_partial(self) -> None:
-        """Removes what learners left that were killed while they sent it."""
+        """Remove the unfinished files of killed learners."""
         for name in self._names():
             if name.endswith(PARTIAL):
                 self.remove(name)
 
     def fetch(self, name: str, path: str) -> None:
-        """Copies a file to a path on this machine."""
-        self._system.get_file(f"{self._root}/{name}", path)
+        """Copy a file to a local path; the name "" is the store's own URL."""
+        self._system.fs.invalidate_cache()
+        self._system.get_file(name, path)
 
     def send(self, file: IO[bytes], name: str) -> None:
-        """Writes a copy of an open file, which may grow meanwhile."""
-        target = f"{self._root}/{name}"
-        partial = f"{target}{PARTIAL}"  # the store itself may not be atomic
-        self._system.makedirs(target.rpartition("/")[0], exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix="seed_rl-") as copy:
+        """Upload an open file, which may still grow; it appears under its name once it is complete.
+
+        Directories are created as needed, but no bucket, whose name may be mistyped.
+        """
+        partial = f"{name}{PARTIAL}"  # not every store writes files atomically
+        if self._system.path.startswith("/"):  # else it begins with a bucket, which has keys and no directories
+            self._system.makedirs(os.path.dirname(name), exist_ok=True)
+        with self._system.open(partial, "wb", block_size=_BLOCK) as copy:
             shutil.copyfileobj(file, copy)
-            copy.flush()
-            self._system.put_file(copy.name, partial)
-        self._system.mv(partial, target)
+        self._system.mv(partial, name)
 
     def remove(self, name: str) -> None:
-        """Removes a file; one that isn't there is no error."""
+        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError):
-            self._system.rm_file(f"{self._root}/{name}")
-
-
-def open_store(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and its path there."""
-    try:
-        import fsspec.core
-    except ImportError as error:
-        raise CannotReach(f"{url} needs fsspec: pip install fsspec") from error
-    try:
-        system, path = fsspec.core.url_to_fs(url.rstrip("/"))
-    except (ImportError, ValueError) as error:
-        raise CannotReach(f"{url} can't be used here: {error}") from error
-    return system, path.rstrip("/")
+            self._system.rm_file(name)
 
 
 def check_writable(url: str) -> None:
-    """Writes a small file into a directory and removes it.
+    """Upload an empty file to a directory and remove it.
 
     Raises:
-      CannotReach: that doesn't work.
+      CannotReach: the store can't be written.
     """
     with reaching(url, "written"):
         store = ObjectStore(url)
@@ -146,19 +144,14 @@ def check_writable(url: str) -> None:
 
 @contextlib.contextmanager
 def reaching(url: str, done: str) -> Iterator[None]:
-    """Turns every error inside into one that says that the place can't be `done`, such as "read".
+    """Turn every error into a sentence: the URL can't be `done`, such as "read".
 
     Raises:
-      CannotReach: there was an error.
+      CannotReach: an error occurred.
     """
     try:
         yield
     except CannotReach:
         raise
-    except Exception as error:  # every kind of store has errors of its own
-        raise CannotReach(f"{url} can't be {done}: {sentence(error)}") from error
-
-
-def sentence(error: BaseException) -> str:
-    """The message of a store's error on one line."""
-    return printable(" ".join(str(error).split())[:300]) or type(error).__name__
+    except Exception as error:  # each store's package has its own kinds of errors
+        raise CannotReach(f"{url} can't be {done}: {reason(error)}") from error

@@ -1,8 +1,9 @@
 """A server whose calls are operations on one completion queue, which a single thread polls.
 
 gRPC's Python servers use a thread for each call, or coroutines. Both spend more time on waking each other than on
-carrying a message, and both poll a queue of completed operations. Here one thread polls that queue directly, and each
-answer is sent by the thread that computed it. No other module uses that layer of grpcio.
+carrying a message, and both poll a queue of completed operations. Here one thread polls that queue directly and sends
+every answer: other threads post their answers, and wake it once for all that it hasn't sent yet. No other module uses
+this layer of grpcio.
 """
 
 from __future__ import annotations
@@ -25,27 +26,24 @@ from seed_rl.transport.protocol import Metadata, Refusal, Refused
 _log = logging.getLogger(__name__)
 
 _MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
-_POLL_SECONDS = 0.1  # longest wait of a posted function
+_POLL_SECONDS = 0.1  # longest wait of a function that was posted without a call
 STUCK_SECONDS = 5.0
-_IDLE_SECONDS = 0.001
+_SILENCE_SECONDS = 0.01  # from a peer's last message to the news that it vanished, if it did
 _PAUSE_SECONDS = 0.002  # after an unwelcome call: a flood of them takes a twentieth of the thread's time
 _NO_FLAGS = 0
 _LINES = 10  # in the log, of one host in a minute
 
 
 class IncomingCall:
-    """A peer's call. It must be listened to, finished or refused; any thread may `send`, `finish` and `refuse`."""
+    """A peer's call. It must be listened to, finished or refused. For the server's thread, except for `post`."""
 
-    def __init__(self, event: Any, post: Callable[[Callable[[], None]], None], host_log: HostLog):
-        self._host_log = host_log
-        self.post = post
-        """`CallServer.post`."""
+    def __init__(self, event: Any, server: CallServer):
         self.method: str = event.call_details.method.decode("ascii", "replace")
         self.metadata: Metadata = event.invocation_metadata
-        self._call = event.call
-        self._lock = threading.Lock()
         self.is_over = False
         """Whether it was finished or refused, or the peer vanished."""
+        self._server = server
+        self._call = event.call
         self._listening = False
         self._received: Callable[[bytes | None], None]
         self._vanished: Callable[[], None]
@@ -58,7 +56,7 @@ class IncomingCall:
 
     def report(self, level: int, sentence: str, error: Exception | None = None) -> None:
         """Logs a sentence that begins after the peer's address, unless its host has had its lines for this minute."""
-        self._host_log.write(level, self.peer, f"{self.peer} {sentence}", error)
+        self._server.host_log.write(level, self.peer, f"{self.peer} {sentence}", error)
 
     def listen(
         self,
@@ -66,7 +64,7 @@ class IncomingCall:
         vanished: Callable[[], None] = lambda: None,
         metadata: Metadata = (),
     ) -> None:
-        """Accepts the call, and asks for its first message. Both functions are called on the server's thread.
+        """Accepts the call, and asks for its first message.
 
         Args:
           received: takes each message, and None when the peer will send no more; must return at once.
@@ -82,9 +80,12 @@ class IncomingCall:
     def send(self, message: bytes) -> None:
         """Sends an answer and asks for the next message, as one operation; does nothing if the call is over."""
         operations = (cygrpc.SendMessageOperation(message, _NO_FLAGS), cygrpc.ReceiveMessageOperation(_NO_FLAGS))
-        with self._lock:
-            if not self.is_over:
-                self._call.start_server_batch(operations, self._on_message)
+        if not self.is_over:
+            self._call.start_server_batch(operations, self._on_message)
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Calls a function on the server's thread, soon. On any thread."""
+        self._server.post(function, self._call)
 
     def finish(self, message: bytes | None = None) -> None:
         """Ends the call with success and perhaps a last message; does nothing if it is over."""
@@ -103,17 +104,16 @@ class IncomingCall:
         if not self._listening:
             operations.append(cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS))
             operations.append(cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS))
-        with self._lock:
-            if not self.is_over:
-                self._forget()
-                self._call.start_server_batch((*operations, status), _ignore)
+        if not self.is_over:
+            self._forget()
+            self._call.start_server_batch((*operations, status), _ignore)
 
     def _on_message(self, event: Any) -> None:
         if not event.success or self.is_over:  # without success, `_on_close` follows
             return
         message = event.batch_operations[-1].message()
         if message is None:  # a peer that vanishes also falls silent first
-            self.post(self._on_silence)
+            self._server.call_later(_SILENCE_SECONDS, self._on_silence)
         else:
             self._received(message)
 
@@ -122,12 +122,10 @@ class IncomingCall:
             self._received(None)
 
     def _on_close(self, event: Any) -> None:
-        with self._lock:
-            if self.is_over:
-                return
+        if not self.is_over:
             vanished = self._vanished
             self._forget()
-        vanished()
+            vanished()
 
     def _forget(self) -> None:
         """The call is over: gRPC counts it as open until nothing refers to it, not even in a cycle."""
@@ -149,12 +147,16 @@ class CallServer:
             has to wait for a moment.
           options: gRPC's options by name.
         """
+        self.host_log = HostLog(_log, _LINES)
+        """Of sentences about calls."""
         self._on_call = on_call
-        self._host_log = HostLog(_log, _LINES)
         self._queue = cygrpc.CompletionQueue()
         self._server = cygrpc.Server(tuple(options), False)
         self._server.register_completion_queue(self._queue)
         self._posted: collections.deque[Callable[[], None]] = collections.deque()
+        self._is_woken = False  # whether an event will follow, after which the posted functions are called
+        self._queue_open = True
+        self._waking = threading.Lock()  # an operation on a closed queue would abort the process
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap
         self._timers_made = itertools.count()
         self._stopping = False
@@ -188,9 +190,14 @@ class CallServer:
         """Calls a function on the server's thread, at which it must be asked for, or before `start`."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timers_made), function))
 
-    def post(self, function: Callable[[], None]) -> None:
-        """Calls a function on the server's thread: once that is idle, or after a tenth of a second."""
+    def post(self, function: Callable[[], None], call: cygrpc.Call | None = None) -> None:
+        """Calls a function on the server's thread: at once, or without any call within a tenth of a second."""
         self._posted.append(function)
+        if call is not None and not self._is_woken:
+            with self._waking:
+                if self._queue_open:
+                    self._is_woken = True
+                    call.start_server_batch((), _ignore)  # is complete at once
 
     def stop(self, grace: float) -> None:
         """Refuses new calls, gives the others `grace` seconds to end, then cancels them and ends the thread.
@@ -202,7 +209,9 @@ class CallServer:
         if not self._calls_ended.wait(grace):
             self._server.cancel_all_calls()
             self._calls_ended.wait(STUCK_SECONDS)
-        self._queue.shutdown()
+        with self._waking:
+            self._queue_open = False
+            self._queue.shutdown()
         self._thread.join(STUCK_SECONDS)
         if self._thread.is_alive():
             _log.error("the server's thread is stuck, and left behind")
@@ -210,24 +219,19 @@ class CallServer:
             self._server.destroy()
 
     def _poll(self) -> None:
-        drained_at = now = time.monotonic()
+        now = time.monotonic()
         while True:
-            wait = _IDLE_SECONDS if self._posted else _POLL_SECONDS
-            if self._timers:
-                wait = min(wait, max(0.0, self._timers[0][0] - now))
+            wait = max(0.0, min(_POLL_SECONDS, self._timers[0][0] - now if self._timers else _POLL_SECONDS))
             event = self._queue.poll(time.time() + wait)
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
+            self._is_woken = False
+            while self._posted:
+                self._run(self._posted.popleft())
             now = time.monotonic()
-            idle = event.completion_type == cygrpc.CompletionType.queue_timeout
-            if not self._posted:
-                drained_at = now
-            elif idle or now - drained_at > _POLL_SECONDS:
-                while self._posted:
-                    self._run(self._posted.popleft())
             while self._timers and self._timers[0][0] <= now:
                 self._run(heapq.heappop(self._timers)[2])
-            if not idle:
+            if event.completion_type != cygrpc.CompletionType.queue_timeout:
                 self._run(event.tag, event)
             event = None  # frees the message before the next one comes
 
@@ -238,7 +242,7 @@ class CallServer:
     def _on_request(self, event: Any) -> None:
         if not event.success:  # the server is shutting down
             return
-        call = IncomingCall(event, self.post, self._host_log)
+        call = IncomingCall(event, self)
         welcome = False
         try:
             welcome = self._on_call(call)
@@ -252,4 +256,4 @@ class CallServer:
         try:
             function(*arguments)
         except Exception as error:  # a fault in one call must not end the others
-            self._host_log.write(logging.ERROR, "", f"the server failed in {function}", error)
+            self.host_log.write(logging.ERROR, "", f"the server failed in {function}", error)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from seed_rl.system.host_memory import reuse_freed_blocks
 from seed_rl.transport import address as addresses
 from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import CallServer, IncomingCall
@@ -92,6 +93,7 @@ class ActorServer:
             addresses.clear_stale_socket(self._address.path)
         elif self._address.port:
             addresses.check_all_free(self._address)
+        reuse_freed_blocks()  # every message is a block
         port = self._calls.start(str(self._address), self._credentials)
         if not port:
             raise addresses.explain_bind_failure(self._address)

@@ -94,21 +94,20 @@ class ActorStream:
 
     def answer(self, actions: np.ndarray) -> None:
         """Sends actions [E, ...] for the last step, if the stream is still there. On any thread."""
-        self.silent_since = time.monotonic()
-        try:
-            self._call.send(self._asked.encode_actions(actions))
-        except WireError as error:  # not the actor's fault
-            self.end_soon(error)
-
-    def end_soon(self, error: Exception) -> None:
-        """As `end`, on any thread."""
-        self._call.post(functools.partial(self.end, error))
+        self._call.post(functools.partial(self._send, actions))
 
     def end(self, error: Exception) -> None:
         """Ends the stream from the learner's side, with this error. On the server's thread."""
         if not self._call.is_over:
             self._close(str(error))
             self._call.refuse(error)
+
+    def _send(self, actions: np.ndarray) -> None:
+        self.silent_since = time.monotonic()
+        try:
+            self._call.send(self._asked.encode_actions(actions))
+        except WireError as error:  # not the actor's fault
+            self.end(error)
 
     def _received(self, message: bytes | None) -> None:
         if message is None:

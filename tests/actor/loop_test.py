@@ -133,7 +133,7 @@ def test_a_refusal_ends_the_actor():
 
 
 def test_environments_that_reset_in_another_step_are_refused():
-    with pytest.raises(registry.CannotBuild, match=r"SAME_STEP autoreset\), those of suite 'late' say .*NEXT_STEP"):
+    with pytest.raises(registry.CannotBuild, match=r"but those of suite 'late' declare .*NEXT_STEP"):
         Actor(lambda: Client(suite_of(Late))).run()
 
 
@@ -150,7 +150,7 @@ def test_a_module_that_a_learner_names_is_not_imported_unless_the_actor_was_star
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "working_directory.py").write_text(f"open({str(tmp_path / 'was here')!r}, 'w')")
     actor = Actor(lambda: Client("gym", **options))
-    with pytest.raises(registry.CannotBuild, match="may not import: --import_module=working_directory permits it"):
+    with pytest.raises(registry.CannotBuild, match="may not import; --import_module=working_directory permits it"):
         actor.run()
     assert not (tmp_path / "was here").exists()
     monkeypatch.setitem(sys.modules, "working_directory", types.ModuleType("working_directory"))

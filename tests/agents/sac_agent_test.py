@@ -166,7 +166,7 @@ def test_it_finds_the_rewarded_action():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"core": "lstm"}, "SAC.core must be 'none': its critics have no recurrent state, got 'lstm'"),
+        ({"core": "lstm"}, "SAC.core must be 'none' because its critics have no recurrent state, got 'lstm'"),
         ({"observation_norm": True}, "SAC.observation_norm must be False"),
         ({"n_steps": 0}, "SAC.n_steps must be at least 1, got 0"),
     ],
@@ -177,7 +177,7 @@ def test_settings_that_do_not_fit_are_refused(settings, message):
 
 
 def test_actions_must_be_continuous():
-    with pytest.raises(CannotAct, match="SAC differentiates its critics by the action: it needs continuous ones, got"):
+    with pytest.raises(CannotAct, match="SAC differentiates its critics by the action and needs continuous ones, got"):
         SAC().build(EnvSpec(NUMBERS, DiscreteSpec(3)), 4, 1)
 
 

@@ -112,7 +112,7 @@ def test_runs_to_a_score_are_recorded_and_not_repeated(capfd, tmp_path):
     changed = next(tmp_path.glob("**/config.json"))
     changed.write_text(changed.read_text().replace('"agent.hidden": 32', '"agent.hidden": 33'))
     assert run(*command) == 1
-    assert "holds a run of another configuration: agent.hidden was 33 and is now 32" in capfd.readouterr().err
+    assert "holds a run with another configuration: agent.hidden was 33 and is now 32" in capfd.readouterr().err
 
 
 def check_report(name, out, directory):

@@ -156,7 +156,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     large, sampler = prioritized(5, 9), prioritized(3, 9)
     large.insert(np.array([8, 7, 6, 5]), np.ones(4))
     sampler.insert(np.array([1]), np.ones(1))
-    with pytest.raises(ValueError, match="4 sequences do not fit a replay of 3"):
+    with pytest.raises(ValueError, match="4 sequences do not fit into a replay with a capacity of 3"):
         sampler.set_state(large.get_state())
     with pytest.raises(ValueError, match="slot 8 is not in 0 .. 4"):
         prioritized(4, 5).set_state(large.get_state())
@@ -177,7 +177,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
         ("insert", [0, 1], [1, np.inf], "priority inf of slot 1 is not a finite number"),
         ("insert", [0, 1], [1], "got (2,) and (1,)"),
         ("insert", [0.5], [1], "slots must be integers, got float64"),
-        ("insert", [0, 1, 2, 6], [1, 1, 1, 1], "4 sequences do not fit a replay of 3"),
+        ("insert", [0, 1, 2, 6], [1, 1, 1, 1], "4 sequences do not fit into a replay with a capacity of 3"),
         ("update", [3, 2], [1, 1], "slot 2 is not in the replay"),
         ("update", [3, 0], [1, 1], "slot 0 is not in the replay"),
         ("update", [7], [1], "slot 7 is not in 0 .. 6"),

@@ -12,7 +12,7 @@ def test_pool_hands_out_each_slot_once_and_remembers_the_version_of_its_unroll()
     assert sorted([*first, *second]) == [0, 1, 2, 3, 4]
     assert pool.versions[first].tolist() == [7] * 3
     assert pool.versions[second].tolist() == [9] * 2
-    with pytest.raises(RuntimeError, match="1 slots asked for, 0 of 5 are free"):
+    with pytest.raises(RuntimeError, match="1 slots requested, 0 of 5 are free"):
         pool.acquire(1)
     pool.release(first)
     assert pool.versions[first].tolist() == [7] * 3, "until the next unroll"

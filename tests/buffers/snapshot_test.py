@@ -74,10 +74,10 @@ def test_damage_and_other_unrolls_are_refused(monkeypatch):
     with pytest.raises(BadArchive, match="its checksum"):
         read_unrolls(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], store, slots)
     longer = UnrollStore(SPEC, LENGTH + 1, SLOTS)
-    with pytest.raises(BadArchive, match=r"int32\[4, 4\] expected, got int32\[4, 3\]"):
+    with pytest.raises(BadArchive, match=r"expected int32\[4, 4\], got int32\[4, 3\]"):
         read_unrolls(data, longer, slots)
     np.testing.assert_array_equal(contents(longer, [0, 1])[0], 0)
-    with pytest.raises(BadArchive, match="8 tensors expected, got 0"):
+    with pytest.raises(BadArchive, match="expected 8 tensors, got 0"):
         read_unrolls(written(store, slots[:0]), store, slots)
     monkeypatch.setattr(snapshot, "PIECE_BYTES", 1)
     with pytest.raises(BadArchive, match="it holds more than 2 unrolls"):

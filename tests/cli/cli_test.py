@@ -23,11 +23,11 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["trian"], r"no command 'trian'; there are: train, learner, actor, .*\. Did you mean 'train'\?"),
+        (["trian"], r"unknown command 'trian'; commands are train, learner, actor, .*\. Did you mean 'train'\?"),
         (["train", "--logdri=x"], "Unknown command line flag 'logdri'. Did you mean: logdir"),
         (["train", "--num_actors=two", "--gin_file=catch/vtrace"], "flag --num_actors=two"),
         (["train", "--gin_file=catch/vtrace", "more"], "unexpected argument 'more'"),
-        (["train"], "--gin_file is needed, one of atari/.*, atari/vtrace, "),
+        (["train"], "--gin_file is required: a path, or one of atari/.*, atari/vtrace, "),
         (["train", "--gin_file=catch/vtracy"], "no gin file 'catch/vtracy'.*catch/vtrace"),
         (
             ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discont=1"],
@@ -48,8 +48,8 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
             ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"],
             r"in \[0, 65536\], got 1",
         ),
-        (["train", f"--gin_file={sys.executable}"], f"{sys.executable}: this is not a gin file, which is text"),
-        (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir is empty: it names a directory"),
+        (["train", f"--gin_file={sys.executable}"], f"{sys.executable} is not a gin file: it is not UTF-8"),
+        (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir must name a directory, got ''"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=1e999999999"], "a whole number such as 300000"),
         (["train", "--gin_file=dmlab/small"], "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
@@ -59,36 +59,36 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--num_actors=0"], "Actors.num_actors must be at least 1, got 0"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
         (["train", "--gin_file=catch/vtrace", "--min_actors=1"], "--min_actors needs --launcher=ray"),
-        ([*ON_RAY, "--min_actors=2"], "--min_actors=2 is more than there is room for: Actors.num_actors is 1"),
+        ([*ON_RAY, "--min_actors=2"], "--min_actors=2 exceeds the maximum, Actors.num_actors = 1"),
         ([*ON_RAY, "--server_address=unix:/x"], "actors on other nodes can't reach --server_address=unix:/x"),
         ([*ON_RAY, "--tls_key=x"], "--tls_cert is missing"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=nowhere"], "nowhere"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
         (["learner", "--gin_file=catch/vtrace", "--tls_cert=x"], "--tls_key is missing"),
         (["actor", "--server_address=localhost"], "localhost"),
-        (["plot"], "name at least one log directory"),
+        (["plot"], "expected at least one log directory"),
         (["plot", "/nowhere"], "/nowhere can't be read: "),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
-        (["eval"], "--logdir is needed: the log directory of a run"),
-        (["play", "--logdir=x", "--output=x.avi"], "--output takes files that end in .mp4 or .gif, got x.avi"),
+        (["eval"], "--logdir is required: the log directory of a run"),
+        (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
-        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: there is no nowhere/config.json"),
-        (["eval", "a", "--logdir=b"], "name log directories or give --logdir and --checkpoint, not both"),
-        (["eval", "a", "b", "--output=c"], "--output is for a single run: those of several write evaluation.json into"),
+        (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: nowhere/config.json is missing"),
+        (["eval", "a", "--logdir=b"], "give either log directories or --logdir and --checkpoint, not both"),
+        (["eval", "a", "b", "--output=c"], "--output is for a single run; several runs write evaluation.json into"),
         (
             ["sweep", "--gin_file=catch/vtrace", "--seeds=0"],
-            "--seeds takes at least one run, or a list of seeds, got 0",
+            "--seeds must be a positive number of runs or a list of seeds, got 0",
         ),
-        (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds takes whole numbers, got a"),
-        (["sweep"], "--gin_file is needed, one of "),
+        (["sweep", "--gin_file=catch/vtrace", "--seeds=a"], "--seeds must be whole numbers, got a"),
+        (["sweep"], "--gin_file is required: a path, or one of "),
         (
             ["sweep", "--gin_file=catch/vtrace", "--logdir=gs://a/sweep"],
-            "--logdir of a sweep is a directory on this machine, got gs://a/sweep, which `seed_rl train` takes",
+            "--logdir of a sweep must be a local directory, got gs://a/sweep; only `seed_rl train` supports object",
         ),
         (["sweep", "--gin_file=catch/vtrace", "--trials=3"], "--trials needs --search"),
         (
             ["sweep", "--gin_file=catch/vtrace", "--search=A.b=1..2", "--grid=A.b=1,2"],
-            "--grid does not go with --search",
+            "--grid can't be combined with --search",
         ),
         (
             ["sweep", "--gin_file=catch/vtrace", "--search=Optimizer.lerning_rate=1e-4..1e-2"],
@@ -101,7 +101,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--logdir=no://a/run"], "no://a/run can't be used here: .*no"),
         (["eval", "--logdir=no://a/run"], "no://a/run/config.json can't be used here: "),
         (["plot", "no://a/run"], "no://a/run can't be used here: "),
-        (["plan"], "--gin_file is needed, one of "),
+        (["plan"], "--gin_file is required: a path, or one of "),
         (
             ["plan", "--gin_file=catch/vtrace", "--measured=nowhere"],
             r"nowhere/env.json can't be read \(No such file or directory\): run `scripts/bench.sh env`, name",
@@ -125,7 +125,9 @@ def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_p
     logdir = str(tmp_path / "run")
     config_files.save_config(config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.1"]), logdir)
     assert main(["train", "--gin_file=catch/vtrace", f"--logdir={kind}{logdir}"]) == 2
-    sentence = f"{kind}{logdir} holds a run of another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    sentence = (
+        f"{kind}{logdir} holds a run with another configuration: optimizer.learning_rate was 0.1 and is now 0.001."
+    )
     assert sentence in capsys.readouterr().err
 
 
@@ -213,14 +215,14 @@ def test_without_optuna_a_search_says_how_to_install_it(capsys, monkeypatch):
 
 def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):
     for flag, sentence in (
-        ("--ray_address=ray://head:10001", "(from elsewhere: `ray job submit -- seed_rl train"),
+        ("--ray_address=ray://head:10001", "(from elsewhere, use `ray job submit -- seed_rl train"),
         (
             "--ray_address=127.0.0.1:1",
-            "seed_rl train: no Ray cluster can be reached at 127.0.0.1:1: Connection refused",
+            "seed_rl train: can't reach a Ray cluster at 127.0.0.1:1: Connection refused",
         ),
         (
             "--address=http://head:8265",
-            "named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS, on one",
+            "--ray_address or RAY_ADDRESS must be the HOST:PORT of the cluster's head",
         ),
     ):
         assert main([*ON_RAY, flag]) == 1

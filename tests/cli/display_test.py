@@ -96,7 +96,7 @@ def test_trouble_with_learning_is_shown_when_it_begins_and_when_it_ends():
     sentence = "importance weights: 40% clipped, the behaviour policy is 31 updates old: fewer environments or larger"
     assert [line.split(" ", 2)[2] for line in text.splitlines() if " learning: " in line] == [
         f"{sentence} batches",
-        "nothing stands out any more",
+        "problem resolved",
     ]
     assert "40% clipped" in drawn([clipped(0.4)])
     assert "learning" not in drawn([clipped(0.01)])

@@ -50,10 +50,10 @@ def few_files():
 def test_a_lack_is_reported_with_a_remedy(taken):
     for (state, text), sentence in (
         (doctor.room("/", 1e9, "elsewhere"), "GB free in /: elsewhere"),
-        (doctor.room("/nowhere", 0.1, "elsewhere"), "/nowhere can't be written: elsewhere"),
+        (doctor.room("/nowhere", 0.1, "elsewhere"), "/nowhere is not writable: elsewhere"),
         (doctor.package("no_such_package_of_anybody", "pip install it"), "not installed: pip install it"),
-        (doctor.port(taken), "--server_address chooses another"),
-        (doctor.open_files(), "512 may be open, a learner of a thousand actors needs more: ulimit -n "),
+        (doctor.port(taken), "choose another --server_address"),
+        (doctor.open_files(), "at most 512; a learner with a thousand actors needs more: ulimit -n "),
     ):
         assert state == doctor.OPTIONAL
         assert sentence in text
@@ -97,7 +97,7 @@ def test_the_list_of_experiments_has_a_line_each_that_fits_100_columns(capsys):
 def test_the_log_directory_of_a_future_run_is_checked(kind, tmp_path):
     state, text = doctor.log_directory(f"{kind}{tmp_path}/runs/new")
     assert state == doctor.OK
-    assert text.endswith("/runs/new can be read and written; nothing in it" if kind else f"GB free in {tmp_path}")
+    assert text.endswith("/runs/new is readable and writable and empty" if kind else f"GB free in {tmp_path}")
 
 
 def test_a_store_that_cannot_be_used_for_a_run_is_reported(capsys):

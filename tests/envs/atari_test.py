@@ -116,6 +116,6 @@ def test_the_picture_is_the_screen_of_the_game_that_is_played():
     assert differences.max() < 3, "but for rounding, the agent sees it in gray"
     earlier = np.abs(np.array(screens)[1:] - seen[:-1]).max(axis=(1, 2))
     assert np.median(earlier) > 30, "a step makes a difference"
-    with pytest.raises(ValueError, match="twins need a seed"):
+    with pytest.raises(ValueError, match="an environment and its twin need a seed"):
         env.reset()
     env.close()

@@ -88,7 +88,7 @@ class Broken(fsspec.implementations.memory.MemoryFileSystem):
         pathlib.Path(path).write_bytes(b"PK")
         raise OSError(110, "Connection timed out")
 
-    def put_file(self, path, remote, **arguments):
+    def _open(self, path, mode="rb", **arguments):
         raise PermissionError(13, "Read-only file system")
 
 
@@ -100,8 +100,8 @@ def test_a_store_out_of_reach_is_logged_once_and_never_raised(tmp_path, caplog):
         assert not path.exists()
         cache.write(KEY, str(pk3(path)))
     assert [record.getMessage() for record in caplog.records] == [
-        "the level cache can't read, maps are compiled instead (logged once): [Errno 110] Connection timed out",
-        "the level cache can't write, maps are compiled instead (logged once): [Errno 13] Read-only file system",
+        "the level cache can't read; maps are compiled instead (logged once): [Errno 110] Connection timed out",
+        "the level cache can't write; maps are compiled instead (logged once): [Errno 13] Read-only file system",
     ]
 
 

@@ -253,7 +253,9 @@ def test_the_simulator_is_as_the_stand_in_has_it(simulator):
 
 def test_a_level_that_ends_its_process_is_named(fake):
     with contextlib.closing(DMLab(level="no_map").make(1)) as env:
-        message = r"level no_map \(DMLab.level\) ended: exit code 1; its last words: .*Can't find map maps/no_map.bsp"
+        message = (
+            r"level no_map \(DMLab.level\) ended in reset: exit code 1; its last words: .*Can't find map maps/no_map"
+        )
         with pytest.raises(EnvironmentFailed, match=message):
             env.reset(seed=1)
 
@@ -326,7 +328,7 @@ def test_an_error_in_an_episode_names_the_level(labs, monkeypatch):
         ),
         (
             {"level": "own_actions"},
-            r"own_actions \(DMLab.level\) has actions of its own, LOOK.*, SELECT_GADGET, instead of",
+            r"own_actions \(DMLab.level\) has other action components than DMLab.action_set: LOOK.*, SELECT_GADGET",
         ),
     ],
 )

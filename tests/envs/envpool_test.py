@@ -99,7 +99,7 @@ def test_observations_are_never_overwritten(make):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("Nope-v1", "{}", r"EnvPool has no environment 'Nope-v1'; envpool.list_all_envs\(\) names them"),
+        ("Nope-v1", "{}", r"EnvPool has no environment 'Nope-v1'; envpool.list_all_envs\(\) lists them"),
         ("module:Echo-v0", "{}", "EnvPool has no environment 'module:Echo-v0'"),
         ("CartPole-v1", '{"wheels": 4}', "CartPole-v1 can't be made by EnvPool: .* argument 'wheels'"),
         ("CartPole-v1", '{"num_envs": 4}', "CartPole-v1 can't be made by EnvPool: .* argument 'num_envs'"),

@@ -203,14 +203,17 @@ def test_bounds_that_float32_rounds_outwards_are_kept(make):
     [
         (echo("text"), r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
         (echo("text inside"), r"observation b must be Box, .*, or Dict or Tuple of those, got Text\("),
-        (echo("same names"), r"each part of an observation needs its own path, got Dict\("),
-        (echo(levers="unbounded"), r"a Box of actions must be of numbers and bounded on all sides, got Box\(-inf, 1.0"),
-        (echo(levers="integers"), r"a Box of integer actions may have 1000 values each, got Box\(0, 1000, \(2,\)"),
+        (echo("same names"), r"parts of an observation need different paths, got Dict\("),
+        (echo(levers="unbounded"), r"a Box of actions must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
+        (
+            echo(levers="integers"),
+            r"a Box of integer actions may have at most 1000 values each, got Box\(0, 1000, \(2,\)",
+        ),
         (echo(levers="text"), r"actions must be Discrete, MultiDiscrete, MultiBinary or a bounded Box, got Text\("),
         (echo(levers="pair"), r"actions must be Discrete, .* got Tuple\(Discrete\(2\), Discrete\(3\)\)"),
         (
             Gym(f"{MODULE}:CountedDisabled-v0", vectorization="vector_entry_point"),
-            "CountedDisabled-v0 does not reset its environments by itself",
+            "CountedDisabled-v0 must reset its environments itself, but has autoreset mode",
         ),
         (Gym("Nope-v1"), "Nope-v1 can't be made: Environment `Nope` doesn't exist"),
         (Gym("CartPole-v77"), "CartPole-v77 can't be made: .*version `v77` .* doesn't exist"),

@@ -31,26 +31,26 @@ def tried(config):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"observation": "long"}, r"observation of reset is declared as float32\[3\], and came as float32\[4\]"),
-        ({"observation": "ragged"}, r"of reset is declared as float32\[3\], and came as a list of 2: list, list"),
-        ({"observation": "text"}, r"of reset is declared as float32\[3\], and came as str 'zero'"),
-        ({"observation": "nothing"}, r"of reset is declared as float32\[3\], and came as None"),
-        ({"observation": "long", "space": "pair"}, r"is declared as int64\[2\], and came as float32\[4\]"),
-        ({"observation": "half", "space": "parts"}, r"is declared as a Dict of a, b, and came as a dict of a"),
-        ({"observation": "long", "space": "two"}, r"is declared as a Tuple of 2, and came as float32\[4\]"),
-        ({"observation": "five", "space": "choice"}, r"declared as Discrete\(5\), and came as \[5, 5\]"),
-        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), and came as \[\[7, -2\]"),
-        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), and came as \[\[3, 0\]"),
-        ({"reset": "long"}, r"result of reset is declared as \(observation, info\), and came as float32\[4\]"),
-        ({"step": "ragged"}, r"result of step is declared as \(observation, reward, .*, and came as a list of 2"),
-        ({"reward": "nothing"}, "reward is declared as a number, and came as None"),
-        ({"reward": "text"}, "reward is declared as a number, and came as str 'zero'"),
+        ({"observation": "long"}, r"observation of reset is declared as float32\[3\], but came as float32\[4\]"),
+        ({"observation": "ragged"}, r"of reset is declared as float32\[3\], but came as a list of 2: list, list"),
+        ({"observation": "text"}, r"of reset is declared as float32\[3\], but came as str 'zero'"),
+        ({"observation": "nothing"}, r"of reset is declared as float32\[3\], but came as None"),
+        ({"observation": "long", "space": "pair"}, r"is declared as int64\[2\], but came as float32\[4\]"),
+        ({"observation": "half", "space": "parts"}, r"is declared as a Dict of a, b, but came as a dict of a"),
+        ({"observation": "long", "space": "two"}, r"is declared as a Tuple of 2, but came as float32\[4\]"),
+        ({"observation": "five", "space": "choice"}, r"declared as Discrete\(5\), but came as \[5, 5\]"),
+        ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), but came as \[\[7, -2\]"),
+        ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), but came as \[\[3, 0\]"),
+        ({"reset": "long"}, r"result of reset is declared as \(observation, info\), but came as float32\[4\]"),
+        ({"step": "ragged"}, r"result of step is declared as \(observation, reward, .*, but came as a list of 2"),
+        ({"reward": "nothing"}, "reward is declared as a number, but came as None"),
+        ({"reward": "text"}, "reward is declared as a number, but came as str 'zero'"),
         (
             {"reward": "array of two"},
-            r"and came as float32\[2\]: a wrapper, such as MO-Gymnasium's LinearReward, makes a vector",
+            r"but came as float32\[2\]: a wrapper, such as MO-Gymnasium's LinearReward, makes a vector",
         ),
-        ({"terminated": "nothing"}, "terminated is declared as True or False, and came as None"),
-        ({"truncated": "array of two"}, r"truncated is declared as True or False, and came as float32\[2\]"),
+        ({"terminated": "nothing"}, "terminated is declared as True or False, but came as None"),
+        ({"truncated": "array of two"}, r"truncated is declared as True or False, but came as float32\[2\]"),
     ],
     ids=str,
 )
@@ -83,11 +83,11 @@ def test_an_error_keeps_its_reason_and_its_place(place, value, reason):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"reward": "nothing", "vectorization": "async"}, f"^{ID}: reward is declared as a number, and came as None"),
-        ({"step": "crash", "vectorization": "async"}, f"the process of environment 0 of 1 of {ID} ended: SIGSEGV"),
+        ({"reward": "nothing", "vectorization": "async"}, f"^{ID}: reward is declared as a number, but came as None"),
+        ({"step": "crash", "vectorization": "async"}, f"the process of {ID} ended in step: SIGSEGV"),
         ({"step": "crash"}, rf"the process of an environment of suite 'gym' \({ID}\) ended in step: SIGSEGV"),
         ({"make": "crash"}, "ended in make: SIGSEGV"),
-        ({"observation": "nan"}, rf"suite 'gym' \({ID}\): observation must be finite, and came as nan"),
+        ({"observation": "nan"}, rf"suite 'gym' \({ID}\): observation must be finite, but came as nan"),
         ({"step": "error"}, f"^{ID} failed in step: ValueError: the game crashed"),
     ],
     ids=str,
@@ -139,13 +139,13 @@ def test_every_kind_of_picture_is_shown(kind):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("nothing", r"render must return a picture, an array \[H, W, 3\], and returned nothing"),
-        ("planes", r"render must return a picture, an array \[H, W, 3\], and returned uint8\[3, 20, 30\]"),
+        ("nothing", r"render must return a picture, an array \[H, W, 3\], but returned nothing"),
+        ("planes", r"render must return a picture, an array \[H, W, 3\], but returned uint8\[3, 20, 30\]"),
         ("assertion", "Mistaken-v0 failed in render: AssertionError"),
     ],
 )
 def test_a_picture_that_is_none_is_named(kind, sentence):
-    with pytest.raises(CannotBuild, match=f"^{ID} can't be watched: .*{sentence}"):
+    with pytest.raises(CannotBuild, match=f"^{ID} can't be filmed: .*{sentence}"):
         mistaken(render=kind).watch()
 
 

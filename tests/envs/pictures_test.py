@@ -80,10 +80,10 @@ def test_football_can_be_watched(backend):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (Counting(), r"nothing to see: a picture is uint8 \[H, W, 1 or 3\], observations are Box.*int32"),
+        (Counting(), r"nothing to draw: pictures are uint8 \[H, W, 1 or 3\], observations are Box.*int32"),
         (
             Gym("tests.support.registered_envs:Counted-v0"),
-            "Counted-v0 can't be watched: .*render.*; and there is nothing to see",
+            "Counted-v0 can't be filmed: .*render.*; and there is nothing to draw",
         ),
         (Gym("NoSuch-v0"), "^NoSuch-v0 can't be made"),
     ],

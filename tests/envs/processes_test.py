@@ -1,8 +1,7 @@
 import contextlib
 import functools
-import multiprocessing
 import os
-import signal
+import re
 import subprocess
 import sys
 import time
@@ -11,10 +10,11 @@ import numpy as np
 import psutil
 import pytest
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import TimeLimit
 
 from seed_rl.envs import processes
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
-from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.envs.processes import ProcessVectorEnv, alone
 from tests.support.failing_env import BE_KILLED, END_EPISODE, EXIT, GO_ON, RAISE, FailingEnv
 
 
@@ -23,9 +23,8 @@ def make():
     with contextlib.ExitStack() as made:
 
         def make_envs(num_envs, **arguments):
-            make_env = functools.partial(FailingEnv, **arguments)
-            spaces = FailingEnv.observation_space, FailingEnv.action_space
-            return made.enter_context(contextlib.closing(ProcessVectorEnv(make_env, num_envs, *spaces, "the thing")))
+            makers = [alone(functools.partial(FailingEnv, **arguments))] * num_envs
+            return made.enter_context(contextlib.closing(ProcessVectorEnv(makers, "the thing")))
 
         yield make_envs
 
@@ -64,21 +63,30 @@ def test_steps_return_copies_and_the_end_of_an_episode_the_next_ones_first_obser
     assert first[:, 2].tolist() == first_reward.tolist() == [1, 1]
 
 
+def test_a_truncated_episode_comes_with_its_last_observation():
+    makers = [alone(functools.partial(TimeLimit, FailingEnv(), limit)) for limit in (2, 3)]
+    with contextlib.closing(ProcessVectorEnv(makers, "the thing")) as env:
+        env.reset(seed=1)
+        assert env.step(np.array([GO_ON, GO_ON]))[4] == {}
+        *_, truncated, info = env.step(np.array([GO_ON, GO_ON]))
+        assert truncated.tolist() == [True, False]
+        assert info["final_obs"][0].tolist()[1:] == [1, 2]
+        assert info["final_obs"][1] is None
+
+
 def test_an_error_comes_with_the_place_where_it_was_raised(make):
     env = make(2)
     env.reset(seed=1)
-    with (
-        pytest.warns(UserWarning, match=r'failing_env.py", line (.|\n)* in step'),
-        pytest.raises(EnvironmentFailed, match="the thing is lost"),
-    ):
+    with pytest.raises(EnvironmentFailed, match="the thing is lost") as raised:
         env.step(np.array([GO_ON, RAISE]))
+    assert re.search(r'failing_env.py", line (.|\n)* in step', str(raised.value.__cause__))
 
 
 @pytest.mark.parametrize(("action", "how"), [(EXIT, "exit code 7; its last words: .*no map"), (BE_KILLED, "SIGKILL")])
 def test_the_death_of_a_process_is_an_error_that_says_how(make, action, how):
     env = make(2)
     other = psutil.Process(pids(env)[0])
-    with pytest.raises(EnvironmentFailed, match=f"the process of environment 1 of 2 of the thing ended: {how}"):
+    with pytest.raises(EnvironmentFailed, match=f"the process of environment 1 of 2 of the thing ended in step: {how}"):
         env.step(np.array([GO_ON, action]))
     assert len(os.listdir(env._folder)) == 2, "of the environments' temporary files"
     env.close()
@@ -97,10 +105,9 @@ def test_what_environments_print_is_passed_on(make, capfd):
 def test_the_death_of_a_process_between_two_steps_is_noticed(make):
     env = make(1)
     (pid,) = pids(env)
-    (process,) = [child for child in multiprocessing.active_children() if child.pid == pid]
-    process.kill()
-    process.join(10)
-    with pytest.raises(EnvironmentFailed, match="environment 0 of 1 of the thing ended: SIGKILL"):
+    psutil.Process(pid).kill()
+    env.processes[0].wait(10)
+    with pytest.raises(EnvironmentFailed, match="the process of the thing ended in step: SIGKILL"):
         env.step(np.array([GO_ON]))
 
 
@@ -109,10 +116,10 @@ def test_the_death_of_a_process_between_two_steps_is_noticed(make):
     [("cannot_build", CannotBuild, "no such thing here"), ("exit", EnvironmentFailed, "exit code 3")],
 )
 def test_a_failure_to_start_leaves_no_process(make, fails, error, message):
-    before = set(multiprocessing.active_children())
+    before = set(psutil.Process().children())
     with pytest.raises(error, match=message):
         make(2, fails=fails)
-    assert set(multiprocessing.active_children()) <= before
+    assert set(psutil.Process().children()) <= before
 
 
 def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
@@ -126,21 +133,18 @@ def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
 
 
 def test_an_interrupt_from_the_terminal_does_not_reach_the_environments(make):
-    env = make(1)
-    os.kill(pids(env)[0], signal.SIGINT)
-    observation, *_ = env.step(np.array([GO_ON]))
-    assert observation[0, 2] == 1
+    (pid,) = pids(make(1))
+    assert os.getsid(pid) == pid != os.getsid(0)
 
 
 def test_processes_end_with_the_one_that_steps_them():
     program = """
 import functools
 import sys
-from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.envs.processes import ProcessVectorEnv, alone
 from tests.support.failing_env import FailingEnv
 if __name__ == "__main__":
-    make = functools.partial(FailingEnv, compiles=True)
-    env = ProcessVectorEnv(make, 2, FailingEnv.observation_space, FailingEnv.action_space, "the thing")
+    env = ProcessVectorEnv([alone(functools.partial(FailingEnv, compiles=True))] * 2, "the thing")
     print(env._folder, *env.reset()[0][:, 0], flush=True)
     sys.stdin.read()
 """

@@ -96,10 +96,10 @@ def test_invalid_settings_are_named(suite, options, message):
 @pytest.mark.parametrize(
     ("observation", "action", "message"),
     [
-        (spaces.Discrete(5), spaces.Discrete(2), r"Box or a Dict of them \(FlatVectorEnv conv.*, got Discrete\(5\)"),
+        (spaces.Discrete(5), spaces.Discrete(2), r"Box or a Dict of Boxes \(FlatVectorEnv conv.*, got Discrete\(5\)"),
         (spaces.Box(0, 1, (3,), np.int8), spaces.Discrete(2), "dtype must be one of bool, .*, got 'int8'"),
         (spaces.Box(0, 1, (3,)), spaces.Discrete(2, start=1), "start at 0, .*, got Discrete"),
-        (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "actions can't be those of Box.*: .* finite bounds"),
+        (spaces.Box(0, 1, (3,)), spaces.Box(0, np.inf, (2,)), "actions can't come from Box.*: .* finite bounds"),
     ],
     ids=str,
 )
@@ -185,7 +185,7 @@ def test_each_levels_score_is_capped_before_the_mean():
             "each once, got rooms_exploit_deferred_effects_test, rooms_exploit_deferred_effects_train",
         ),
         ({"rooms_watermaze": float("nan")}, "finite"),
-        ({"nowhere": 1.0}, "one level of DMLab-30 or more, each once, got nowhere"),
+        ({"nowhere": 1.0}, "one or more DMLab-30 levels, each once, got nowhere"),
     ],
 )
 def test_scores_that_cannot_be_summarised(scores, message):

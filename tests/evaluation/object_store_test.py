@@ -67,6 +67,4 @@ def test_commands_take_what_they_need_and_leave_their_results_here(stored_run, f
     capsys.readouterr()
     for command, place in (("eval", "evaluation.json"), ("export", "export"), ("play", "play.gif")):
         assert main([command, f"--logdir={url}", f"--output={url}/{place}"]) == 2
-        assert (
-            capsys.readouterr().err == f"seed_rl {command}: --output takes paths on this machine, got {url}/{place}\n"
-        )
+        assert capsys.readouterr().err == f"seed_rl {command}: --output must be a local path, got {url}/{place}\n"

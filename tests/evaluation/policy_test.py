@@ -68,7 +68,7 @@ def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
     policy.reset(3)
     (output,), (fewer,) = outputs(1, 3), outputs(1, 2)
     for wrong, sentence in (
-        (fewer, r"reward must be float32 \[3\], got float32 \[2\]; the first size is that of `reset"),
+        (fewer, r"reward must be float32 \[3\], got float32 \[2\], where the first dimension was set by `reset"),
         (output._replace(observation=output.observation[0]), r"must be uint8 \[3, 10, 5, 1\], got uint8 \[10, 5, 1\]"),
         (output._replace(done=[0, 1, 0]), r"done must be bool \[3\], got int64 \[3\]"),
     ):
@@ -117,7 +117,7 @@ def test_r2d2_explores_as_little_as_in_its_evaluation_environments(saved_run):
 def test_anything_missing_is_named(saved_run, prefix):
     here, _ = saved_run("catch/vtrace", "Logs.checkpoint_interval_s = 90")
     logdir = f"{prefix}{here}"
-    with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: there is no {logdir}/no/config.json"):
+    with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: {logdir}/no/config.json is missing"):
         load_policy(f"{logdir}/no")
     with pytest.raises(NoPolicy, match=f"^{logdir}/none.npz can't be read: .*No such file"):
         load_policy(logdir, f"{logdir}/none.npz")

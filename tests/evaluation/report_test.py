@@ -63,7 +63,7 @@ def test_an_evaluation_that_is_stopped_reports_the_episodes_that_were_over(saved
     logdir = saved_run("memory/r2d2")[0]
     evaluation = evaluate_run(logdir, episodes=40, num_envs=8, stop=AfterSteps())
     assert (evaluation["episodes"], evaluation["wanted_episodes"]) == (16, 40)
-    assert "episodes  16 of 40 (interrupted: the first to end" in text(evaluation)
+    assert "episodes  16 of 40 (interrupted, which favours short" in text(evaluation)
     at_once = threading.Event()
     at_once.set()
     nothing = evaluate_run(logdir, episodes=4, stop=at_once)
@@ -133,7 +133,7 @@ def of_runs(*scores):
         ),
         (
             [("catch", 1.0, None), ("pong", 0.0, 58.6)],
-            "2 runs in 2 environments: no common score, since not all have that of a human",
+            "2 runs in 2 environments: no common score, because some environments have no human reference score",
         ),
     ],
     ids=["games", "a run each", "one environment", "no common score"],

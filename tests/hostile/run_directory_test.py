@@ -227,7 +227,7 @@ RESUMED = {
 def test_a_strangers_run_that_is_resumed_writes_nowhere_else(attack, run, tmp_path):
     place = Place(run, tmp_path)
     attack(place)
-    with pytest.raises(CannotUse, match=f"^{place.run}/.* is a link out of the log directory, or no file"):
+    with pytest.raises(CannotUse, match=f"^{place.run}/.* is not a regular file, or links out of the log directory"):
         Run(config_files.load(["catch/vtrace"]), str(place.run), actors=ELSEWHERE).__enter__()
     assert os.listdir(place.mine) == ["file"]
     assert (place.mine / "file").read_text() == "precious"

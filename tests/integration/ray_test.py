@@ -79,7 +79,7 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     assert frames == sorted(frames)
     assert len(os.listdir(f"{logdir}/checkpoints")) == 1
     assert "Traceback" not in run.text(), run.text()
-    assert "its process or node is lost; Ray starts it again" in run.text()
+    assert "its process or node was lost; Ray restarts it" in run.text()
     logs = "".join((tmp_path / "catch" / "actors" / f"actor-{n}.log").read_text() for n in range(4))
     nodes = set(re.findall(r"\((\w{8})\) process \d+\] seed_rl.actor.loop: joined", logs))
     assert nodes >= {node.node_id[:8] for node in (first, second)}
@@ -132,7 +132,7 @@ class Lacking(fleet.RayActor):
             fleet.RayActor,
             "seed_rl.envs.catch",
             64,
-            r"0 actors run and --min_actors asks for 1: .* no room for them for 2 s \(each takes 64 CPUs\)",
+            r"only 0 actors have been running for 2 s, and --min_actors requires 1: .* \(each actor takes 64 CPUs\)",
         ),
     ],
     ids=["no_module", "no_process", "no_room"],
@@ -149,7 +149,7 @@ def test_actors_that_can_never_run_end_the_run(
         wait_for(lambda: actors.failed)
         actors.stop()
     assert re.match(sentence, str(actors.failed))
-    assert (num_cpus == 64) == ("0 of 2 actors run; the others wait for 64 CPUs each" in caplog.text)
+    assert (num_cpus == 64) == ("0 of 2 actors are running; the others are waiting for 64 CPUs each" in caplog.text)
 
 
 def processes(name):

@@ -8,13 +8,11 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.envs.dmlab import VOCABULARY
-from seed_rl.networks.torsos import DeepTorso, MLPTorso, ShallowTorso, WordTorso
+from seed_rl.networks.config import NATURE_DQN, TrunkConfig, smallest_frame
+from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 
-TORSOS = {
-    "shallow": ShallowTorso,
-    "deep": functools.partial(DeepTorso, (4, 6)),
-    "mlp": functools.partial(MLPTorso, hidden=7, num_layers=2, scale=1 / 255),
-}
+TORSOS = {"shallow": shallow_torso, "deep": deep_torso, "mlp": functools.partial(mlp_torso, scale=1 / 255)}
+SIZES = {"shallow": {}, "deep": {"channels": (4, 6)}, "mlp": {"hidden": 7, "mlp_layers": 2}}
 FRAMES = {"shallow": (36, 40, 3), "deep": (9, 7, 3), "mlp": (5, 4, 3)}
 HIDDEN = {"shallow": 512, "deep": 256, "mlp": 7}
 KINDS = pytest.mark.parametrize("kind", TORSOS)
@@ -34,7 +32,7 @@ def built(torso, shape):
 
 def make(kind, **settings):
     keras.utils.set_random_seed(0)
-    return built(TORSOS[kind](**settings), FRAMES[kind])
+    return built(TORSOS[kind](TrunkConfig(**SIZES[kind] | settings)), FRAMES[kind])
 
 
 def variables(torso):
@@ -100,7 +98,8 @@ def test_float_frames_have_the_scale_of_uint8_frames(kind):
 @pytest.mark.parametrize("shape", [(), (9,), (3, 1, 3)])
 @pytest.mark.parametrize("num_layers", [1, 3])
 def test_the_dense_torso_flattens_observations_of_any_rank(num_layers, shape):
-    torso, x = MLPTorso(7, num_layers), np.random.default_rng(0).normal(scale=3, size=(4, *shape)).astype(np.float32)
+    torso = mlp_torso(TrunkConfig(hidden=7, mlp_layers=num_layers), scale=1.0)
+    x = np.random.default_rng(0).normal(scale=3, size=(4, *shape)).astype(np.float32)
     features = torso(x)
     assert len(torso.variables) == 2 * num_layers
     assert features.shape == (4, 7)
@@ -109,7 +108,7 @@ def test_the_dense_torso_flattens_observations_of_any_rank(num_layers, shape):
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 def test_the_dense_torso_scales_inputs_of_any_dtype(scale):
-    values, torso = np.array([[0, 1, 1], [1, 0, 1]]), MLPTorso(7, scale=scale)
+    values, torso = np.array([[0, 1, 1], [1, 0, 1]]), mlp_torso(TrunkConfig(hidden=7), scale)
     torso.build((None, 3))
     expected = plain_mlp(torso, values, scale)
     for dtype in (bool, np.uint8, np.uint16, np.int32, np.int64, np.float16, np.float32, np.float64):
@@ -118,20 +117,19 @@ def test_the_dense_torso_scales_inputs_of_any_dtype(scale):
 
 
 @pytest.mark.parametrize(
-    ("torso", "shape", "count"),
-    [(ShallowTorso, (84, 84, 4), 1_684_128), (DeepTorso, (72, 96, 3), 982_592), (MLPTorso, (5, 4, 3), 61 * 256)],
+    ("kind", "shape", "count"),
+    [("shallow", (84, 84, 4), 1_684_128), ("deep", (72, 96, 3), 982_592), ("mlp", (5, 4, 3), 61 * 256)],
 )
-def test_parameter_counts_of_the_published_sizes(torso, shape, count):
-    assert built(torso(), shape).count_params() == count
+def test_parameter_counts_of_the_published_sizes(kind, shape, count):
+    assert built(TORSOS[kind](TrunkConfig()), shape).count_params() == count
 
 
-@pytest.mark.parametrize("torso_class", [DeepTorso, MLPTorso])
-def test_the_kernel_initializer_reaches_every_kernel_and_no_two_are_alike(torso_class):
-    settings = {"channels": (32, 32)} if torso_class is DeepTorso else {"num_layers": 3}
-    torso = torso_class(hidden=256, kernel_initializer="lecun_normal", **settings)
-    torso.build((None, 18, 20, 3))
+@pytest.mark.parametrize(("kind", "count"), [("deep", 11), ("mlp", 3)])
+def test_the_kernel_initializer_reaches_every_kernel_and_no_two_are_alike(kind, count):
+    config = TrunkConfig(hidden=256, channels=(32, 32), mlp_layers=3, kernel_initializer="lecun_normal")
+    torso = built(TORSOS[kind](config), (18, 20, 3))
     kernels = {name: np.asarray(value) for name, value in variables(torso).items() if name.endswith("kernel")}
-    assert len(kernels) == (11 if torso_class is DeepTorso else 3)
+    assert len(kernels) == count
     for name, kernel in kernels.items():
         fan_in = np.prod(kernel.shape[:-1])
         np.testing.assert_allclose(kernel.std(), 1 / np.sqrt(fan_in), rtol=0.15, err_msg=name)
@@ -211,7 +209,7 @@ LAYERS = {
 @pytest.mark.parametrize("way", ["build", "call", "traced call"])
 def test_variable_paths_depend_on_nothing_made_before(kind, way):
     keras.layers.Conv2D(3, 3).build((None, 8, 8, 1))  # moves the counters that Keras names unnamed layers by
-    torso = TORSOS[kind]()
+    torso = TORSOS[kind](TrunkConfig(**SIZES[kind]))
     if way == "build":
         torso.build((None, *FRAMES[kind]))
     else:
@@ -236,25 +234,14 @@ def test_words_are_read_up_to_the_last_one():
     )
 
 
-@pytest.mark.parametrize("shape", [(35, 84), (84, 35), (4, 4)])
-def test_frames_too_small_for_the_shallow_torso_are_refused(shape):
-    with pytest.raises(ValueError, match=f"frames of {shape[0]} x {shape[1]} are too small for ShallowTorso"):
-        ShallowTorso().build((None, *shape, 4))
+@pytest.mark.parametrize(("convolutions", "smallest"), [(NATURE_DQN, 36), (((16, 4, 2), (32, 4, 2), (64, 3, 2)), 18)])
+def test_the_smallest_frame_is_one_of_which_the_convolutions_leave_a_pixel(convolutions, smallest):
+    assert smallest_frame(convolutions) == smallest
+    torso = shallow_torso(TrunkConfig(hidden=8, convolutions=convolutions))
+    assert torso(random_frames(1, (smallest, smallest, 1))).shape == (1, 8)
+    with pytest.raises(ValueError, match="negative|non-positive|dimension"):
+        shallow_torso(TrunkConfig(convolutions=convolutions)).build((None, smallest - 1, smallest, 1))
 
 
-def test_the_smallest_frames():
-    assert ShallowTorso()(random_frames(1, (36, 36, 1))).shape == (1, 512)
-    small = ((16, 4, 2), (32, 4, 2), (64, 3, 2))
-    assert ShallowTorso(8, small)(random_frames(1, (18, 18, 1))).shape == (1, 8)
-    with pytest.raises(ValueError, match="need at least 18 x 18"):
-        ShallowTorso(8, small).build((None, 17, 18, 1))
-    assert DeepTorso()(random_frames(1, (1, 1, 1))).shape == (1, 256)
-
-
-@pytest.mark.parametrize("torso_class", [ShallowTorso, DeepTorso])
-def test_frames_of_another_rank_are_refused(torso_class):
-    for shape in ((None, 84, 84), (None, None, 84, 84, 4), (None, None, 84, 4)):
-        with pytest.raises(ValueError, match="frames must have shape"):
-            torso_class().build(shape)
-    with pytest.raises(ValueError, match="frames must have rank 4"):
-        built(torso_class(), (36, 40, 3))(tf.zeros([36, 40, 3]))
+def test_the_deep_torso_takes_frames_of_any_size():
+    assert deep_torso(TrunkConfig())(random_frames(1, (1, 1, 1))).shape == (1, 256)

@@ -79,7 +79,7 @@ def test_an_odd_line_among_others_is_skipped_counted_and_kept_in_a_copy(odd, tmp
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([lines[0], odd + b"\n", *lines[1:]]))
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 40]
-    assert f"{path} has {len(odd) // (1 << 20) + 1} lines that are no rows of metrics: they are skipped" in caplog.text
+    assert f"{path} has {len(odd) // (1 << 20) + 1} damaged lines, which are skipped" in caplog.text
     write(tmp_path, 30, 35)
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 35]
     assert (tmp_path / "metrics.unreadable").read_bytes() == odd + b"\n"
@@ -189,7 +189,7 @@ def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp
     assert done.returncode == 0, done.stderr
     failing = ["the configuration and metrics.jsonl", "events.out.tfevents"]
     before, _, after = done.stdout.partition("full\n")
-    error = "can't be written (File too large): training goes on and tries again"
+    error = "can't be written (File too large): training continues, with retries"
     assert sorted(before.splitlines()) == sorted(f"ERROR {name} {error}" for name in failing), "once, not for each row"
     assert after.splitlines() == [f"WARNING {name} can be written again" for name in failing]
 

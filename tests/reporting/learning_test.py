@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from seed_rl.experiment import config_files
-from seed_rl.reporting.learning import Trouble
+from seed_rl.reporting.learning import LearningMonitor
 
 RUNS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results" / "learning"
 WRONG = {
@@ -28,8 +28,8 @@ def sentences(name):
     """A row of a run after the first, when no update lies between the acting and the learned weights."""
     with open(RUNS / f"{name}.csv", encoding="utf-8", newline="") as file:
         rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
-    trouble = Trouble()
-    return [trouble.of(row) for row in rows[1:]]
+    trouble = LearningMonitor()
+    return [trouble.diagnose(row) for row in rows[1:]]
 
 
 def test_nothing_stands_out_in_a_healthy_run():
@@ -70,7 +70,7 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
             "updates: they hardly change the policy: a higher learning rate",
         ),
         ({"learning/clipped_mass": 0.0, "policy_lag": 0.0}, ""),
-        ({"gradient_to_clip": 13.0}, "gradients: 13 times their limit: smaller rewards, or a higher clip_norm"),
+        ({"gradient_to_clip": 13.0}, "gradients: 13 times clip_norm: smaller rewards, or a higher clip_norm"),
         ({"gradient_to_clip": 13.0, "policy/mean_abs_advantage": 40.0, "policy/value_unit": 60.0}, ""),
         (
             {"learning/value_to_bound": 824.56},
@@ -78,7 +78,7 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
         ),
         (
             {"learning/entropy_share": 0.0004},
-            "policy: certain (0.0% of the entropy) before any episode has ended: "
+            "policy: nearly deterministic (0.0% of the entropy) before any episode ended: "
             "layer_norm = 'features', or a lower learning rate",
         ),
         ({"env_frames": 1.0, "seconds": 1.0}, ""),
@@ -86,25 +86,25 @@ def test_a_wrong_run_is_named_by_its_symptom(name):
     ids=["old", "fast", "slow", "on-policy", "gradients", "normalised", "values", "certain", "before the first update"],
 )
 def test_a_sentence_has_its_figures_and_a_remedy(row, sentence):
-    assert Trouble().of(row) == sentence
+    assert LearningMonitor().diagnose(row) == sentence
 
 
 def test_a_policy_may_become_certain_unless_its_return_is_lost():
     def said(returns, entropy=0.01):
-        trouble = Trouble()
-        return [trouble.of({"learning/entropy_share": entropy, "episode_return": each}) for each in returns]
+        trouble = LearningMonitor()
+        return [trouble.diagnose({"learning/entropy_share": entropy, "episode_return": each}) for each in returns]
 
     assert said([-20, 5, 20, 14]) == [""] * 4
     assert said([250, 280, 38], entropy=0.03) == [""] * 3
     assert said([20, 20.1, 19]) == [""] * 3, "a solved run that continues"
     *_, last = said([250, 280, 38])
-    assert last.startswith("policy: certain, at a return of 38 after one of 280: ")
+    assert last.startswith("policy: nearly deterministic, with return 38 after 280: ")
     assert len(last) <= 130
     assert said([250, 250, 38])[-1], "that of random play was the best"
 
 
 def test_values_of_a_solved_environment_have_nothing_to_explain_however_small_they_are():
     solved = {"learning/entropy_share": 0.5, "learning/explained_variance": 0.0, "policy/mean_value": 0.0}
-    trouble = Trouble()
-    assert trouble.of(solved | {"policy/mean_abs_advantage": 1.0}).startswith("values: they explain 0%")
-    assert trouble.of(solved | {"policy/mean_abs_advantage": 0.3}) == ""
+    trouble = LearningMonitor()
+    assert trouble.diagnose(solved | {"policy/mean_abs_advantage": 1.0}).startswith("values: they explain only 0%")
+    assert trouble.diagnose(solved | {"policy/mean_abs_advantage": 0.3}) == ""

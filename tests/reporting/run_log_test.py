@@ -145,7 +145,7 @@ IDLE |= {"inference_waiting": 0.9, "inference_blocked": 0.0, "inference_acting":
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ({"environments": 0}, "actors: none is connected"),
+        ({"environments": 0}, "actors: none connected"),
         ({"learner_waiting": 0.01}, "learner: smaller network or faster device"),
         ({"inference_blocked": 0.6}, "learner: smaller network or faster device"),
         ({"learner_waiting": 0.01, "cpu": 1.0}, "learner: smaller network or faster device, all cores are busy"),
@@ -153,7 +153,7 @@ IDLE |= {"inference_waiting": 0.9, "inference_blocked": 0.0, "inference_acting":
         ({"learner_waiting": 0.01, "inference_acting": 0.95}, "learner: smaller network or faster device"),
         ({"actors_waiting": 0.2}, "actors: add environments or processes"),
         ({"actors_waiting": 0.2, "cpu": 0.99}, "actors: add environments or processes, all cores are busy"),
-        ({"cpu": 0.99}, "cores: all are busy, shared by everything"),
+        ({"cpu": 0.99}, "cores: all are busy with actors, inference and learner"),
         ({}, "latency: add groups of environments to each actor"),
     ],
 )
@@ -176,5 +176,5 @@ def test_a_row_is_written_although_no_file_can_be_opened(run, log, caplog):
     log.row_if_due()
     assert [row["frames_per_second"] for row in run.rows] == [40.0] * 3
     assert ["time/cpu" in row for row in run.rows] == [False, False, True]
-    sentence = "counters of busy cores can't be read (Too many open files): metrics are without time/cpu"
-    assert [record.message for record in caplog.records] == [sentence, "counters of busy cores can be read again"]
+    sentence = "CPU utilisation counters can't be read (Too many open files): metrics lack time/cpu"
+    assert [record.message for record in caplog.records] == [sentence, "CPU utilisation counters can be read again"]

@@ -52,7 +52,7 @@ def test_rows_that_could_not_be_written_follow_later(full_at_first, caplog):
     assert box.taken == [(n, float(n)) for n in (1, 2, 3, 4)]
     assert box.calls == ["open", *["write"] * 4, "close"]
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", "metrics can't be written (No space left on device): training goes on and tries again"),
+        ("ERROR", "metrics can't be written (No space left on device): training continues, with retries"),
         ("WARNING", "metrics can be written again"),
     ]
 

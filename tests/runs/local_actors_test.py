@@ -9,7 +9,7 @@ import threading
 import psutil
 import pytest
 
-from seed_rl.runs.fleet import Ended, SupervisedFleet
+from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
 from seed_rl.runs.local_actors import LocalActors, how_it_ended
 
 TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
@@ -60,16 +60,16 @@ def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(t
     (tmp_path / "fails").write_text("#!/bin/sh\necho seed_rl actor: no luck\nexit 1\n")
     (tmp_path / "fails").chmod(0o700)
     actors = failed("nowhere", tmp_path, count=3)
-    log = rf"\(its log: {tmp_path}/actor-\d.log\)"
+    log = rf"\(log: {tmp_path}/actor-\d.log\)"
     assert re.fullmatch(rf"actor \d ended 2 times in a row: no luck {log}", str(actors.failed))
     assert actors.restarts >= 1
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert re.fullmatch(rf"actor \d ended: no luck; it starts again in \d\.\d s {log}", warning)
+    assert re.fullmatch(rf"actor \d ended: no luck; restarting in \d\.\d s {log}", warning)
 
 
 def test_actors_that_could_never_run_are_given_up_at_once(tmp_path, caplog):
     actors = failed("nowhere", tmp_path)
-    log = rf"\(its log: {tmp_path}/actor-0.log\)"
+    log = rf"\(log: {tmp_path}/actor-0.log\)"
     assert re.fullmatch(rf"actor 0 can't run: .*'nowhere'.* {log}", str(actors.failed))
     assert actors.restarts == 0
     assert not caplog.records
@@ -105,7 +105,7 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
         def _run(self, number, log):
             begun.set()
             released.wait()
-            return Ended("it was released")
+            return ActorEnd("it was released")
 
         def _end(self, number, handle, kill): ...
 
@@ -115,7 +115,7 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
     assert begun.wait(10)
     actors.stop(grace=0.01)
     released.set()
-    assert "1 of 1 actors are stuck, and left behind" in caplog.text
+    assert "1 of 1 actors don't respond and are left running" in caplog.text
 
 
 def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(runs, tmp_path):
@@ -127,7 +127,7 @@ def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_tra
     assert run.returncode == 1, run.text()
     assert last.startswith("seed_rl train: actor 0 ended 3 times in a row: ")
     assert "an environment of suite 'failing' failed in step: OSError: the game crashed" in last
-    assert last.endswith(f"(its log: {log})")
+    assert last.endswith(f"(log: {log})")
     assert "Traceback" not in run.text()
     assert "Traceback" in log.read_text()
     assert "failing_env.py" in log.read_text(), "where it failed"

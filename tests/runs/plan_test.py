@@ -200,7 +200,7 @@ def test_given_rates_take_precedence(measured):
         ("catch/vtrace", [], {"env_steps": 1.0}, "act.json has no network of 3,524 weights in float32.* give --act_ms"),
         ("catch/vtrace", [], {"env_steps": 1.0, "act_ms": 1.0}, "train.json has no network of .* give --update_ms"),
         ("atari/vtrace", ["VTrace.dtype = 'mixed_bfloat16'"], {}, "train.json has no network of .* in mixed_bfloat16"),
-        ("atari/vtrace", [], {"act_ms": 1.0}, "--act_ms needs --learner_cores"),
+        ("atari/vtrace", [], {"act_ms": 1.0}, "--act_ms requires --learner_cores"),
     ],
 )
 def test_an_unknown_rate_is_asked_for(measured, name, bindings, given, sentence):
@@ -217,7 +217,7 @@ FLAGS = [f"--{name}={value}" for name, value in RATES._asdict().items()]
         ("--rtt_ms=nan", "--rtt_ms must be a finite number"),
         ("--env_steps=inf", "--env_steps must be a finite number"),
         ("--accelerators=-1", "flag --accelerators=-1"),
-        ("--gin_param=Devices.training=('GPU:0', 'GPU:1')", "no device 'GPU:1', only GPU:0 (--accelerators"),
+        ("--gin_param=Devices.training=('GPU:0', 'GPU:1')", "no device 'GPU:1', only GPU:0 (set by --accelerators"),
     ],
 )
 def test_the_impossible_is_refused_in_a_sentence(capsys, flag, sentence):
@@ -232,7 +232,7 @@ def test_the_command_prints_the_plan(capsys):
         "5,333 frames/s",
         "limited by  act steps and updates",
         "13,793 steps/s  limit of the inference thread",
-        "6 cores  to step environments: machines of 4 cores: 2",
+        "6 cores  to step environments; number of 4-core machines: 2",
         "2 groups per core",
         "192 environments",
         "2.81 Mbit/s",

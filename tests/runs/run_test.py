@@ -124,5 +124,5 @@ def test_a_failing_environment_ends_the_run_with_its_error(catch, tmp_path):
 def test_misuse_is_an_error(catch, tmp_path):
     with pytest.raises(ValueError, match="actors must be one of processes, threads, elsewhere, got 'somewhere'"):
         Run(catch, str(tmp_path), actors="somewhere")
-    with pytest.raises(RuntimeError, match="a run trains while it is open"):
+    with pytest.raises(RuntimeError, match="the run is not open"):
         Run(catch, str(tmp_path)).train()

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from seed_rl.experiment import ConfigError, config_files
 from seed_rl.studies.plot import band_of, plot_curves, plot_profiles
-from seed_rl.studies.recorded import Recorded, grouped
+from seed_rl.studies.recorded import RecordedRun, grouped
 
 
 def write_run(directory, returns, frames=10, settings=None, seed=1, unfinished="", **more):
@@ -36,7 +36,7 @@ def line(*points):
 
 
 def labels(*runs):
-    return [label for label, _ in grouped([Recorded(place, [], settings) for place, settings in runs])]
+    return [label for label, _ in grouped([RecordedRun(place, [], settings) for place, settings in runs])]
 
 
 def test_runs_are_named_by_the_settings_in_which_they_differ():
@@ -129,7 +129,7 @@ def test_a_run_without_returns_is_left_out_with_a_warning(tmp_path, caplog):
     write_run(tmp_path / "runs/sweep/bad", [])
     plot_curves([str(tmp_path / "runs")], [str(tmp_path / "curve.png")], "frames")
     assert [record.message for record in caplog.records] == [
-        f"{tmp_path}/runs/sweep/bad has no episode returns yet: it is left out"
+        f"{tmp_path}/runs/sweep/bad is skipped: it has no episode returns yet"
     ]
     with pytest.raises(ConfigError, match="no episode returns yet in .*/bad$"):
         plot_curves([str(tmp_path / "runs/sweep")], [str(tmp_path / "curve.png")], "frames")
@@ -153,7 +153,7 @@ def test_runs_in_a_store_are_drawn_under_their_names_from_metrics_and_settings_a
 def test_a_place_without_a_run_is_an_error(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     for place in (str(tmp_path), f"file://{tmp_path}"):
-        with pytest.raises(ConfigError, match=f"^{place} is not the log directory of a run, and there is none in it"):
+        with pytest.raises(ConfigError, match=f"^{place} neither is nor contains the log directory of a run"):
             plot_curves([place], [str(tmp_path / "curve.png")], "frames")
     with pytest.raises(ConfigError, match=f"^file://{tmp_path}/no can't be read: .*No such file"):
         plot_curves([f"file://{tmp_path}/no"], [str(tmp_path / "curve.png")], "frames")
@@ -187,19 +187,19 @@ def test_tables_of_several_seeds_are_one_curve(tmp_path):
 ODD_TABLES = {
     "text for a number": (
         b"env_frames,episode_return\n10,abc\n",
-        "can't be read: a number for each column is expected",
+        "can't be read: expected a number in each column",
     ),
-    "long text": (b"env_frames,episode_return\n10," + b"x" * 9999 + b"\n", "can't be read: a number for each"),
-    "too many fields": (b"env_frames,episode_return\n10,1,2\n", "can't be read: a number for each column is expected"),
+    "long text": (b"env_frames,episode_return\n10," + b"x" * 9999 + b"\n", "can't be read: expected a number in each"),
+    "too many fields": (b"env_frames,episode_return\n10,1,2\n", "can't be read: expected a number in each column"),
     "a field too large": (b"env_frames,episode_return\n10," + b"1" * 200_000, "can't be read: field larger than field"),
     "not UTF-8": (b"env_frames,episode_return\n10,\xff\n", "can't be read: 'utf-8' codec can't decode"),
     "UTF-16": ("env_frames,episode_return\n10,1\n".encode("utf-16"), "can't be read: 'utf-8' codec can't decode"),
     "NULs": (bytes(100), "no episode returns yet in"),
-    "no frames": (b"frames,episode_return\n10,1\n", "has no finite env_frames beside its returns"),
+    "no frames": (b"frames,episode_return\n10,1\n", "has no row with both a return and a finite env_frames"),
     "no returns": (b"env_frames,return\n10,1\n", "no episode returns yet in"),
     "too few fields": (b"env_frames,seconds,episode_return\n10\n", "no episode returns yet in"),
-    "not finite": (b"env_frames,episode_return\ninf,nan\n", "has no finite env_frames beside its returns"),
-    "an unclosed quote": (b'env_frames,episode_return\n10,"1\n20,2\n', "can't be read: a number for each column"),
+    "not finite": (b"env_frames,episode_return\ninf,nan\n", "has no row with both a return and a finite env_frames"),
+    "an unclosed quote": (b'env_frames,episode_return\n10,"1\n20,2\n', "can't be read: expected a number in each"),
     "nothing": (b"", "no episode returns yet in"),
 }
 
@@ -218,7 +218,7 @@ def test_a_damaged_table_is_named_in_a_sentence(content, sentence, tmp_path):
 def test_a_table_without_seconds_has_no_hours(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("env_frames,episode_return\n10,1\n")
-    with pytest.raises(ConfigError, match="has no finite seconds beside its returns"):
+    with pytest.raises(ConfigError, match="has no row with both a return and a finite seconds"):
         plot_curves([str(table)], [str(tmp_path / "curve.svg")], "hours")
 
 
@@ -253,6 +253,6 @@ def test_a_score_is_the_last_return_normalised_and_an_environment_without_humans
     config_files.save_config(config_files.load(["atari/vtrace_pong"]), str(tmp_path / "pong"))
     config_files.save_config(config_files.load(["catch/vtrace"]), str(tmp_path / "catch"))
     rows = [{"episode_return": 14.6}, {"episode_return": -20.7 + 0.5 * 35.3}]
-    assert Recorded(str(tmp_path / "pong"), rows, None).last_score() == pytest.approx(50.0)
-    with pytest.raises(ConfigError, match="catch can't be normalised: there are no scores of humans in"):
+    assert RecordedRun(str(tmp_path / "pong"), rows, None).last_score() == pytest.approx(50.0)
+    with pytest.raises(ConfigError, match="catch can't be normalised: its environment has no human reference score"):
         plot_profiles([str(tmp_path / "catch")], [str(tmp_path / "curve.svg")])

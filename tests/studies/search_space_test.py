@@ -38,10 +38,10 @@ def test_a_range_or_choices(text, distribution):
             ([text], f"expected NAME=LOW..HIGH or NAME=VALUE,VALUE,... .*got {re.escape(repr(text))}")
             for text in NONSENSE
         ),
-        (["A.b=1e-2..1e-4"], "a range goes from a lower to a higher finite bound, got 'A.b=1e-2..1e-4'"),
+        (["A.b=1e-2..1e-4"], "expected a range from a lower to a higher finite bound, got 'A.b=1e-2..1e-4'"),
         (["A.b=2..2"], "from a lower to a higher"),
         (["A.b=1..1e999"], "finite bound"),
-        (["A.b=1..2", "A.b=3,4"], "a setting may be given once, got A.b again"),
+        (["A.b=1..2", "A.b=3,4"], "each setting may be given once, got A.b twice"),
     ],
 )
 def test_a_space_that_makes_no_sense_is_refused(texts, sentence):

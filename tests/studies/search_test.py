@@ -91,7 +91,7 @@ def test_poor_trials_are_pruned_once_five_have_finished_and_a_fifth_of_their_fra
             finished.append(level)
     pruned = next(row for row in by_number(running) if row["state"] == "pruned")
     settings = f"level={pruned['Catch.level']}, shape={pruned['Catch.shape']}"
-    assert f"prunes: trial_{pruned['trial']} ({settings}) at 200 frames, score {pruned['score']:.2f}" in said
+    assert f"pruned: trial_{pruned['trial']} ({settings}) at 200 frames, score {pruned['score']:.2f}" in said
 
 
 def test_none_is_pruned_if_none_may_be(trained, tmp_path):
@@ -237,4 +237,4 @@ def test_a_real_run_is_trained_and_pruned(tmp_path, monkeypatch, capsys):
     assert pruned["state"] == "pruned"
     assert 1000 <= pruned["frames"] < 20_000
     assert glob.glob(str(tmp_path / "trial_0" / "checkpoints" / "*.npz")), "it ended with a checkpoint"
-    assert f"prunes: trial_0 (learning_rate={pruned['Optimizer.learning_rate']}) at " in out
+    assert f"pruned: trial_0 (learning_rate={pruned['Optimizer.learning_rate']}) at " in out

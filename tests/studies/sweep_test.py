@@ -9,7 +9,7 @@ import pytest
 
 from seed_rl.experiment import ConfigError
 from seed_rl.reporting import metrics
-from seed_rl.studies.sweep import Sweep, seeds_of, split, trials
+from seed_rl.studies.sweep import Sweep, seeds_of, split_values, trials
 from seed_rl.system import children
 
 ARGUMENTS = ["--total_frames=960"]
@@ -67,7 +67,7 @@ def test_every_combination_is_run_with_every_seed():
 
 
 def test_values_may_hold_commas_within_brackets_and_quotes():
-    assert split("(1, (2,3)), [4,5],'a,)',\"c,'\"") == ["(1, (2,3))", "[4,5]", "'a,)'", '"c,\'"']
+    assert split_values("(1, (2,3)), [4,5],'a,)',\"c,'\"") == ["(1, (2,3))", "[4,5]", "'a,)'", '"c,\'"']
 
 
 def test_values_that_look_alike_in_a_name_have_directories_of_their_own():
@@ -82,7 +82,7 @@ def test_values_that_look_alike_in_a_name_have_directories_of_their_own():
     [
         (["VTrace.discount"], "expected NAME=VALUE,VALUE"),
         (["VTrace.discount=0.9,"], "expected NAME=VALUE,VALUE"),
-        (["A.b=1", "A.b=2"], "a setting may be given once, got A.b again"),
+        (["A.b=1", "A.b=2"], "each setting may be given once, got A.b twice"),
     ],
 )
 def test_a_grid_that_makes_no_sense_is_refused(grid, sentence):
@@ -122,17 +122,17 @@ def test_a_failed_run_is_quoted_and_does_not_stop_the_others(twice):
     failed = next(row for row in results if row["run"] == wanted[1].name)
     assert failed["state"] == "failed"
     assert failed["failure"] == "the board is too narrow"
-    assert any(line.startswith(f"fails: {wanted[1].name} (2 of 3): the board is too narrow") for line in said)
+    assert any(line.startswith(f"failed: {wanted[1].name} (2 of 3): the board is too narrow") for line in said)
     assert table.splitlines()[-1] == f"{wanted[1].name}: {failed['failure']}"
-    assert said[-1] == f"begins: {wanted[2].name} (3 of 3)"
+    assert said[-1] == f"started: {wanted[2].name} (3 of 3)"
 
 
 def test_a_sweep_goes_on_where_it_was_stopped(twice):
     _, wanted, (first, second) = twice
     said = second[0]
-    assert said[0].startswith("2 of 3 runs to do, 1 at a time, in ")
+    assert said[0].startswith("2 of 3 runs left, 1 in parallel, in ")
     assert not any(wanted[0].name in line for line in said)
-    assert any(line.startswith(f"fails: {wanted[1].name}") for line in said), "a failed run is tried again"
+    assert any(line.startswith(f"failed: {wanted[1].name}") for line in said), "a failed run is tried again"
     frames = [next(row for row in times[2] if row["run"] == wanted[2].name)["env_frames"] for times in (first, second)]
     assert frames[1] > frames[0] > 0
     log = (twice[0] / wanted[2].name / "output.log").read_text()
@@ -162,4 +162,4 @@ def test_with_other_arguments_a_finished_run_is_run_again(twice):
     said = []
     sweep = Sweep(wanted[:1], ["--total_frames=2000"], str(directory), 1)
     assert sweep.run(lambda: False, said.append) == 0
-    assert said[1] == f"begins: {wanted[0].name} (1 of 1)"
+    assert said[1] == f"started: {wanted[0].name} (1 of 1)"

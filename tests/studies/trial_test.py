@@ -24,7 +24,7 @@ def test_a_run_waits_for_the_one_that_a_killed_sweep_has_left(tmp_path, monkeypa
             return False
 
         assert Trainer([], str(tmp_path)).train(Trial("one", {}), "one", polled, events.append) == 0
-    assert events.index("begins: one") < events.index("left") < events.index("begins")
+    assert events.index("started: one") < events.index("left") < events.index("begins")
 
 
 @pytest.mark.parametrize("note", [b"\xff\xfe", b"", b"null", b"[" * 100_000])

@@ -1,18 +1,20 @@
-"""Files in object stores, of which fsspec has some that need no network."""
+"""Files in object stores."""
 
 import os
 import sys
 
-import fsspec.core
+import fsspec
 import pytest
 
 from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url, local_file, reaching
+from tests.support import stores
 
 
-@pytest.fixture(params=["", "file://", "memory://"])
+@pytest.fixture(params=["here", *stores.KINDS])
 def place(request, tmp_path):
     """A directory with two files, here and in stores."""
-    place = f"{request.param}{tmp_path}/run"
+    here = f"{tmp_path}/run"
+    place = here if request.param == "here" else stores.directory(request.param, here)
     store, root = fsspec.core.url_to_fs(place)
     for name in ("metrics.jsonl", "checkpoints/checkpoint-1.npz"):
         store.makedirs(os.path.dirname(f"{root}/{name}"), exist_ok=True)
@@ -60,6 +62,27 @@ def test_errors_of_a_store_are_reported_in_a_sentence():
         1 / 0  # noqa: B018
     with pytest.raises(CannotReach, match="^file:///proc/nothing/run can't be written: "):
         check_writable("file:///proc/nothing/run")
+
+
+@pytest.mark.parametrize("kind", ["bucket", "s3"])
+def test_a_mistyped_bucket_is_empty_for_readers_and_not_created_for_writers(kind, tmp_path):
+    place = stores.directory(kind, tmp_path)
+    check_writable(place)
+    assert files_in(place) == files_in(f"{kind}://mistyped/run") == []
+    with pytest.raises(FileNotFoundError), local_file(f"{kind}://mistyped/run/config.json"):
+        pass
+    with pytest.raises(CannotReach, match=f"^{kind}://mistyped/run can't be written: The specified bucket does not"):
+        check_writable(f"{kind}://mistyped/run")
+    assert fsspec.filesystem(kind).ls("", detail=False) == ["bucket"]
+
+
+@pytest.mark.parametrize("kind", ["bucket", "s3"])
+def test_keys_that_stand_for_directories_are_no_files(kind, tmp_path):
+    place = stores.directory(kind, tmp_path)
+    store, root = fsspec.core.url_to_fs(place)
+    for name in ("", "checkpoints/", "metrics.jsonl"):
+        store.pipe_file(f"{root}/{name}", b"")
+    assert files_in(place) == ["metrics.jsonl"]
 
 
 def test_without_fsspec_it_says_how_to_get_it(monkeypatch):

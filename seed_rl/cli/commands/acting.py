@@ -32,11 +32,7 @@ _POLL_SECONDS = 0.1
 @command(
     "seed_rl actor --server_address=localhost:8686",
     string("server_address", DEFAULT_TCP_ADDRESS, "The learner's address: host:port or unix:/path."),
-    string(
-        "tls_ca",
-        None,
-        "PEM file with the certificate (or its authority) that the learner must show; turns TLS on.",
-    ),
+    string("tls_ca", None, "PEM file with the learner's certificate or its authority; enables TLS."),
     *SHARED_CREDENTIALS,
     integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
     integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
@@ -44,13 +40,13 @@ _POLL_SECONDS = 0.1
     boolean(
         "share_memory",
         True,
-        "Let a learner on this machine read steps from memory; --noshare_memory: send them, as to another machine.",
+        "Pass steps to a learner on this machine through shared memory; --noshare_memory sends them over the network.",
     ),
     EXIT_WITH_PARENT,
     failures=(Rejected,),
 )
 def actor(values: flags.FlagValues) -> int:
-    """Runs an actor for a learner; it asks the learner which environments to step."""
+    """Runs an actor, which gets the environments to step from its learner."""
     authorities, token = read_authorities(values.tls_ca), read_token(values.token_file)
     security = ClientSecurity(authorities, token, values.insecure, values.tls_server_name)
     security.check(parse_address(values.server_address))
@@ -64,7 +60,7 @@ def actor(values: flags.FlagValues) -> int:
         if values.exit_with_parent:
             stop_at_end_of_input(stopped)
         run = pool.submit(running.run)
-        # The main thread only waits: a signal that arrives while it holds a lock would be handled under that lock.
+        # The main thread only waits: a signal handler must not run while it holds a lock.
         while not run.done():
             concurrent.futures.wait([run], timeout=_POLL_SECONDS)
             if stopped.is_set():

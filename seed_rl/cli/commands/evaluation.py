@@ -1,4 +1,4 @@
-"""Commands that act with the policy of a run."""
+"""Commands that act with a run's policy."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from seed_rl.system.signals import signals, stop_at_end_of_input
 
 _POLICY = (
     string("logdir", None, "Log directory of the run."),
-    string("checkpoint", None, "One of its checkpoints; default: the newest."),
+    string("checkpoint", None, "Checkpoint of the run; default: the newest."),
     IMPORT_MODULE,
 )
 _ACTING = (
-    boolean("greedy", False, "Always take the greedy action, without exploring."),
-    integer("seed", 1, "Of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
-    integer("max_steps", None, "Agent steps after which an episode counts as it is; default: its end.", lower_bound=1),
+    boolean("greedy", False, "Always take the greedy action."),
+    integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+    integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
 )
 
 
@@ -36,16 +36,16 @@ _ACTING = (
     *_POLICY,
     *_ACTING,
     integer("episodes", 100, "Episodes to play.", lower_bound=1),
-    integer("envs", 16, "Environments played at a time.", lower_bound=1),
+    integer("envs", 16, "Environments played in parallel.", lower_bound=1),
     string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
     takes_paths=True,
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
-    """Plays episodes with the policies of runs, and prints their mean returns."""
+    """Plays episodes with the policies of runs and prints their mean returns."""
     if places and (values.logdir or values.checkpoint):
-        raise UsageError("name log directories or give --logdir and --checkpoint, not both")
+        raise UsageError("give either log directories or --logdir and --checkpoint, not both")
     if len(places) > 1 and values.output:
-        raise UsageError("--output is for a single run: those of several write evaluation.json into their directories")
+        raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
     evaluations = []
     with signals() as stopped:
         for place in places or [values.logdir]:
@@ -59,7 +59,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
 
 
 def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, Any]:
-    """Evaluates a run, and prints and writes the evaluation; one that was stopped is only printed."""
+    """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
     with _usable_run(values, logdir, "evaluation.json") as (path,):
         from seed_rl.evaluation import episodes
 
@@ -73,7 +73,7 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
             stop=stop,
             max_steps=values.max_steps,
         )
-        print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before the end of an episode")
+        print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before an episode ended")
         if evaluation["episodes"] == values.episodes:
             with _written(path):
                 episodes.write(evaluation, path)
@@ -85,7 +85,7 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
     "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
     *_POLICY,
     *_ACTING,
-    integer("episodes", 1, "Episodes to film, one after the other.", lower_bound=1),
+    integer("episodes", 1, "Number of consecutive episodes to film.", lower_bound=1),
     comma_separated(
         "output", None, "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory."
     ),
@@ -93,10 +93,10 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
     EXIT_WITH_PARENT,
 )
 def play(values: flags.FlagValues) -> int:
-    """Films episodes that are played with the policy of a run."""
+    """Films episodes played by a run's policy."""
     for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
-            raise UsageError(f"--output takes files that end in .mp4 or .gif, got {path}")
+            raise UsageError(f"--output files must end in .mp4 or .gif, got {path}")
     with signals() as stopped, _usable_run(values, values.logdir, "play.mp4", "play.gif") as paths:
         stopped.raises = True
         if values.exit_with_parent:
@@ -126,10 +126,10 @@ def play(values: flags.FlagValues) -> int:
     "seed_rl export --logdir=runs/pong --output=pong_policy",
     *_POLICY,
     string("output", None, "Directory; default: export in the log directory."),
-    integer("batch_size", 1, "Environments in a call.", lower_bound=1),
+    integer("batch_size", 1, "Environments per call.", lower_bound=1),
 )
 def export(values: flags.FlagValues) -> int:
-    """Writes the policy of a run as a SavedModel, to act without seed_rl."""
+    """Writes a run's policy as a SavedModel that acts without seed_rl."""
     with _usable_run(values, values.logdir, "export") as (directory,):
         from seed_rl.evaluation.export import export
         from seed_rl.evaluation.policy import load_policy
@@ -143,19 +143,20 @@ def export(values: flags.FlagValues) -> int:
 
 @contextlib.contextmanager
 def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> Iterator[list[str]]:
-    """Loads TensorFlow and yields the paths of the results.
+    """Load TensorFlow and yield the output paths.
 
-    They are those of `--output`, else files of these names in the log directory, or here if that is in an object store.
+    They come from `--output`, or else are files called `names` in the log directory, or in the working directory if the
+    log directory is in an object store.
 
     Raises:
-      UsageError: a flag or the run can't be used.
+      UsageError: a flag or the run is unusable.
     """
     if not logdir:
-        raise UsageError("--logdir is needed: the log directory of a run")
+        raise UsageError("--logdir is required: the log directory of a run")
     given = [values.output] if isinstance(values.output, str) else values.output
     for path in given or ():
         if is_url(path):
-            raise UsageError(f"--output takes paths on this machine, got {path}")
+            raise UsageError(f"--output must be a local path, got {path}")
     paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy

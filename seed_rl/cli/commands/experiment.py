@@ -1,4 +1,4 @@
-"""The experiment of a command: the flags that describe it, and its log directory."""
+"""Flags that define a command's experiment, and its log directory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EXPERIMENT = (
     repeated(
         "gin_file",
         [],
-        "Gin file with the experiment: a path, or a shipped one such as atari/vtrace_pong. May be repeated.",
+        "Gin file of the experiment: a path, or the name of a shipped one, such as atari/vtrace_pong. May be repeated.",
     ),
     repeated(
         "gin_param",
         [],
         "Gin binding that overrides the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
     ),
-    count("total_frames", "Overrides Experiment.total_frames, as 300k or 1e6."),
+    count("total_frames", "Overrides Experiment.total_frames, e.g. 300k or 1e6."),
 )
 _OVERRIDES = {
     "total_frames": "Experiment.total_frames",
@@ -32,20 +32,20 @@ _OVERRIDES = {
 
 
 def load(values: flags.FlagValues, *bindings: str) -> Experiment:
-    """The experiment that the flags and further gin bindings describe.
+    """Build the experiment from the flags and additional gin bindings.
 
     Raises:
-      UsageError: no gin file is given.
-      ConfigError: a missing file, an unknown setting, a value that can't be.
+      UsageError: no gin file was given.
+      ConfigError: a file is missing, or a setting is unknown or has an invalid value.
     """
     if not values.gin_file:
-        raise UsageError(f"--gin_file is needed, one of {', '.join(config_files.shipped_configs())} or a path")
+        raise UsageError(f"--gin_file is required: a path, or one of {', '.join(config_files.shipped_configs())}")
     given = {parameter: values[flag].value for flag, parameter in _OVERRIDES.items() if flag in values}
     overrides = [f"{parameter} = {value}" for parameter, value in given.items() if value is not None]
     return config_files.load(values.gin_file, [*values.gin_param, *overrides, *bindings])
 
 
 def logdir_of(values: flags.FlagValues, prefix: str = "") -> str:
-    """The log directory that the flags give, else one in `runs` with the gin file's name after a prefix."""
+    """Return `--logdir`, by default `runs/<prefix><name of the gin file>`."""
     name = os.path.splitext(values.gin_file[-1])[0].strip("./").replace("/", "_")
     return values.logdir or os.path.join("runs", prefix + name)

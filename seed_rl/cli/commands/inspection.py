@@ -1,4 +1,4 @@
-"""Commands that only look: at the shipped experiments, at this machine, at runs."""
+"""Commands that inspect the shipped experiments, environments, this machine and past runs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def configs(values: flags.FlagValues) -> int:
 
 @command(
     "seed_rl envs check CartPole-v1",
-    string("options", "{}", "Keyword arguments of the environment that is checked, a JSON object."),
+    string("options", "{}", "Keyword arguments of the environment to check, as a JSON object."),
     IMPORT_MODULE,
     takes_paths=True,
 )
 def envs(values: flags.FlagValues, *suites: str) -> int:
-    """Lists the suites, or the games, levels and ids of some; or checks an id."""
+    """Lists the suites, or the games, levels and ids of one; or checks an id."""
     if suites[:1] == ("check",):
         return _check(suites[1:], values.options)
     for name in suites:
@@ -50,9 +50,9 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
 
 
 def _check(ids: Sequence[str], options: str) -> int:
-    """Tries environments of Gymnasium or suites out, and prints what was found."""
+    """Try out Gymnasium environments or suites and print the findings."""
     if not ids:
-        raise UsageError("name an environment to check, such as CartPole-v1, or a suite")
+        raise UsageError("expected an environment to check, such as CartPole-v1, or a suite")
     for name in ids:
         options_of_id = {"id": name, "options": options}
         description = EnvDescription(name) if name in registry.names() else EnvDescription("gym", options_of_id)
@@ -63,10 +63,10 @@ def _check(ids: Sequence[str], options: str) -> int:
 
 @command(
     "seed_rl doctor --logdir=gs://bucket/run",
-    string("logdir", None, "Log directory of a future run, which is checked as well."),
+    string("logdir", None, "Log directory of a planned run, to check as well."),
 )
 def doctor(values: flags.FlagValues) -> int:
-    """Checks the installation: lists missing parts, and how to get them."""
+    """Checks the installation and says how to get missing parts."""
     from seed_rl.cli.doctor import BROKEN, examine
 
     findings = examine(values.logdir)
@@ -78,28 +78,28 @@ def doctor(values: flags.FlagValues) -> int:
 
 @command(
     "seed_rl plot runs/pong runs/pong_lstm --output=pong.png,pong.svg",
-    comma_separated("output", ["curve.png"], "Files to write; their endings say the format: .png, .svg, .pdf."),
+    comma_separated("output", ["curve.png"], "Files to write; the extension (.png, .svg, .pdf) sets the format."),
     choice(
         "x",
         "frames",
         ["frames", "hours", "score"],
-        "Horizontal axis; score: the share of runs above each human-normalised score.",
+        "Horizontal axis; score plots the share of runs above each human-normalised score.",
     ),
     IMPORT_MODULE,
     takes_paths=True,
 )
 def plot(values: flags.FlagValues, *places: str) -> int:
-    """Draws learning curves or scores; seeds of one configuration as one curve."""
+    """Draws learning curves or scores, one curve per configuration."""
     from seed_rl.studies.plot import plot_curves, plot_profiles
 
     if not places:
-        raise UsageError("name at least one log directory")
+        raise UsageError("expected at least one log directory")
     try:
         if values.x == "score":
             plot_profiles(places, values.output)
         else:
             plot_curves(places, values.output, values.x)
-    except (OSError, ValueError) as error:  # ValueError: an ending that matplotlib doesn't know
+    except (OSError, ValueError) as error:  # ValueError: matplotlib doesn't know the format
         raise UsageError(str(error)) from error
     print("\n".join(values.output))
     return 0

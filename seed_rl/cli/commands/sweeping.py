@@ -1,4 +1,4 @@
-"""The command that trains with different settings."""
+"""The command that trains with several settings."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 @command(
     "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
     *EXPERIMENT,
-    repeated("grid", [], "Gin binding with several values: NAME=VALUE,VALUE. May be repeated."),
-    comma_separated("seeds", ["1"], "Runs of each combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
-    integer("parallel", 1, "Runs at a time.", lower_bound=1),
+    repeated("grid", [], "Setting and the values to try: NAME=VALUE,VALUE. May be repeated."),
+    comma_separated("seeds", ["1"], "Number of runs per combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
+    integer("parallel", 1, "Number of runs to train in parallel.", lower_bound=1),
     repeated(
         "search",
         [],
-        "Gin binding to search instead, with Optuna: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated.",
+        "Setting to search with Optuna instead: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated.",
     ),
-    integer("trials", 20, "Trials of a search.", lower_bound=1),
-    number("prune_after", 0.2, "Share of its frames after which a poor trial may end; 1: never.", lower_bound=0.0),
-    directory("logdir", "Parent directory of the runs; default: runs/sweep_<gin file>, or search_<gin file>."),
+    integer("trials", 20, "Number of trials in a search.", lower_bound=1),
+    number("prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", lower_bound=0.0),
+    directory("logdir", "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."),
 )
 def sweep(values: flags.FlagValues) -> int:
-    """Trains with combinations of settings and seeds, or searches, and compares runs."""
+    """Trains combinations of settings and seeds, or searches for the best."""
     for flag in ("grid", "seeds", "parallel") if values.search else ("trials", "prune_after"):
         if values[flag].present:
-            raise UsageError(f"--{flag} does not go with --search" if values.search else f"--{flag} needs --search")
+            conflict = "can't be combined with" if values.search else "needs"
+            raise UsageError(f"--{flag} {conflict} --search")
     if not values.search:
         return _run(_new_sweep(values))
     search = _new_search(values)
@@ -60,7 +61,7 @@ def _new_sweep(values: flags.FlagValues) -> Sweep:
     from seed_rl.studies.sweep import Sweep, seeds_of, trials
 
     wanted = trials(values.grid, seeds_of(values.seeds))
-    for trial in wanted:  # reports a mistake before the first run
+    for trial in wanted:  # report mistakes before the first run
         load(values, *trial.bindings)
     return Sweep(wanted, _arguments(values), _directory(values, "sweep_"), values.parallel)
 
@@ -74,7 +75,7 @@ def _new_search(values: flags.FlagValues) -> Search:
             raise
         raise UsageError("--search needs Optuna: pip install optuna") from error
     experiment = load(values)
-    for binding in extremes(read_space(values.search)):  # reports a mistake before the first trial
+    for binding in extremes(read_space(values.search)):  # report mistakes before the first trial
         load(values, binding)
     return Search(
         values.search,
@@ -96,7 +97,7 @@ def _arguments(values: flags.FlagValues) -> list[str]:
 def _directory(values: flags.FlagValues, prefix: str) -> str:
     if is_url(values.logdir or ""):
         raise UsageError(
-            f"--logdir of a sweep is a directory on this machine, got {values.logdir}, which `seed_rl train` takes "
-            "for a single run"
+            f"--logdir of a sweep must be a local directory, got {values.logdir}; only `seed_rl train` supports object "
+            "stores"
         )
     return logdir_of(values, prefix)

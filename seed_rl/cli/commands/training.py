@@ -1,4 +1,4 @@
-"""Commands that start from an experiment: they train it, or plan its training."""
+"""Commands that train an experiment or plan its training."""
 
 from __future__ import annotations
 
@@ -40,60 +40,50 @@ from seed_rl.transport.credentials import ServerSecurity, read_certificate, read
 _FAILURES = (ActorFailed, CheckpointError, HostLost)
 _LEARNER = (
     *EXPERIMENT,
-    directory(
-        "logdir", "Directory of the run; started again on it, a run continues. Default: runs/<name of gin file>."
-    ),
+    directory("logdir", "Log directory; an existing run is continued. Default: runs/<name of gin file>."),
     integer("num_actors", None, "Overrides Actors.num_actors."),
     integer("seed", None, "Overrides Experiment.seed."),
-    number("film_every", None, "Minutes between films; overrides Logs.film_interval_min.", 0.0),
+    number("film_every", None, "Minutes between films of the policy; overrides Logs.film_interval_min.", 0.0),
     string("tls_cert", None, "PEM file with the learner's certificate chain."),
     string("tls_key", None, "PEM file with the certificate's private key."),
     *SHARED_CREDENTIALS,
-    comma_separated(
-        "learner_hosts",
-        [],
-        "host:port of each learner host, or TF_CONFIG.",
-    ),
-    integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
-    boolean(
-        "trusted_network",
-        False,
-        "Let learner hosts trust whoever reaches them.",
-    ),
-    boolean("quiet", False, "Show nothing but warnings and errors."),
+    comma_separated("learner_hosts", [], "host:port of each learner host; default: from TF_CONFIG."),
+    integer("learner_host", None, "Index of this learner host; default: JOB_COMPLETION_INDEX."),
+    boolean("trusted_network", False, "Trust all machines that reach the learner hosts."),
+    boolean("quiet", False, "Show only warnings and errors."),
 )
 _RAY = (
     string(
         "ray_address",
         "",
-        "host:port of the Ray cluster; default: RAY_ADDRESS, else one on this machine, else a new one for this run.",
+        "host:port of the Ray cluster; default: RAY_ADDRESS, a running cluster on this machine, or else a new one.",
     ),
     alias("address", "ray_address"),
     integer(
         "min_actors",
         1,
-        "On Ray, a run with fewer actors for five minutes ends. Actors.num_actors is the maximum.",
+        "On Ray, end the run after five minutes with fewer actors. Actors.num_actors is the maximum.",
         lower_bound=1,
     ),
-    number("actor_cpus", 1.0, "CPUs that Ray sets aside for an actor.", lower_bound=0.0),
+    number("actor_cpus", 1.0, "CPUs that Ray reserves per actor.", lower_bound=0.0),
 )
 
 
 @command(
     "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
     *_LEARNER,
-    string("server_address", "", "Where actors are served; default: a unix socket of this run's own."),
-    choice("launcher", "local", ["local", "ray"], "Where actors run: processes on this machine, or a Ray cluster."),
+    string("server_address", "", "Address for actors; default: a private unix socket."),
+    choice("launcher", "local", ["local", "ray"], "Where actors run: in local processes or on a Ray cluster."),
     *_RAY,
     EXIT_WITH_PARENT,
     failures=_FAILURES,
 )
 def train(values: flags.FlagValues) -> int:
-    """Trains on this machine or a Ray cluster: a learner and its actors."""
+    """Trains with a learner and its actors, on this machine or a Ray cluster."""
     experiment = load(values)
     if values.launcher == "ray":
         if values.learner_hosts:
-            raise UsageError("--learner_hosts does not go with --launcher=ray")
+            raise UsageError("--learner_hosts can't be combined with --launcher=ray")
         return _train_on_ray(values, experiment)
     for flag in ("ray_address", "min_actors", "actor_cpus"):
         if values[flag].present:
@@ -104,7 +94,7 @@ def train(values: flags.FlagValues) -> int:
 @command(
     "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
     *_LEARNER,
-    string("server_address", DEFAULT_TCP_ADDRESS, "Address for actors: host:port or unix:/path."),
+    string("server_address", DEFAULT_TCP_ADDRESS, "Address on which to serve actors: host:port or unix:/path."),
     failures=_FAILURES,
 )
 def learner(values: flags.FlagValues) -> int:
@@ -132,7 +122,7 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
 def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
     certificate, key = read_certificate(values.tls_cert, values.tls_key)
     security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
-    if address:  # else a unix socket that only this user can reach
+    if address:  # otherwise a unix socket that only this user can reach
         security.check(parse_address(address))
     return security
 
@@ -156,13 +146,13 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
         if error.name not in ("ray", "cryptography"):
             raise
         raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
-    security = _server_security(values, "localhost:0")  # needs no credentials: only those given are checked
+    security = _server_security(values, "localhost:0")  # loopback needs no credentials: checks only those given
     try:
         with ray_run(values, experiment, logdir_of(values), security) as run:
             return _train(values, run)
     except NoCluster as error:
         raise Failure(str(error)) from error
-    except KeyboardInterrupt:  # while Ray connects; later a signal asks the run to end
+    except KeyboardInterrupt:  # while Ray connects; later, signals ask the run to end
         return 128 + signal.SIGINT
 
 
@@ -177,7 +167,7 @@ def _train(values: flags.FlagValues, run: Run) -> int:
             if "exit_with_parent" in values and values.exit_with_parent:
                 stop_at_end_of_input(stopped)
             replay = run.experiment.replay
-            # Other hosts are asked to leave together; a replay that is saved is worth its hour of filling.
+            # Several hosts must leave together, and a replay that gets saved may have taken an hour to fill.
             if run.hosts.count == 1 and not (replay and replay.snapshot):
                 stopped.raises, run.on_update = True, stopped.asks
             for row in rows:
@@ -187,14 +177,14 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         return stopped.exit_code
     except Diverged as error:
         raise Failure(
-            f"training has diverged: {error}. Weights or rewards that have grown too large are the usual reason: "
-            "clipped rewards, a smaller Optimizer.learning_rate or Optimizer.clip_norm may help; the last checkpoint "
-            f"in {run.logdir} is from before"
+            f"training has diverged: {error}. Usually weights or rewards have become too large: try clipped rewards or "
+            "a smaller Optimizer.learning_rate or Optimizer.clip_norm. The last checkpoint in "
+            f"{run.logdir} predates the divergence"
         ) from error
 
 
 def _progress(values: flags.FlagValues, run: Run) -> Progress:
-    """Made when the run is open: that replaces standard error."""
+    """Create the display. The run must be open already, because opening it replaces standard error."""
     experiment = run.experiment
     num_envs, milestones = experiment.actors.num_envs, experiment.milestones()
     return Progress(experiment.total_frames, run.logdir, values.quiet, num_envs=num_envs, milestones=milestones)
@@ -203,27 +193,25 @@ def _progress(values: flags.FlagValues, run: Run) -> Progress:
 @command(
     "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
     *EXPERIMENT,
-    string(
-        "measured", "", "Directory with the files of `scripts/bench.sh`; default: runs/bench, else those in the docs."
-    ),
-    number("rtt_ms", 1.0, "Round trip between actors and learner, milliseconds.", lower_bound=0.0),
+    string("measured", "", "Directory with the results of `scripts/bench.sh`; default: runs/bench, or the docs'."),
+    number("rtt_ms", 1.0, "Round-trip time between actors and learner, milliseconds.", lower_bound=0.0),
     integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
     *(
         number(name, None, f"{text}; default: as measured.", lower_bound=1e-9)
         for name, text in (
-            ("env_steps", "Agent steps/s of the environments of one core"),
-            ("act_ms", "Milliseconds of an act step with --act_batch"),
-            ("update_ms", "Milliseconds of an update with the experiment's batch on one device"),
-            ("server_us", "Microseconds of the server's thread per message"),
-            ("host_us", "Microseconds of batching and answering per step"),
+            ("env_steps", "Agent steps/s of environments on one core"),
+            ("act_ms", "Duration of an act step of --act_batch environments, milliseconds"),
+            ("update_ms", "Duration of an update of the experiment's batch on one device, milliseconds"),
+            ("server_us", "CPU time of the server thread per message, microseconds"),
+            ("host_us", "CPU time of batching and answering per step, microseconds"),
         )
     ),
     integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
-    integer("learner_cores", None, "Cores of the learner's machine; default: as measured.", lower_bound=1),
+    integer("learner_cores", None, "Cores of the learner machine; default: as measured.", lower_bound=1),
     integer("accelerators", None, "Accelerators of the learner; default: as measured.", lower_bound=0),
 )
 def plan(values: flags.FlagValues) -> int:
-    """Computes the needs of a learner: actors, cores, network, memory."""
+    """Computes the actors, cores, network and memory that a learner needs."""
     experiment = load(values)
     load_tensorflow()
     from seed_rl.runs import plan as planning
@@ -235,8 +223,8 @@ def plan(values: flags.FlagValues) -> int:
     try:
         result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
     except BadDevices as error:
-        raise UsageError(f"{error} (--accelerators says how many)") from error
+        raise UsageError(f"{error} (set by --accelerators)") from error
     if measured == planning.RECORDED:
-        print(f"{planning.recorded_on()}; scripts/bench.sh measures yours\n")
+        print(f"{planning.recorded_on()}; run scripts/bench.sh to measure yours\n")
     print(planning.text(experiment, rates, sources, values.machine_cores, result))
     return 0

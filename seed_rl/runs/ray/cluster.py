@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster; one that can't be made is explained in a sentence."""
+"""Connects to a Ray cluster and explains failures in one sentence."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _CONNECT_SECONDS = 10.0
 
 
 class NoCluster(Exception):
-    """A cluster that can't be used; one sentence."""
+    """No usable Ray cluster was found; one sentence."""
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Connects this process to a cluster, or starts one on this machine that ends with the connection.
+    """Connect this process to a cluster, or start one on this machine that ends with the connection.
 
     Args:
-      address: `host:port` of the cluster; "": that of `RAY_ADDRESS`, else one on this machine, else a new one.
+      address: `host:port` of the cluster; "" means `RAY_ADDRESS`, a cluster on this machine, or else a new one.
 
     Raises:
-      NoCluster: it can't be reached, or refuses this process.
+      NoCluster: the cluster can't be reached or refuses this process.
     """
     address = address or os.environ.get("RAY_ADDRESS", "")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default; without it Ray warns
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default, which silences a warning
     if address not in ("", "auto", "local"):
         _check(address)
     logging.getLogger("ray").setLevel(logging.WARNING)
     try:
         ray.init(address or None, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        # The cause may quote a traceback, which ends with the error that matters.
+        # The cause may quote a traceback, whose last line is the relevant error.
         why = " ".join(str(error.__cause__ or error).rpartition("Error: ")[2].split())[:300]
-        raise NoCluster(f"no Ray cluster can be used at {address or 'this machine'}: {why}") from error
+        raise NoCluster(f"can't use a Ray cluster at {address or 'this machine'}: {why}") from error
     try:
         yield
     finally:
@@ -50,10 +50,10 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _check(address: str) -> None:
-    """Fails at once where Ray itself would try for a quarter of an hour.
+    """Check an address, because Ray itself would retry for a quarter of an hour.
 
     Raises:
-      NoCluster: the address isn't that of the head of a cluster.
+      NoCluster: there is no head of a cluster at the address.
     """
     try:
         place = parse_address(address)
@@ -64,11 +64,11 @@ def _check(address: str) -> None:
                 health(b"", timeout=_CONNECT_SECONDS)
     except AddressError as error:
         raise NoCluster(
-            "a cluster is named by the HOST:PORT of its head, in --ray_address or RAY_ADDRESS, on one of its nodes "
-            f"(from elsewhere: `ray job submit -- seed_rl train --launcher=ray ...`); got {address!r}"
+            f"--ray_address or RAY_ADDRESS must be the HOST:PORT of the cluster's head, got {address!r}; this works on "
+            "the cluster's nodes (from elsewhere, use `ray job submit -- seed_rl train --launcher=ray ...`)"
         ) from error
     except OSError as error:
-        raise NoCluster(f"no Ray cluster can be reached at {address}: {error.strerror or error}") from error
+        raise NoCluster(f"can't reach a Ray cluster at {address}: {error.strerror or error}") from error
     except grpc.RpcError as error:
         if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             raise NoCluster(
@@ -78,6 +78,6 @@ def _check(address: str) -> None:
 
 
 def this_node() -> tuple[str, str]:
-    """The address of this process's node for other nodes, and a description of the process for logs."""
+    """Return the IP address of this node, and a description of this process for logs."""
     ip, node = ray.util.get_node_ip_address(), ray.get_runtime_context().get_node_id()
     return ip, f"{ip} ({node[:8]}) process {os.getpid()}"

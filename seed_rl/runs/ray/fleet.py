@@ -1,4 +1,4 @@
-"""The actors of a run as Ray actors, which follow the nodes of the cluster."""
+"""A fleet of Ray actors, which adapts to the nodes of the cluster."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
-_SLOW_SECONDS = 20.0  # an actor that isn't running by then waits for room
-_MAX_FAILURES = 3  # in a row, each soon after a start; lost processes and nodes don't count
-# Calls wait until a lost actor is back; each call says that it is not to be repeated by Ray.
+_SLOW_SECONDS = 20.0  # an actor that isn't running by then is waiting for resources
+_MAX_FAILURES = 3  # early failures in a row; lost processes and nodes don't count
+# Calls wait until a lost actor is back; each call disables Ray's own retries.
 _RESTARTED = {"max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
 
 
 class RayActor:
-    """An actor on a node of the cluster."""
+    """An actor running on a node of the cluster."""
 
     _actor: Actor
 
     def run(self, address: str, security: ClientSecurity, modules: tuple[str, ...], log_level: int) -> Iterator[str]:
-        """Acts until `stop`. Ray keeps the arguments of constructors, so credentials are given here.
+        """Act until `stop`. Credentials are passed here because Ray stores the arguments of constructors.
 
         Yields:
           A description of this process, then lines of its log.
 
         Raises:
-          CannotBuild, EnvironmentFailed, Rejected: as `Actor.run`.
-          CannotBuild: a module of the environments isn't installed on this node.
+          CannotBuild: a module of the environments isn't installed on this node; also as in `Actor.run`.
+          EnvironmentFailed, Rejected: as in `Actor.run`.
         """
         self._actor = Actor(lambda: LearnerClient(address, security))
         here = this_node()[1]
@@ -79,29 +79,29 @@ class RayActor:
         self._actor.run()
 
     def stop(self) -> None:
-        """Makes `run`, which has yielded something, return soon."""
+        """Make `run` return soon, once it has yielded something."""
         self._actor.stop()
 
 
 @dataclasses.dataclass(eq=False)
 class _Member:
-    """An actor of the fleet, as the learner's process knows it."""
+    """An actor of the fleet as seen by the learner's process."""
 
     name: str
     log: str
     handle: Any
     began: float | None = None
-    """Time of its start; None while it waits for a place."""
+    """Start time; None while the actor waits for resources."""
     failures: int = 0
-    """Early ones in a row."""
+    """Number of early failures in a row."""
 
 
 @dataclasses.dataclass(eq=False)
 class RayActors(Fleet):
-    """Keeps as many actors running as the cluster has room for, up to `count`.
+    """Keeps as many actors running as the cluster has resources for, up to `count`.
 
-    All of them are requested from Ray at once: it spreads those that fit over the nodes, keeps the others waiting for
-    more nodes, and restarts an actor whose process or node is lost. One thread listens to all of them.
+    All actors are requested from Ray at once. Ray spreads those that fit over the nodes, keeps the others waiting for
+    more nodes, and restarts actors whose process or node is lost. One thread listens to all of them.
     """
 
     count: int
@@ -109,27 +109,27 @@ class RayActors(Fleet):
     log_directory: str
     """Directory of their logs, `actor-<n>.log`."""
     least: int
-    """With fewer actors for `patience` seconds the run ends."""
+    """Minimum number of actors: the run ends after `patience` seconds with fewer."""
     num_cpus: float
-    """CPUs that Ray sets aside for each actor."""
+    """CPUs that Ray reserves per actor."""
     security: ClientSecurity
     """Credentials of the actors."""
     modules: tuple[str, ...]
-    """The module that registers the environment suite, and those that the environments need."""
+    """Module that registers the environment suite, and modules that the environments need."""
     patience: float = 300.0
-    """Seconds."""
+    """Time for which to tolerate fewer than `least` actors, seconds."""
 
     def __post_init__(self) -> None:
         self.failed = None
         self._address = ""
-        self._members: dict[Any, _Member] = {}  # by the streams of their logs
+        self._members: dict[Any, _Member] = {}  # by the actor's stream of log lines
         self._running, self._changed_at, self._enough_at = 0, 0.0, 0.0
         self._outage = Outage("logs of actors", "the lines are lost", _log)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="ray-actors")
 
     def start(self, address: str) -> None:
-        """Requests the actors from Ray, for the learner at an address of this node."""
+        """Request the actors from Ray, for the learner at an address of this node."""
         os.makedirs(self.log_directory, exist_ok=True)
         listening = parse_address(address)
         if listening.host in ("0.0.0.0", "::"):
@@ -138,17 +138,17 @@ class RayActors(Fleet):
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the actors: those that wait for room at once, the others when they have closed their environments."""
+        """Stop the actors: waiting ones at once, running ones when they have closed their environments."""
         self._stopping.set()
-        if self._thread.ident is not None:  # it was started
+        if self._thread.ident is not None:  # the thread was started
             self._thread.join(2 * _GRACE_SECONDS)
 
     def _watch(self) -> None:
         try:
             self._keep()
-        except Exception as error:  # Ray's own are of many kinds, and nobody else watches the actors
-            _log.debug("the actors are not watched any more", exc_info=error)
-            self._give_up(f"the Ray cluster can't be used any more: {_first_line(error)}")
+        except Exception as error:  # Ray raises many kinds, and nothing else watches the actors
+            _log.debug("watching the actors failed", exc_info=error)
+            self._give_up(f"the connection to the Ray cluster failed: {_first_line(error)}")
 
     def _keep(self) -> None:
         kind: Any = ray.remote(num_cpus=self.num_cpus, **_RESTARTED)(RayActor)
@@ -173,12 +173,12 @@ class RayActors(Fleet):
             ray.kill(member.handle)
 
     def _call(self, member: _Member) -> None:
-        """Makes an actor act as soon as it has a place."""
+        """Make an actor act as soon as it has resources."""
         call = member.handle.run.options(num_returns="streaming", max_task_retries=0)
         self._members[call.remote(self._address, self.security, self.modules, logging.getLogger().level)] = member
 
     def _listen(self) -> None:
-        """Waits for half a second, and takes one message of each actor that has sent something."""
+        """Wait up to half a second and take one message from each actor that has sent something."""
         streams = list(self._members)
         for stream in ray.wait(streams, num_returns=len(streams), timeout=_POLL_SECONDS)[0]:
             member = self._members[stream]
@@ -198,11 +198,11 @@ class RayActors(Fleet):
                 _log.info("%s runs on %s", member.name, text)
 
     def _ended(self, member: _Member, began: float | None, error: Exception) -> None:
-        """Gives up, or makes the actor act again in a new process."""
-        how, log = "its process or node is lost", f"(its log: {member.log})"
-        if isinstance(error, ray.exceptions.ActorDiedError):  # for good
+        """Give up, or restart the actor in a new process."""
+        how, log = "its process or node was lost", f"(log: {member.log})"
+        if isinstance(error, ray.exceptions.ActorDiedError):  # permanently
             why = str(error).strip().splitlines()[-1].strip()
-            return self._give_up(f"actors can't start: {why}; every node needs seed_rl and all that it imports")
+            return self._give_up(f"actors can't start: {why}; every node needs seed_rl and its dependencies")
         if isinstance(error, ray.exceptions.RayTaskError):
             how = _first_line(error.cause)
             if isinstance(error, CannotBuild):
@@ -212,28 +212,28 @@ class RayActors(Fleet):
             if member.failures == _MAX_FAILURES:
                 return self._give_up(f"{member.name} ended {_MAX_FAILURES} times in a row: {how} {log}")
             ray.kill(member.handle, no_restart=False)
-        _log.warning("%s ended: %s; Ray starts it again %s", member.name, how, log)
+        _log.warning("%s ended: %s; Ray restarts it %s", member.name, how, log)
         return self._call(member)
 
     def _look_for_room(self) -> None:
-        """Gives up when fewer than `least` actors have run for too long; logs how many wait for room."""
+        """Give up after too long with fewer than `least` actors; log how many wait for resources."""
         now, running = time.monotonic(), sum(member.began is not None for member in self._members.values())
         if running != self._running:
             self._running, self._changed_at = running, now
         elif running < self.count and now - self._changed_at > min(_SLOW_SECONDS, self.patience / 2):
-            self._changed_at = math.inf  # once after each change
-            sentence = "%d of %d actors run; the others wait for %g CPUs each"
+            self._changed_at = math.inf  # log once per change
+            sentence = "%d of %d actors are running; the others are waiting for %g CPUs each"
             _log.info(sentence, running, self.count, self.num_cpus)
         if running >= self.least:
             self._enough_at = now
         elif now - self._enough_at > self.patience:
             self._give_up(
-                f"{running} actors run and --min_actors asks for {self.least}: the cluster has had no room for them "
-                f"for {self.patience:.0f} s (each takes {self.num_cpus:g} CPUs)"
+                f"only {running} actors have been running for {self.patience:.0f} s, and --min_actors requires "
+                f"{self.least}: the cluster lacks resources (each actor takes {self.num_cpus:g} CPUs)"
             )
 
     def _give_up(self, why: str) -> None:
-        """Ends the run; the other actors mostly end for the same reason, and the first is quoted."""
+        """End the run, quoting the first failure because the others usually have the same reason."""
         self.failed = self.failed or ActorFailed(why)
         self._stopping.set()
 

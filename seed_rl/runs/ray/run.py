@@ -1,4 +1,4 @@
-"""`seed_rl train --launcher=ray`: a learner here, and actors on a Ray cluster."""
+"""Runs of `seed_rl train --launcher=ray`: a learner in this process and actors on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _CLOCK_SKEW = datetime.timedelta(days=1)
 
 @dataclasses.dataclass(eq=False)
 class RayRun(Run):
-    """A run whose metrics are gauges of Ray as well, such as `ray_seed_rl_episode_return` in Prometheus."""
+    """A run that also reports metrics as Ray gauges, such as `ray_seed_rl_episode_return` in Prometheus."""
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
-        """As `Run.train`."""
+        """Train as `Run.train` does."""
         gauges: dict[str, Gauge] = {}
         with contextlib.closing(super().train(stop)) as rows:
             for row in rows:
@@ -56,28 +56,28 @@ class RayRun(Run):
 
 @contextlib.contextmanager
 def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given: ServerSecurity) -> Iterator[RayRun]:
-    """A run with its learner here and its actors on the cluster that the flags name, to which this process connects.
+    """Connect to the cluster given by the flags, and yield a run with its learner here and its actors on the cluster.
 
     Raises:
-      ConfigError: flags that don't go together.
-      AddressError, SecurityError: `--server_address`, or the credentials for it.
+      ConfigError: flags contradict each other.
+      AddressError, SecurityError: `--server_address` or its credentials are invalid.
       NoCluster: the cluster can't be reached.
     """
     least, count, env = values.min_actors, experiment.actors.num_actors, experiment.env
     if least > count:
-        raise ConfigError(f"--min_actors={least} is more than there is room for: Actors.num_actors is {count}")
+        raise ConfigError(f"--min_actors={least} exceeds the maximum, Actors.num_actors = {count}")
     learner, actors = credentials_of_run(given, values.tls_server_name)
     if values.server_address:
         address = parse_address(values.server_address)
         if address.path:
-            raise ConfigError(f"actors on other nodes can't reach --server_address={address}: give HOST:PORT")
+            raise ConfigError(f"--server_address must be HOST:PORT to be reached from other nodes, got {address}")
         learner.check(address)
     modules = (type(env).__module__, *env.modules)
     with connected(values.ray_address):
         here = ray.get_runtime_context().get_node_id()
         have_gpus = {node["NodeID"] for node in ray.nodes() if node["Alive"] and "GPU" in node["Resources"]}
         if have_gpus and here not in have_gpus:
-            _log.warning("the learner runs on this node, which has no GPU: docs/ray.md starts it on one that has")
+            _log.warning("the learner runs on this node, which has no GPU; docs/ray.md starts it on one that has")
         yield RayRun(
             experiment,
             logdir,
@@ -89,12 +89,12 @@ def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given
 
 
 def credentials_of_run(given: ServerSecurity, name: str | None = None) -> tuple[ServerSecurity, ClientSecurity]:
-    """The credentials of the learner and of its actors.
+    """Complete the user's credentials and return those of the learner and of its actors.
 
     Args:
-      given: by the user; a missing certificate or token is made for this run alone, unless the network is trusted
-        (`insecure`).
-      name: in the user's certificate.
+      given: the user's credentials; a missing certificate or token is generated for this run, unless the network is
+        trusted (`insecure`).
+      name: name in the user's certificate.
     """
     learner = given
     if not given.insecure:
@@ -107,7 +107,7 @@ def credentials_of_run(given: ServerSecurity, name: str | None = None) -> tuple[
 
 
 def _new_certificate() -> tuple[bytes, bytes]:
-    """A self-signed certificate that is bound to no address, and its key; PEM."""
+    """Create a self-signed certificate, not bound to an address, and its key, both as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _CERTIFICATE_NAME)])
     now = datetime.datetime.now(datetime.timezone.utc)
