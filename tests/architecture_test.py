@@ -43,8 +43,8 @@ LAYERS = (
     ("seed_rl.cli",),
     ("seed_rl.api", "seed_rl.__main__"),
 )
-"""From the ground up. A module imports its own room and rooms of lower layers. `package.*` makes every other member of
-a package a room that nothing else imports: gin files and entry points name agents and suites."""
+"""Rooms by layer, lowest first. A module imports its own room and rooms of lower layers. `package.*` makes every other
+member of a package a room that nothing else imports: gin files and entry points name agents and suites."""
 
 EXCEPTIONS = {
     ("seed_rl.cli", "seed_rl.envs.atari"): "`doctor` checks that the games are installed",

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results" / "performance"
 SCORES = ROOT / "docs" / "results" / "time_to_score"
 ATARI = ROOT / "docs" / "results" / "atari"
-ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have pages of their own
+ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
 REPORT = {
     "benchmark": "env",
     "command": "scripts/bench.sh env",

@@ -21,7 +21,7 @@ from tests.support.counting import Counting, CountingVectorEnv
 
 
 class Fragile(CountingVectorEnv):
-    """Counting environments; those of the group with seed 1 break at their third step, and all when closed."""
+    """Counting environments that fail when closed, or at the third step in the group with seed 1."""
 
     def step(self, actions):
         if self._counters[0, 0] % 2 and self._counters[0, 3] == 2:

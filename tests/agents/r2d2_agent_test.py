@@ -65,7 +65,7 @@ def values(variables):
 
 
 def target_weights(agent):
-    """Behind those of the online network."""
+    """The target network's variables, which follow the online network's."""
     return agent.variables[len(agent.model.variables) :]
 
 
@@ -253,7 +253,7 @@ def test_initial_priorities_are_computed_from_the_values_recorded_while_acting(c
     assert priorities.dtype == tf.float32
     assert priorities.shape == (B,)
     np.testing.assert_allclose(priorities, priorities_of(errors, env_output, config), rtol=1e-4)
-    # Before any update they are those of the loss.
+    # Before any update the loss gives the same priorities.
     initial = agent.initial_priorities(without_what_is_large(unroll))
     np.testing.assert_allclose(initial, agent.loss(unroll, tf.ones([B])).priorities, rtol=1e-4)
 

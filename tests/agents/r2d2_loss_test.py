@@ -149,36 +149,3 @@ def test_the_gradient_is_minus_the_weighted_error_at_the_actions_taken(length, b
     assert np.count_nonzero(expected) == length * batch
     np.testing.assert_array_equal(gradient == 0, expected == 0)
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-5)
-
-
-CHANGES = {
-    "reward": lambda x: x + 0.5,
-    "done": lambda x: ~x,
-    "action": lambda x: (x + 1) % NUM_ACTIONS,
-    "online_q": lambda x: np.roll(x, 1, axis=-1),
-    "target_q": lambda x: x + 1.0,
-}
-
-
-@pytest.mark.parametrize(
-    ("field", "n_steps", "used"),
-    [
-        ("reward", 2, (1, 2, 3, 4)),
-        ("done", 2, (1, 2, 3, 4)),
-        ("action", 2, (0, 1, 2, 3)),
-        ("online_q", 2, (0, 1, 2, 3, 4)),
-        ("target_q", 1, (1, 2, 3, 4)),
-        ("target_q", 2, (2, 3, 4)),
-        ("target_q", 4, (4,)),
-        ("target_q", 9, (4,)),
-    ],
-)
-def test_which_steps_of_each_field_the_loss_reads(field, n_steps, used):
-    data = random_sequences(4, 1) | {"done": np.zeros((5, 1), bool)}
-    before, seen = float(loss_of(data, n_steps=n_steps).total), []
-    for t in range(5):
-        changed = data[field].copy()
-        changed[t] = CHANGES[field](changed[t])
-        if float(loss_of(data | {field: changed}, n_steps=n_steps).total) != before:
-            seen.append(t)
-    assert tuple(seen) == used

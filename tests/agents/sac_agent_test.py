@@ -100,7 +100,7 @@ def test_losses_and_gradients_are_those_of_the_formulas(config):
 
 
 def test_the_actors_gradient_is_the_reparametrised_one():
-    """Equation 10 of the paper, in two steps: the slope of the value by the action, then that of the action."""
+    """Equation 10 of the paper in two steps: differentiate the value by the action, then the action by the weights."""
     agent = dataclasses.replace(SMALL, unroll_length=2, n_steps=1).build(SPEC, 4, seed=1)
     move(agent, seed=1, scale=0.2)
     unroll = acted_unroll(agent, batch=6)

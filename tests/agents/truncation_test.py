@@ -1,4 +1,4 @@
-"""Truncation: targets, errors and gradients are those of the trajectory split by hand where it was cut off."""
+"""Truncation: targets, errors and gradients equal those of two trajectories, split where the episode was truncated."""
 
 import dataclasses
 

@@ -39,7 +39,7 @@ def record(folder, game, score, seed=1, **changed):
 
 
 def human(game, percent):
-    """The return that is so many percent of human play."""
+    """The return that equals the given percentage of human play."""
     return REFERENCES[game].random + percent / 100 * (REFERENCES[game].human - REFERENCES[game].random)
 
 

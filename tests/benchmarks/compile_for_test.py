@@ -17,7 +17,7 @@ SMALLEST = {
     "gym/acrobot": ("act",),
     "atari/r2d2": ("act",),
 }
-"""Of each agent and kind of observation and action."""
+"""The smallest experiment for each agent and kind of observation and action."""
 
 LARGE_ACTIVATIONS = {
     ("v5e", "atari/vtrace_deep"),

@@ -72,7 +72,7 @@ class Script:
 
 @pytest.fixture
 def script(tmp_path):
-    """A `Script` in a directory of its own."""
+    """A `Script` in an empty directory."""
     (tmp_path / "script").mkdir()
     return Script(tmp_path / "script")
 

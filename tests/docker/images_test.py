@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def stages(dockerfile):
-    """The instructions of each stage of a Dockerfile, after those of the stages that it begins with."""
+    """Each stage of a Dockerfile: its instructions, preceded by the instructions of the stages it builds on."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / dockerfile).read_text(encoding="utf-8"), flags=re.MULTILINE)
     found = {}
     for line in filter(None, map(str.strip, text.replace("\\\n", " ").splitlines())):

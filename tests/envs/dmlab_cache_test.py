@@ -15,7 +15,7 @@ from seed_rl.envs.dmlab.cache import LevelCache, entry_name, is_pk3
 
 KEY = "0123456789abcdef"
 
-# A process that waits until its input is closed, and then starts an episode for each seed, in an order of its own.
+# Wait until standard input is closed, then start an episode for each seed, in an order that differs between processes.
 PLAY = """
 import json, random, sys
 from seed_rl.envs.dmlab.cache import LevelCache

@@ -65,7 +65,7 @@ def test_a_return_is_the_sum_of_an_episodes_rewards(policy):
     assert rewards.max() > 1, "nothing is clipped"
     first = [rewards[begin + 1 : end + 1, 0].sum() for begin, end in itertools.pairwise(np.flatnonzero(done[:, 0]))]
     assert sorted(played.returns[played.lengths == 5]) == sorted(first)
-    assert done[-1].any(), "the last output is that of the last end"
+    assert done[-1].any(), "the last output is the last end"
 
 
 def test_a_summary_has_the_usual_statistics():

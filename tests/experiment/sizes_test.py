@@ -1,4 +1,4 @@
-"""The sizes of a learner against examples by hand, and against what acting and learning hold at a time."""
+"""A learner's sizes, checked against worked examples and against what acting and learning hold at any time."""
 
 import dataclasses
 
@@ -140,5 +140,5 @@ def test_a_store_never_runs_out_of_slots_however_acting_and_learning_interleave(
             replayed += held
             held, replayed = replayed[: -found.replay_capacity], replayed[-found.replay_capacity :]
         pool.release(np.array(held, int))
-    never_used = INSERT_AT_MOST if replay else 0  # so many unrolls are seldom queued
+    never_used = INSERT_AT_MOST if replay else 0  # the queue rarely holds that many unrolls
     assert fewest_free - never_used < found.num_slots / 3, "most are in use at a time"

@@ -23,7 +23,7 @@ MEGABYTE = 1 << 20
 
 
 class Siege:
-    """A learner in a process of its own, which may open 128 files, and an honest actor of it."""
+    """A learner in a separate process that may open 128 files, with one honest actor."""
 
     def __init__(self, directory):
         self._log = directory / "learner.log"
@@ -64,7 +64,7 @@ class Siege:
             self._step()
 
     def seconds(self):
-        """Of a processor, since the learner's start."""
+        """Processor seconds the learner has used since its start."""
         return sum(self._learner.cpu_times()[:2])
 
     def memory(self):

@@ -89,7 +89,7 @@ class Place:
         self.arrays(**{name: np.full(array.shape, np.nan, array.dtype) for name, array in loaded.items()})
 
     def members(self, content, compression=zipfile.ZIP_STORED):
-        """Likewise with a member that no honest writer makes."""
+        """A checkpoint with a valid checksum and a member that no honest writer makes."""
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", compression) as archive:
             archive.writestr("counters.json.npy", content)
@@ -139,14 +139,14 @@ WAYS = {
     "a shell command for a plot of scores": (SCORE, lambda p: (p.run / "config.gin").write_text(SHELL % p.loot)),
     "an environment of another kind": (EVAL, lambda p: p.settings(env__kind="Popen")),
     "an agent of another kind": (EVAL, lambda p: p.settings(agent__kind="os.system")),
-    "a torso of its own": (EVAL, lambda p: (p.module(), p.settings(agent__torso="stranger:Torso"))),
-    "a core of its own": (EVAL, lambda p: (p.module(), p.settings(agent__core="stranger:Core"))),
-    "an environment of its own": (EVAL, lambda p: (p.module(), p.gym(env__id="stranger:Env-v0"))),
+    "a custom torso": (EVAL, lambda p: (p.module(), p.settings(agent__torso="stranger:Torso"))),
+    "a custom core": (EVAL, lambda p: (p.module(), p.settings(agent__core="stranger:Core"))),
+    "a custom environment": (EVAL, lambda p: (p.module(), p.gym(env__id="stranger:Env-v0"))),
     "an environment inside of another": (
         EVAL,
         lambda p: (p.module(), p.gym(env__id="GymV26Environment-v0", env__options='{"env_id": "stranger:Env-v0"}')),
     ),
-    "a simulator of its own": (
+    "a custom simulator": (
         EVAL,
         lambda p: p.settings(
             env__kind="DMLab", env__rows=None, env__columns=None, env__runfiles_path=str(p.run), env__level_cache="x"

@@ -1,4 +1,4 @@
-"""A learner without learning, in a process of its own whose memory and files an attack can be measured by."""
+"""A learner that doesn't learn, in a separate process, so that a test can measure its memory and open files."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Clock:
 
 
 def due(batcher):
-    """The batch that `get` hands out, or None if it goes on waiting."""
+    """Return the batch from `get`, or None if it is still waiting."""
     got = []
     thread = threading.Thread(target=lambda: got.append(batcher.get()))
     thread.start()

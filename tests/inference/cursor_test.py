@@ -54,7 +54,7 @@ def test_a_restart_discards_the_unrolls_in_progress_of_that_environment_only():
     cursor.restart(np.array([0]))
     assert cursor.discarded_unrolls == 1
     _, finished = cursor.advance(ids)
-    assert len(finished) == 1, "environment 1 finishes at its fourth step, environment 0 began anew"
+    assert len(finished) == 1, "environment 1 finishes at its fourth step, environment 0 started over"
     assert cursor.discarded_unrolls == 1
     assert pool.num_slots - len(pool) == 2 + len(finished)
 

@@ -175,7 +175,7 @@ def state_before_first_step(unroll):
     _, episode, step, steps = unroll.env_output.observation[0]
     if step:
         return step  # actions in this episode so far
-    # Those of the episode that has just ended: all have one length, and one more action if they are truncated.
+    # Actions of the episode that just ended. All episodes have the same length, and truncated ones one more action.
     return steps // episode + (episode % 2 == 0) if episode else 0
 
 

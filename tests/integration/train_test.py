@@ -90,7 +90,7 @@ def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for,
     assert actor.process.poll() is None, "the same actor process"
     assert all(before["env_frames"] <= after["env_frames"] for before, after in itertools.pairwise(rows(logdir)))
     frames = [row["env_frames"] for row in rows(logdir) if "loss/total" in row]  # others wait for actors
-    assert frames == sorted(set(frames)), "the curve goes on without repeating itself"
+    assert frames == sorted(set(frames)), "the curve continues without repeating itself"
     seconds = [row["seconds"] for row in rows(logdir)]
     assert seconds == sorted(seconds)
 

@@ -28,7 +28,7 @@ EXPERIMENT = Experiment(env=Repeating(), agent=CountingAgentConfig(unroll_length
 
 
 class Scripted(Source):
-    """Takes so many unrolls at each call, in each of which an episode ends, and has a batch or none."""
+    """Takes the given number of unrolls at each call, with an end of an episode in each, and may have a batch."""
 
     def __init__(self, *calls, taken=0):
         self.taken, self.calls = taken, list(calls)
@@ -47,7 +47,7 @@ class Scripted(Source):
 
 
 class ScriptedLink:
-    """Of the first of two hosts; `others` says whether the other one has a batch, or wants to leave."""
+    """The link of the first of two hosts; `others` says whether the other one has a batch or wants to leave."""
 
     def __init__(self, *others):
         self.hosts, self.others, self.said = Hosts(("localhost:1", "localhost:2")), list(others), []

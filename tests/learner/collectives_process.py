@@ -1,4 +1,4 @@
-"""Two learner hosts, each in a process of its own, and updates from their parts of a batch.
+"""Two learner hosts in separate processes, and updates from their parts of a batch.
 
 Writes `host-<index>.npz` into a directory, the first argument; the others are the hosts' addresses.
 """

@@ -92,7 +92,7 @@ def test_other_errors_are_not_taken_for_a_lost_host(link, message):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Of both hosts of `collectives_process`."""
+    """The arrays that each host of `collectives_process` saved."""
     directory = tmp_path_factory.mktemp("hosts")
     command = [sys.executable, PROCESS, directory, *free_addresses(2)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
@@ -112,7 +112,7 @@ def test_an_update_is_the_same_on_one_host_and_on_two(found):
     for name, value in expected.items():
         if name.endswith("priorities"):
             np.testing.assert_allclose(np.concatenate([host[name] for host in found]), value, rtol=1e-6)
-        elif name != "minibatches weights":  # each host draws from sequences of its own
+        elif name != "minibatches weights":  # each host draws from its own sequences
             size = 2 if name.endswith("a/size") else 1  # of a host's own part
             np.testing.assert_allclose(found[0][name] * size, value, rtol=1e-5, err_msg=name)
         if name.endswith(("weights", "steps", "max")):

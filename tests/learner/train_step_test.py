@@ -35,7 +35,7 @@ class Adam:
 
 
 class RMSprop:
-    """With momentum, and epsilon under the root."""
+    """RMSProp with momentum, and epsilon inside the square root."""
 
     def __init__(self, decay=RMSPROP["decay"], momentum=RMSPROP["momentum"]):
         self.v, self.velocity, self.decay, self.momentum = 0.0, 0.0, decay, momentum
@@ -168,7 +168,7 @@ def test_minibatches_of_unchanged_weights_sum_up_to_the_batch(passes, minibatche
 
 @pytest.mark.parametrize(("passes", "minibatches"), [(3, 1), (2, 3)])
 def test_every_pass_and_minibatch_is_a_step_from_the_weights_after_the_one_before(passes, minibatches):
-    """In a batch of equal sequences all minibatches are the same, however they are drawn."""
+    """All sequences are equal, so minibatches don't depend on how they are drawn."""
     rewards = np.repeat(TARGET[:, :1], SIZE, axis=1)
     agent, twin, norms = QuadraticAgent(), Adam(), []
     weights = agent.numpy()
@@ -183,7 +183,7 @@ def test_every_pass_and_minibatch_is_a_step_from_the_weights_after_the_one_befor
 
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_an_update_ends_before_the_step_at_which_the_agent_has_learned_enough(minibatches):
-    """In a batch of equal sequences all minibatches are the same, and the loss falls from step to step."""
+    """All sequences are equal, so minibatches are too, and the loss falls with each step."""
     rewards = np.repeat(TARGET[:, :1], SIZE, axis=1)
     agent, twin, losses, weights = QuadraticAgent(), Adam(), [], []
     weights.append(agent.numpy())

@@ -38,7 +38,7 @@ def naive(frames, done, depth):
 
 
 def in_calls(frames, done, depth, lengths, function=stack_frames):
-    """Stacks in calls of the given lengths, one after the other."""
+    """Stack the frames in consecutive calls of the given lengths."""
     assert sum(lengths) == len(frames)
     state = initial_frames(frames.shape[1], frames.shape[2:], depth)
     outputs = []

@@ -1,4 +1,4 @@
-"""Mistakes in a torso or core of one's own: one sentence, with the place."""
+"""Mistakes in a custom torso or core: one sentence that says where."""
 
 import pytest
 

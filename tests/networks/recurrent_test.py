@@ -79,7 +79,7 @@ def test_equals_the_naive_loop_with_episodes_ending_in_mid_sequence(length, batc
 
 
 def gradients(function, lstm, inputs, done, state):
-    """Of a loss that weighs every output and the last state, by everything that has a gradient."""
+    """Differentiate a loss that weighs every output and the last state by everything that has a gradient."""
     rng = np.random.default_rng(7)
     sources = [inputs, *state, *(v.value for v in lstm.trainable_variables)]
     with tf.GradientTape() as tape:
@@ -132,12 +132,6 @@ def test_gradients_are_the_finite_differences_of_the_naive_loop():
         return naive_loss(inputs)
 
     np.testing.assert_allclose(by_kernel, finite_differences(naive_loss_of_weights, weights), atol=2e-4)
-
-
-def test_compiled_by_xla_it_is_the_same():
-    lstm = make()
-    arguments = random_arguments(12, 3)
-    assert_close(tf.function(lstm, jit_compile=True, autograph=False)(*arguments), lstm(*arguments))
 
 
 def test_mixed_bfloat16_stays_close_and_keeps_a_float32_state():

@@ -33,7 +33,7 @@ SETTINGS = TrunkConfig(
 
 
 class LeakySum(keras.layers.Layer):
-    """A core of somebody's own: s_t = s_{t-1} / 2 + the sum of the inputs, in every unit, and a count of steps."""
+    """A custom core: s_t = s_{t-1} / 2 + the sum of the inputs, in every unit, and a count of steps."""
 
     def __init__(self, units, dtype, name):
         super().__init__(dtype=dtype, name=name, autocast=False)
@@ -91,7 +91,7 @@ def cut(steps, begin, end=None):
 
 
 def assert_equal(actual, expected, dtype="float32"):
-    """Of nests of tensors; frames exactly."""
+    """Compare nests of tensors, frames exactly."""
     atol = 0.02 if dtype == "mixed_bfloat16" else 1e-6
     tf.nest.assert_same_structure(actual, expected)
     for a, e in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
@@ -127,7 +127,7 @@ def test_an_episode_starts_from_the_initial_state_wherever_it_begins(variant, st
     fresh, fresh_state = trunk(*cut(steps, step), trunk.initial_state(2))
     assert_equal(features[step:, 0], fresh[:, 0])
     assert_equal(*(tf.nest.map_structure(lambda x: x[0], nest) for nest in (state, fresh_state)))
-    assert np.any(features[step, 1] != fresh[0, 1]), "the other environment's episode goes on with its memory"
+    assert np.any(features[step, 1] != fresh[0, 1]), "the other environment's episode continues with its memory"
 
 
 def test_the_initial_state_is_zero_frames_and_a_zero_core():
@@ -238,7 +238,7 @@ def test_each_torso_has_the_layers_and_sizes_of_the_settings(torso, kernels):
 
 
 class NewestPixel(keras.layers.Layer):
-    """A torso of somebody's own: as many features as are asked for, all of them the newest frame's first pixel."""
+    """A custom torso: as many features as are asked for, all of them the newest frame's first pixel."""
 
     def __init__(self, units, kernel_initializer, dtype, name):
         super().__init__(dtype=dtype, name=name)
@@ -260,7 +260,7 @@ def test_a_torso_of_ones_own_sees_the_stacked_images_and_nothing_else():
 
 
 class Pixels(keras.layers.Layer):
-    """A torso of somebody's own: the stacked images themselves."""
+    """A custom torso that returns the stacked images."""
 
     def __init__(self, units, kernel_initializer, dtype, name):
         super().__init__(dtype="float32", name=name, autocast=False)

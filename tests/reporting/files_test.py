@@ -47,7 +47,7 @@ def events(logdir, tag="loss/total"):
         ([(None, 10, 20, 30), (20,)], [10, 20]),
         ([(None, 0, 10), (None, 0, 15)], [0, 15]),
     ],
-    ids=["new", "resumed", "resumed without a row", "begun anew"],
+    ids=["new", "resumed", "resumed without a row", "started over"],
 )
 def test_curves_continue_from_the_checkpoint_or_begin_anew(tmp_path, starts, frames):
     for start in starts:
@@ -119,7 +119,7 @@ def test_rows_are_scalars_in_groups_at_their_step_and_time(tmp_path):
     assert found == [(10, 1010.0, 1.0), (20, 1020.0, 2.0)]
 
 
-@pytest.mark.parametrize("starts", [(None,), (None, 20), (None, None)], ids=["new", "resumed", "begun anew"])
+@pytest.mark.parametrize("starts", [(None,), (None, 20), (None, None)], ids=["new", "resumed", "started over"])
 def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tmp_path, starts):
     for resume in starts:
         write(tmp_path, resume, 25, 30)

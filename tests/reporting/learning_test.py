@@ -25,7 +25,7 @@ WRONG = {
 
 
 def sentences(name):
-    """Of every row of a run after the first, whose unrolls no update separates from its weights."""
+    """A row of a run after the first, when no update lies between the acting and the learned weights."""
     with open(RUNS / f"{name}.csv", encoding="utf-8", newline="") as file:
         rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
     trouble = LearningMonitor()
@@ -96,7 +96,7 @@ def test_a_policy_may_become_certain_unless_its_return_is_lost():
 
     assert said([-20, 5, 20, 14]) == [""] * 4
     assert said([250, 280, 38], entropy=0.03) == [""] * 3
-    assert said([20, 20.1, 19]) == [""] * 3, "a solved run that goes on"
+    assert said([20, 20.1, 19]) == [""] * 3, "a solved run that continues"
     *_, last = said([250, 280, 38])
     assert last.startswith("policy: nearly deterministic, with return 38 after 280: ")
     assert len(last) <= 130

@@ -60,7 +60,7 @@ def test_a_wrong_shape_is_named(field):
     inputs = random_inputs()
     for wrong in ((7,), (7, 5, 1), (7, 1)):
         if field == "r_t" and wrong == (7, 1):
-            continue  # a shape that is right by itself: then all others are wrong
+            continue  # valid alone: then the other shapes are the wrong ones
         with pytest.raises(ValueError, match=f"{field} must have"):
             n_step_returns(**(inputs | {field: np.zeros(wrong)}), n=2)
 

@@ -125,7 +125,7 @@ def test_a_wrong_shape_is_named(field):
     shape = inputs[field].shape
     for wrong in (shape[:-1], (*shape, 1), (*shape[:-1], 1)):
         if field == "log_rhos" and wrong == (7, 1):
-            continue  # a shape that is right by itself: then all others are wrong
+            continue  # valid alone: then the other shapes are the wrong ones
         with pytest.raises(ValueError, match=rf"{field} must have"):
             vtrace(**(inputs | {field: np.zeros(wrong, np.float32)}))
 

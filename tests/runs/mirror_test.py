@@ -53,7 +53,7 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
     assert content(url) == {"metrics.jsonl": b"one\n", "checkpoints/checkpoint-1.npz": b"first"}
     assert not os.path.exists(directory), "nothing is left on this machine"
 
-    # The run went on elsewhere after a learner was killed here.
+    # A killed learner left files here, and the run continued on another machine.
     write(directory, "metrics.jsonl", b"stale\n")
     write(directory, "checkpoints/checkpoint-0.npz", b"stale")
     with working_directory(url) as directory:

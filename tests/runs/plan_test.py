@@ -1,4 +1,4 @@
-"""`seed_rl plan`, against numbers worked out by hand."""
+"""`seed_rl plan`, checked against worked examples."""
 
 import json
 

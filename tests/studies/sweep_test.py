@@ -36,7 +36,7 @@ while endless and not stopped or frames < 960:
     time.sleep(0.01)
 sys.exit(130 if stopped else 0)
 """
-"""Stands in for `seed_rl train`: saves where it is, fails on a board of three columns, and may never end by itself."""
+"""Stands in for `seed_rl train`: saves its progress, fails on a board of three columns, and may run until stopped."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -17,7 +17,7 @@ from tests.support.counting_agent import CountingAgent, CountingAgentConfig, act
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class CheckingAgentConfig(CountingAgentConfig):
-    """As `CountingAgentConfig`."""
+    """Builds a `CheckingAgent`."""
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> CheckingAgent:
         return CheckingAgent(self, env_spec)
@@ -32,8 +32,8 @@ class CheckingAgent(CountingAgent):
         relations = {
             "steps are consecutive": counters[1:, :, 3] - counters[:-1, :, 3] == 1,
             "all are of one environment's run": counters[..., 0] == counters[0, :, 0],
-            "ends are those of the environment": unroll.env_output.done == begins,
-            "actions are those of the observations": unroll.action == action_of(counters),
+            "ends come from the environment": unroll.env_output.done == begins,
+            "actions follow from the observations": unroll.action == action_of(counters),
             "rewards follow their actions": unroll.env_output.reward[1:] == tf.cast(unroll.action[:-1], tf.float32),
             "previous actions are those before": unroll.prev_action[1:] == unroll.action[:-1],
             "the state has counted the steps": unroll.behaviour == counters[..., 2] + 1,

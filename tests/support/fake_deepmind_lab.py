@@ -32,7 +32,7 @@ LEVELS = {
 }
 """Frames of an episode."""
 COMPILING = "contributed/dmlab30/explore_goal_locations_small"
-"""The level whose maps are compiled; those of the others are prebuilt."""
+"""The level whose maps are compiled; other levels have prebuilt maps."""
 
 ACTIONS = [
     ("LOOK_LEFT_RIGHT_PIXELS_PER_FRAME", -512, 512),
@@ -45,7 +45,7 @@ ACTIONS = [
     ("SWITCH_GADGET", -1, 1),
     ("SELECT_GADGET", 0, 10),
 ]
-"""Names and ranges of the controls; the last two are those of levels with actions of their own."""
+"""Names and ranges of the controls; only levels with custom actions have the last two."""
 SETTINGS = {"width", "height", "mixerSeed", "allowHoldOutLevels", "datasetPath", "logLevel", "fps"}
 _KINDS = {"": "sw", "software": "sw", "hardware": "hw"}
 LIBRARIES = {renderer: f"libdmlab_headless_{kind}.so" for renderer, kind in _KINDS.items()}
@@ -74,7 +74,7 @@ def install(directory: str | os.PathLike[str]) -> str:
 
 
 def version() -> str:
-    """Of the module."""
+    """The module's version."""
     return "1.0"
 
 
@@ -147,7 +147,7 @@ class Lab:
         return [{"min": low, "max": high, "name": name} for name, low, high in self._actions]
 
     def observation_spec(self) -> list[dict[str, Any]]:
-        """Of all observations, those that weren't asked for included."""
+        """Name, shape and dtype of every observation, requested or not."""
         self._check_open(crashes=True)
         return [
             {"name": name, "shape": (), "dtype": str}

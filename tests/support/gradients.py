@@ -5,7 +5,7 @@ import tensorflow as tf
 
 
 def gradient(function, x):
-    """By automatic differentiation; zero where the function does not depend on `x`."""
+    """Differentiate automatically; zero where the function does not depend on `x`."""
     x = tf.constant(x, tf.float32)
     with tf.GradientTape() as tape:
         tape.watch(x)

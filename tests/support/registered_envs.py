@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 
 class Counted(gymnasium.Env):
-    """Episode e has 2 + e % 3 steps and ends by itself if e is even; the reward of step t of it is 10 e + t.
+    """Episode e has 2 + e % 3 steps and terminates if e is even; its step t has reward 10 e + t.
 
     An observation is the seed (-1 in an episode without), the episode, and the steps taken in it.
     """
@@ -107,7 +107,7 @@ class Echo(gymnasium.Env):
 
 
 def many(num_envs, mode, **options):
-    """A vector environment with an entry point of its own."""
+    """A vector environment with its own entry point."""
     env = SyncVectorEnv([functools.partial(Counted, **options)] * num_envs, autoreset_mode=mode or "NextStep")
     if mode is None:  # as in environments from before there were modes
         env.metadata = {key: value for key, value in env.metadata.items() if key != "autoreset_mode"}

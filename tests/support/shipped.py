@@ -15,4 +15,4 @@ _ALIKE = (
 )
 
 DISTINCT = [name for name in config_files.shipped_configs() if not name.startswith(_ALIKE)]
-"""Without those whose agents are like another's but for sizes, costs and rewards."""
+"""Shipped experiments, without those that differ from another only in sizes, costs and rewards."""

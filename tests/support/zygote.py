@@ -29,7 +29,7 @@ class Forked(psutil.Process):
         return self.returncode
 
     def wait(self, timeout=None):
-        """The exit code, as soon as there is one."""
+        """Wait for the process to exit, and return its exit code."""
         self.returncode = super().wait(timeout)
         return self.returncode
 

@@ -1,4 +1,4 @@
-"""Episodes that end, over real connections: who goes on alone, and where an episode must begin."""
+"""Ends of episodes over real connections: which environments step alone, and where an episode must begin."""
 
 import numpy as np
 import pytest

@@ -209,7 +209,7 @@ def test_garbage_raises_nothing_but_a_value_error(read, valid, data):
 def test_the_generated_module_is_up_to_date(tmp_path):
     root = pathlib.Path(__file__).resolve().parents[2]
     proto = "seed_rl/transport/seed_rl.proto"
-    # In a process of its own: the compiler's protobuf library and TensorFlow's in one process crash.
+    # In a separate process: the compiler's protobuf library and TensorFlow's in one process crash.
     command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root}", f"--python_out={tmp_path}", proto]
     subprocess.run(command, check=True)
 
