@@ -152,7 +152,8 @@ def load_policy(
     """
     experiment = experiment_of(logdir)
     if float32 and isinstance(experiment.agent, TrunkConfig):
-        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, dtype="float32"))
+        dtype: Any = {"dtype": "float32"}
+        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
     try:
         directory = os.path.join(logdir, "checkpoints")
         if checkpoint is None:
