@@ -1,5 +1,5 @@
-"""Benchmarks: the speed of each component alone and of the whole; `scripts/bench.sh` lists them."""
+"""Benchmarks of the single components and of whole runs; `scripts/bench.sh` lists them."""
 
 
 class BenchmarkError(Exception):
-    """A benchmark can't run, or has failed; the message is one sentence."""
+    """A benchmark can't run or has failed; the message is one sentence."""

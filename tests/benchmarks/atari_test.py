@@ -159,7 +159,7 @@ def test_every_game_has_its_first_seed_before_one_has_a_second(queue, tmp_path):
 @pytest.mark.parametrize(
     ("flag", "sentence"),
     [
-        ("--games=pong,tetris_99", "there is no 'tetris_99'; there are: "),
+        ("--games=pong,tetris_99", "unknown name 'tetris_99'; expected "),
         ("--frames=many", "expected a whole number such as 300000, 300k, 10M or 1e6, got 'many'"),
         ("--frames=0", "must be at least 1, got 0"),
     ],
