@@ -1,4 +1,4 @@
-"""The source of a learner host: agrees with the other hosts on every batch, and counts the frames learned from."""
+"""The batch source of a learner host: agrees with the other hosts on each batch and counts the frames trained on."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from seed_rl.learner.collectives import Link
 from seed_rl.learner.progress import Counters
 from seed_rl.learner.sources import Batch, Source
 
-_POLL_SECONDS = 0.2  # how soon a host that waits for a batch notices the end of the run
+_POLL_SECONDS = 0.2  # delay until a host that waits for a batch notices the end of the run
 
 
 class AgreedSource:
-    """Wraps a source: all hosts use a batch in the same round, and leave in the same round."""
+    """Wraps a source so that all hosts use a batch, or leave, in the same round."""
 
     def __init__(self, source: Source, counters: Counters, link: Link, experiment: Experiment):
         """
         Args:
-          source: of this host.
-          counters: of the run; this object counts `agent_steps` and `env_frames`.
-          link: to the other hosts.
-          experiment: unroll length and action repeat.
+          source: source of this host.
+          counters: counters of the run, whose `agent_steps` and `env_frames` this object increments.
+          link: connection to the other hosts.
+          experiment: experiment with the unroll length and the action repeat.
         """
         self.left = False
         """Whether the hosts have agreed to end the run."""
@@ -34,10 +34,10 @@ class AgreedSource:
         self._batch: Batch | None = None
 
     def next(self, leave: bool) -> Batch | None:
-        """The next batch; None when some host has none within about 0.2 seconds, or when the hosts have left.
+        """Return the next batch; None if a host has none within about 0.2 seconds, or once the hosts have left.
 
         Args:
-          leave: this host wants to end the run.
+          leave: whether this host wants to end the run.
         """
         if self._batch is None and not leave:
             self._batch = self._source.next(_POLL_SECONDS)
@@ -53,18 +53,18 @@ class AgreedSource:
         return batch
 
     def leave(self) -> None:
-        """Ends the run for all hosts, unless they have left already."""
+        """End the run on all hosts, unless they have left already."""
         if not self.left:
             self._link.agree(leave=True, ready=False, env_frames=self._counters.env_frames)
             self.left = True
 
     @property
     def _steps(self) -> int:
-        """Agent steps that have been taken from acting, on this host."""
+        """Number of agent steps taken from acting on this host."""
         return self._source.taken * self._unroll_length - self._source.ends
 
     def _count(self) -> None:
-        """Counts the unrolls taken since the last call: each once, however often it is replayed."""
+        """Count the unrolls taken since the last call, each once, however often it is replayed."""
         steps = (self._steps - self._counted) * self._link.hosts.count  # every host takes as many unrolls
         self._counted = self._steps
         self._counters.agent_steps += steps

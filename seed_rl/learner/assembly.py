@@ -1,4 +1,4 @@
-"""Central inference and the source of batches, put together around a store of unrolls for each inference device."""
+"""Assembles central inference and the batch source around an unroll store on each inference device."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _log = logging.getLogger(__name__)
 
 
 class Assembly(NamedTuple):
-    """The parts of a learner process on both sides of the stores."""
+    """The parts of a learner process that fill the stores and that read them."""
 
     service: CentralInference
-    """For an `ActorServer`."""
+    """Central inference, for an `ActorServer`."""
     acting: tuple[Acting, ...]
-    """One for each inference device."""
+    """Acting, one per inference device."""
     source: Source
-    """Of batches."""
+    """Source of batches."""
     refresh: Callable[[int], None]
-    """Gives the inference devices the weights, which result from that many learner updates."""
+    """Copies the weights to the inference devices; takes the number of learner updates behind them."""
 
 
 def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas | None = None) -> Assembly:
-    """Central inference and the source of the batches that come of it.
+    """Build central inference and the batch source it feeds.
 
     Args:
-      experiment: settings; with a replay or without.
-      agent: the agent that learns.
-      seed: of everything random; another one for each start of a run.
-      replicas: the devices; None: a single one.
+      experiment: experiment with or without a replay.
+      agent: agent that learns.
+      seed: seed of all random numbers, different for each start of a run.
+      replicas: devices; None for a single one.
 
     Raises:
       DoesNotFit: the replay needs more memory than is free.
@@ -89,7 +89,7 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
 def server_of(
     service: CentralInference, env_spec: EnvSpec, inference: Inference, address: str, security: ServerSecurity
 ) -> ActorServer:
-    """The server of a learner's actors, whose limits are those of steps of these environments."""
+    """Build the server of a learner's actors, with limits that fit the steps of these environments."""
     largest_step = StepCodec(env_spec, inference.max_batch_size).step_bytes
     return ActorServer(
         address,

@@ -1,8 +1,8 @@
-"""What the learner hosts of a run tell each other, by TensorFlow's collectives.
+"""Communication between the learner hosts of a run, by TensorFlow's collectives.
 
-`MultiWorkerMirroredStrategy` is used for what it starts: a server in each process, and on the first host a service that
-learns from heartbeats who is alive. Agents are built in the strategy of a host's own devices (`learner.replicas`), so
-some of those devices are free to act. Sums over hosts are operations of the compiled update.
+`MultiWorkerMirroredStrategy` starts a server in each process and, on the first host, a service that follows the
+heartbeats of all hosts; it is used for nothing else. Agents are built in the strategy of a host's own devices
+(`learner.replicas`), so some of those devices are free to act. Sums over hosts are operations of the compiled update.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ _LOST = (
 
 
 class Agreed(NamedTuple):
-    """The next step of all hosts."""
+    """The step that all hosts take next."""
 
     leave: bool
-    """End the run, because at least one host is about to end."""
+    """Whether to end the run, because at least one host is about to end."""
     update: bool
-    """Make an update: all hosts have a batch, and none is about to end."""
+    """Whether to update: all hosts have a batch, and none is about to end."""
     env_frames: int
-    """The progress of host 0: schedules must be the same on all hosts."""
+    """Progress of host 0, since schedules must be the same on all hosts."""
 
 
 class Link:
-    """A host's part in the collectives. All hosts call the same methods in the same order; each call waits for all."""
+    """A host's end of the collectives. All hosts call the same methods in the same order; each call waits for all."""
 
     def __init__(self, hosts: Hosts = ALONE):
         """
         Args:
-          hosts: connected already, see `connect`.
+          hosts: hosts that are connected already, see `connect`.
         """
         self.hosts = hosts
         self._keys = itertools.count(1)
         self._own_keys: dict[tuple[Any, ...], int] = {}
 
     def mean(self, nest: Any) -> Any:
-        """The means over hosts of a nest of float32 tensors; in a function that is being traced."""
+        """Average a nest of float32 tensors over hosts, in a function that is being traced."""
         return tf.nest.map_structure(lambda total: total / self.hosts.count, self._over_hosts(nest, "Add"))
 
     def maximum(self, nest: Any) -> Any:
-        """The maxima over hosts of a nest of float32 tensors; in a function that is being traced."""
+        """Return the maxima over hosts of a nest of float32 tensors, in a function that is being traced."""
         return self._over_hosts(nest, "Max")
 
     def _over_hosts(self, nest: Any, merge: str) -> Any:
@@ -98,7 +98,7 @@ class Link:
             )
 
     def sum(self, array: np.ndarray) -> np.ndarray:
-        """The sum of all hosts' arrays, of int32, int64 or floats.
+        """Sum the arrays of all hosts, of int32, int64 or floats.
 
         Raises:
           HostLost: another host is gone.
@@ -113,7 +113,7 @@ class Link:
 
     @contextlib.contextmanager
     def losses_named(self) -> Iterator[None]:
-        """Around calls of functions with `mean` and `maximum`.
+        """Turn TensorFlow's errors about lost hosts into `HostLost`; for calls of functions with `mean` and `maximum`.
 
         Raises:
           HostLost: another host is gone.
@@ -131,7 +131,7 @@ class Link:
             raise HostLost(f"{name} is gone: {remedy}") from None
 
     def gather(self, own: Mapping[str, Any]) -> list[Any]:
-        """The messages of all hosts, JSON values by name, by index.
+        """Return the messages of all hosts, JSON values by name, in the order of hosts.
 
         Raises:
           HostLost: another host is gone.
@@ -145,7 +145,7 @@ class Link:
         return [json.loads(row[:length].tobytes()) for row, length in zip(texts, lengths, strict=True)]
 
     def compare(self, own: Mapping[str, Any]) -> None:
-        """Checks that all hosts have the same settings, JSON values by name.
+        """Check that all hosts have the same settings, JSON values by name.
 
         Raises:
           ConfigError: the settings differ.
@@ -161,12 +161,12 @@ class Link:
                 raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
 
     def agree(self, *, leave: bool, ready: bool, env_frames: int) -> Agreed:
-        """Decides on the next step; called several times a second.
+        """Decide on the next step; called several times a second.
 
         Args:
           leave: whether this host is about to end.
-          ready: whether it has a batch.
-          env_frames: its progress.
+          ready: whether this host has a batch.
+          env_frames: progress of this host.
 
         Raises:
           HostLost: another host is gone, and this one is not about to end.
@@ -181,7 +181,7 @@ class Link:
         return Agreed(bool(leaving), not leaving and having == self.hosts.count, frames)
 
     def of_first(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The arrays of host 0; every host gives its own, of the same shapes and dtypes.
+        """Return the arrays of host 0; every host passes its own, of the same shapes and dtypes.
 
         Raises:
           HostLost: another host is gone.
@@ -197,12 +197,12 @@ class Link:
 
 
 def connect(hosts: Hosts, settings: Mapping[str, Any], stop: Stop) -> Link | None:
-    """Waits for all hosts of a run, and compares their settings. TensorFlow must not have been used before.
+    """Wait for all hosts of a run and compare their settings. TensorFlow must not have been used before.
 
     Args:
-      hosts: all hosts, and which this is.
+      hosts: all hosts, and the index of this one.
       settings: JSON values by name that must be the same on all hosts.
-      stop: ends the wait.
+      stop: event that ends the wait.
 
     Returns:
       The link to the others; None if `stop` was set.
@@ -240,9 +240,9 @@ def _start_server(hosts: Hosts) -> None:
 
 @contextlib.contextmanager
 def _ended_if_stuck() -> Iterator[None]:
-    """TensorFlow waits without letting Python run: signals end the process at once, and so does time.
+    """End the process on signals, and after a time limit: TensorFlow waits without letting Python run.
 
-    It takes SIGTERM for itself, which is given back.
+    TensorFlow takes over SIGTERM, which is restored.
     """
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
@@ -258,7 +258,7 @@ def _ended_if_stuck() -> Iterator[None]:
 
 
 def _keep_to_this_machine(port: int) -> None:
-    """Closes the server's port, which is open at all addresses, to other machines."""
+    """Close the server's port, which is open at all addresses, to other machines."""
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
             with socket.socket(fileno=os.dup(connection.fd)) as listener:

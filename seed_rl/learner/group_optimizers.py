@@ -17,17 +17,17 @@ class GroupOptimizers:
     def __init__(self, agent: Agent, optimizer: Optimizer, strategy: tf.distribute.Strategy):
         """
         Args:
-          agent: whose variables are optimized.
-          optimizer: settings, which each group may change.
-          strategy: of the replicas; the agent was made in its scope.
+          agent: agent whose variables are optimized.
+          optimizer: default settings, which each group may change.
+          strategy: strategy in whose scope the agent was built.
         """
         self._strategy = strategy
         self._groups = agent.groups
         self.settings = {name: group.optimizer(optimizer) for name, group in self._groups.items()}
-        """Of each group."""
+        """Settings of each group."""
         first, *others = self.settings
         self.prefixed = {"": self.settings[first], **{f"{name}/": self.settings[name] for name in others}}
-        """The same by the prefix of the group's metrics."""
+        """Settings of each group by the prefix of its metrics."""
         with strategy.scope():
             self._optimizers = {name: settings.build() for name, settings in self.settings.items()}
             for name, group in self._groups.items():
@@ -35,7 +35,7 @@ class GroupOptimizers:
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The state of the optimizers, for checkpoints: Keras variables by a name that is the same in every process."""
+        """Optimizer state for checkpoints: Keras variables by names that are the same in every process."""
         return {
             f"{group}/{index:03d}/{variable.name}": variable
             for group, optimizer in self._optimizers.items()
@@ -44,25 +44,25 @@ class GroupOptimizers:
 
     @property
     def are_new(self) -> bool:
-        """Whether no step has been made yet."""
+        """Whether no step has been taken yet."""
         return all(int(optimizer.iterations.numpy()) == 0 for optimizer in self._optimizers.values())
 
     def rates(self, progress: float) -> tf.Tensor:
-        """The learning rate of each group after a share of the run's frames: float32 [groups]."""
+        """Return the learning rate of each group after a share of the run's frames, float32 [groups]."""
         return tf.constant([settings.learning_rate_at(progress) for settings in self.settings.values()], tf.float32)
 
     @tf.function(jit_compile=True, autograph=False)
     def norms(self, gradients: Mapping[str, list[tf.Tensor]]) -> tf.Tensor:
-        """The norm of each group's gradients, float32 [groups]."""
+        """Return the gradient norm of each group, float32 [groups]."""
         return tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
 
     def apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
-        """Clips the gradients, as the settings of their groups say, and applies them.
+        """Clip the gradients as the settings of their groups say, and apply them.
 
         Args:
-          gradients: of each replica; equal on all of them.
-          norms: float32 [groups].
-          rates: the learning rates, float32 [groups].
+          gradients: gradients of each replica, equal on all of them.
+          norms: gradient norms, float32 [groups].
+          rates: learning rates, float32 [groups].
         """
         if self._strategy.num_replicas_in_sync == 1:
             self._compiled_apply(gradients, norms, rates)

@@ -1,4 +1,4 @@
-"""Several learner processes, one per host, that train one model: where they are, and that all have come.
+"""Several learner processes, one per host, that train one model: their addresses, and the wait until all are up.
 
 What they then tell each other is in `learner.collectives`.
 """
@@ -19,7 +19,7 @@ from seed_rl.transport.address import Address, AddressError, parse_address
 _log = logging.getLogger(__name__)
 
 FROM_TF_CONFIG = "TF_CONFIG"
-"""In place of addresses: those in the environment variable of that name, which launchers for TensorFlow set."""
+"""Stands for the addresses in the environment variable of this name, which launchers for TensorFlow set."""
 
 _MEETING_SECONDS = 600.0
 _POLL_SECONDS = 0.2
@@ -27,17 +27,17 @@ _CONNECT_SECONDS = 1.0
 
 
 class HostLost(Exception):
-    """Another learner process is gone, without which no update can be made; one sentence."""
+    """Another learner process is gone, and updates need all of them; the message is one sentence."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """The learner processes of a run, and the index of this one. Each serves its own actors."""
+    """The learner processes of a run and the index of this one. Each serves its own actors."""
 
     addresses: tuple[str, ...] = ()
-    """`host:port` of each, where the others reach it; in the same order everywhere. Empty: a single process."""
+    """`host:port` at which the others reach each process, in the same order everywhere; empty for a single process."""
     index: int = 0
-    """The index of this process; process 0 writes the checkpoints."""
+    """Index of this process; process 0 writes the checkpoints."""
     trusted_network: bool = False
     """Allow addresses that other machines reach, although anyone who reaches them controls the hosts."""
 
@@ -50,7 +50,7 @@ class Hosts:
             raise ValueError(f"learner hosts are at HOST:PORT each, got {','.join(self.addresses)}")
         if not self.trusted_network and not self.are_local:
             raise ValueError(
-                "learner hosts neither encrypt nor authenticate what they send each other, and whoever reaches their "
+                "learner hosts neither encrypt nor authenticate what they send each other, and anyone who reaches their "
                 "ports controls them: keep them in a private network, and say so with --trusted_network"
             )
 
@@ -61,16 +61,16 @@ class Hosts:
 
     @property
     def parsed(self) -> list[Address]:
-        """The addresses in parts."""
+        """Parsed addresses."""
         return [parse_address(text) for text in self.addresses]
 
     @property
     def are_local(self) -> bool:
-        """Whether all of them are on this machine, by addresses that no other machine reaches."""
+        """Whether all addresses are of this machine and no other machine reaches them."""
         return all(address.is_local for address in self.parsed)
 
     def name(self, index: int) -> str:
-        """A host for people."""
+        """Name a host for people."""
         return f"learner host {index} ({self.addresses[index]})"
 
 
@@ -79,15 +79,15 @@ ALONE = Hosts()
 
 
 def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_network: bool = False) -> Hosts:
-    """The hosts of a run, with what a launcher has put into environment variables.
+    """Determine the hosts of a run from flags and from the environment variables of a launcher.
 
     Args:
-      addresses: of all hosts; `FROM_TF_CONFIG` alone: those in TF_CONFIG, with the index.
-      index: of this one; None: JOB_COMPLETION_INDEX, which Kubernetes gives the pods of an Indexed Job.
-      trusted_network: see `Hosts`.
+      addresses: addresses of all hosts; `FROM_TF_CONFIG` alone for those in TF_CONFIG, with the index.
+      index: index of this host; None for JOB_COMPLETION_INDEX, which Kubernetes sets in an Indexed Job.
+      trusted_network: whether other machines may reach the addresses, see `Hosts`.
 
     Raises:
-      ValueError: no possible hosts; one sentence.
+      ValueError: these can't be hosts; the message is one sentence.
     """
     if list(addresses) == [FROM_TF_CONFIG]:
         try:
@@ -103,15 +103,15 @@ def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_netwo
 
 
 def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
-    """Waits until every host listens at its port. TensorFlow waits without a limit, and can't be interrupted.
+    """Wait until every host listens at its port. TensorFlow itself would wait forever and can't be interrupted.
 
     Args:
-      hosts: all hosts, and which this is.
-      stop: ends the wait.
-      seconds: limit of the wait.
+      hosts: all hosts, and the index of this one.
+      stop: event that ends the wait.
+      seconds: maximum wait.
 
     Returns:
-      Whether all are there; false if `stop` was set.
+      Whether all hosts are up; false if `stop` was set.
 
     Raises:
       AddressError: this host can't listen at its port.

@@ -47,11 +47,11 @@ class Learner:
     ):
         """
         Args:
-          experiment: the complete configuration.
+          experiment: complete configuration.
           logdir: directory of checkpoints and metrics.
-          address: where actors are served, `host:port` or `unix:/path`.
-          security: of the server.
-          link: to other hosts that train the same model.
+          address: address at which actors are served, `host:port` or `unix:/path`.
+          security: credentials of the server.
+          link: connection to other hosts that train the same model.
 
         Raises:
           BadDevices: the requested devices don't exist, or don't fit the batch.
@@ -86,7 +86,7 @@ class Learner:
         self.restored_from = self._saver.restore()
         """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
         self._share(variables)
-        # Also a barrier: a host that ends when all are here leaves none waiting for its weights.
+        # Also a barrier: if a host ends once all are here, no other host waits for its weights.
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
         self._service, self._acting, self._source, self._refresh = assemble(experiment, agent, self._seed(), replicas)
@@ -98,7 +98,7 @@ class Learner:
         self._server = server_of(self._service, agent.env_spec, experiment.inference, address, security)
 
     def _share(self, variables: Mapping[str, Any]) -> None:
-        """Gives all hosts the weights and optimizers of host 0, which has the checkpoint."""
+        """Copy weights and optimizer state from host 0, which has the checkpoint, to all hosts."""
         if self._link.hosts.count > 1:
             own = {name: variable.numpy() for name, variable in variables.items()}
             # They differ where the code of a network or an agent does.
@@ -107,7 +107,7 @@ class Learner:
                 variable.assign(array)
 
     def _seed(self) -> int:
-        """Different for each start of a run and each host: none repeats the episodes, actions and draws of another."""
+        """Seed that differs between starts of a run and between hosts: none repeats another's random numbers."""
         index = self._link.hosts.index
         entropy = [self._experiment.seed, self.counters.learner_updates, *([index] if index else [])]
         return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
@@ -119,11 +119,11 @@ class Learner:
 
     @property
     def finished(self) -> bool:
-        """Whether all of the run's frames are done."""
+        """Whether the run has trained on all of its frames."""
         return self.counters.env_frames >= self._experiment.total_frames
 
     def listen(self) -> str:
-        """Serves actors from now on; returns the address. They get their first actions when `train` has compiled.
+        """Start to serve actors and return the address. They get their first actions once `train` has compiled.
 
         Raises:
           AddressError: the address can't be listened on.
@@ -133,11 +133,11 @@ class Learner:
     def train(
         self, stop: Stop, on_update: Callable[[], None] = lambda: None
     ) -> Generator[dict[str, float], None, None]:
-        """Trains until the run's frames are done, `stop` is set, or the caller leaves; then saves a last checkpoint.
+        """Train until the run's frames are done, `stop` is set, or the caller leaves; then save a last checkpoint.
 
         Args:
-          stop: says whether to end.
-          on_update: called after each update.
+          stop: event that ends the run.
+          on_update: function called after each update.
 
         Yields:
           Each row of metrics.
@@ -180,7 +180,7 @@ class Learner:
         return RunLog(self._run_state, sinks, self._experiment.logs.metrics_interval_s)
 
     def _update(self, batch: Batch) -> dict[str, float]:
-        """An update from this host's part of a batch; returns its metrics, none if all of it was left out."""
+        """Update from this host's part of a batch; return the metrics, or none if every step was skipped."""
         counters = self.counters
         progress = self._batches.env_frames / self._experiment.total_frames
         with self._replicas.scope():
@@ -222,6 +222,6 @@ class Learner:
         )
 
     def close(self) -> None:
-        """Stops serving and acting. Always to be called after `listen`."""
+        """Stop serving and acting. Must be called after `listen`."""
         self._service.stop()  # first: it answers on the server's streams
         self._server.stop(grace=0.5)

@@ -1,4 +1,4 @@
-"""The memory of a replay: the accelerator's or the host's, whichever it fits into."""
+"""Chooses the memory of a replay, on the accelerator or on the host."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ batches, metrics and checkpoints, actors on the same host, and fragmentation."""
 
 
 class DoesNotFit(ValueError):
-    """Too little memory; the message gives the need, the free memory and a capacity that would fit."""
+    """There is too little memory; the message gives the need, the free memory and a capacity that would fit."""
 
 
 def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -> str:
-    """Chooses the device for the store of a replay by the memory that is free now, and logs it.
+    """Choose the device for a replay's store by the memory that is free now, and log it.
 
     Args:
-      sizes: of the replay and its store.
-      wanted: `Replay.placement`: "device" (the accelerator; the host where there is none), "host", or "auto": the
-        device if the store fits there, else the host.
-      device: TensorFlow's name of the accelerator; empty: the first.
-      sharers: stores of this size that share the host's memory.
+      sizes: sizes of the replay and its store.
+      wanted: value of `Replay.placement`: "device" (the accelerator, or the host if there is none), "host", or "auto":
+        the device if the store fits there, else the host.
+      device: TensorFlow's name of the accelerator; empty for the first.
+      sharers: number of stores of this size that share the host's memory.
 
     Returns:
       TensorFlow's name of the device: "GPU:0", "TPU:0" or "CPU:0".
@@ -81,7 +81,7 @@ def free_memory(accelerator: str = "") -> dict[str, int]:
     """Free bytes by TensorFlow's name of the device: the host's, and those of an accelerator if there is one.
 
     Args:
-      accelerator: which; empty: the first.
+      accelerator: TensorFlow's name of the accelerator; empty for the first.
     """
     free = {HOST: free_host_memory()}
     if devices.has_accelerator():
@@ -98,13 +98,13 @@ def _memory_of(device: str) -> str:
 
 
 def _round_down(count: int) -> int:
-    """To three digits."""
+    """Round to three digits."""
     unit = 10 ** max(0, len(str(count)) - 3)
     return count // unit * unit
 
 
 def _in_bytes(nbytes: int) -> str:
-    """A size for people, with three digits: "87.6 GB"."""
+    """Format a size with three digits: "87.6 GB"."""
     power = min(3, int(math.log10(max(nbytes, 1))) // 3)
     number = float(f"{nbytes / 1000**power:.3g}")
     return f"{number:,g} {('bytes', 'kB', 'MB', 'GB')[power]}"

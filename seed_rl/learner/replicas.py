@@ -1,4 +1,4 @@
-"""Training devices and inference devices of a host: weights, batches and results on their way between them.
+"""Training and inference devices of a host, and the transfer of weights, batches and results between them.
 
 Each training device has a copy of the weights (a replica) and gets an equal part of every batch; gradients are
 averaged, so that an update is the same on one device and on many. With several devices, inference devices have
@@ -36,11 +36,11 @@ class Replicas:
     def __init__(self, experiment: Experiment, hosts: Hosts = ALONE):
         """
         Args:
-          experiment: names the devices, and sets the sizes to be divided among them.
-          hosts: that train together, each from its part of the batch.
+          experiment: experiment that names the devices and sets the sizes divided among them.
+          hosts: hosts that train together, each on its part of the batch.
 
         Raises:
-          BadDevices: see `split`.
+          BadDevices: the devices don't exist or don't fit the batch, as in `split`.
         """
         make_logical_cpus(experiment.devices.logical_cpus)
         self.hosts = hosts
@@ -50,7 +50,7 @@ class Replicas:
         self.count = self.strategy.num_replicas_in_sync
         """Training devices."""
         self.shared = self.split.training == self.split.inference and self.count == 1
-        """Whether one device does everything."""
+        """Whether one device both trains and acts."""
         self._log_split(available)
 
     def _log_split(self, available: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class Replicas:
 
     @property
     def inference_devices(self) -> tuple[str, ...]:
-        """The inference devices; "" for TensorFlow's default."""
+        """Inference devices; "" for TensorFlow's default."""
         return ("",) if self.shared and self.split.inference[0] in _BY_DEFAULT else self.split.inference
 
     @property
@@ -73,17 +73,17 @@ class Replicas:
         return self.hosts.index == 0
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Variables made inside are on every training device."""
+        """Context in which variables are created on every training device."""
         if self.count > 1:
             return self.strategy.scope()
         return tf.device(self.inference_devices[0] if self.shared else self.split.training[0])
 
     def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
-        """A function that copies batches from the store of an inference device to the training devices it feeds.
+        """Return a function that copies batches from the store of an inference device to the training devices it feeds.
 
         Args:
-          store: of the inference device.
-          number: its index among the inference devices.
+          store: store on the inference device.
+          number: index of that device among the inference devices.
 
         Returns:
           A function of int32 [B] slots, with an unroll [L, B / n, ...] for each of n training devices.
@@ -105,7 +105,7 @@ class Replicas:
         return read
 
     def joined(self, parts: Sequence[Unroll]) -> Unroll:
-        """The argument of the update, from the parts of the training devices."""
+        """Combine the parts of the training devices into the argument of the update."""
         if self.count == 1:
             return parts[0]
         return self.strategy.experimental_distribute_values_from_function(
@@ -113,11 +113,11 @@ class Replicas:
         )
 
     def acting_agents(self, agent: Agent, build: Callable[[], Agent]) -> tuple[list[Agent], Callable[[], None]]:
-        """The acting agents, one per inference device, and a function that copies the learning agent's weights to them.
+        """Build the acting agents, one per inference device, and a function that copies the learner's weights to them.
 
         Args:
-          agent: the learning agent.
-          build: builds another one like it.
+          agent: agent that learns.
+          build: function that builds another agent like it.
         """
         if self.shared:
             return [agent], lambda: None
@@ -142,12 +142,12 @@ def whole_reader(store: UnrollStore) -> Callable[[tf.Tensor], list[Unroll]]:
 
 
 def _one_of(variable: Any) -> Any:
-    """A variable's copy on the first device; all are equal."""
+    """Return a variable's copy on the first device; all are equal."""
     return variable.values[0] if hasattr(variable, "values") else variable
 
 
 def make_logical_cpus(count: int) -> None:
-    """Splits the CPU into so many devices.
+    """Split the CPU into a number of logical devices.
 
     Raises:
       BadDevices: TensorFlow has made its devices already.
@@ -186,13 +186,13 @@ def _strategy(training: Sequence[str], hosts: Hosts) -> tf.distribute.Strategy:
 
 @functools.cache
 def _tpu() -> tuple[Any, tf.tpu.experimental.Topology]:
-    """This host's TPU, initialised: before that its cores can't be used. Once, as a second time would clear them."""
+    """Initialise this host's TPU, which makes its cores usable; cached, because a second time would clear them."""
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
     return resolver, tf.tpu.experimental.initialize_tpu_system(resolver)
 
 
 def assignment(topology: tf.tpu.experimental.Topology, cores: Sequence[str]) -> tf.tpu.experimental.DeviceAssignment:
-    """Replica r on core r of the given cores of a host's TPU, such as `TPU:2`; the others stay free."""
+    """Place replica r on the r-th of the given cores of a host's TPU, such as `TPU:2`; other cores stay free."""
     by_ordinal = {
         topology.tpu_device_ordinal_at_coordinates(coordinates): coordinates
         for coordinates in topology.device_coordinates[0]

@@ -1,4 +1,4 @@
-"""Saving and restoring a run: weights, optimizers, progress, and the content of its replay if asked for."""
+"""Saves and restores a run: weights, optimizer state, progress and, if configured, its replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Saver:
-    """The checkpoints of a run. The first learner host reads and writes them; on the others all methods do nothing."""
+    """The checkpoints of a run, read and written by the first learner host; on others all methods do nothing."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class Saver:
     ):
         """
         Args:
-          logdir: of the run.
-          logs: interval and number of checkpoints.
-          variables: Keras variables by a name that is the same in every process.
-          progress: saved and restored with them.
+          logdir: directory of the run.
+          logs: settings with the interval and the number of checkpoints.
+          variables: Keras variables by names that are the same in every process.
+          progress: progress saved and restored with them.
           is_first: whether this is the first learner host.
-          clock: gives seconds.
+          clock: returns seconds since an arbitrary moment.
         """
         self._directory = os.path.join(logdir, "checkpoints")
         os.makedirs(self._directory, exist_ok=True)
@@ -52,12 +52,12 @@ class Saver:
         self._progress = progress
         self._is_first = is_first
         self._snapshot: ReplaySource | None = None
-        self._no_checkpoints = Outage("checkpoints", "training goes on and tries again", _log)
+        self._no_checkpoints = Outage("checkpoints", "training continues, with retries", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
         self.begin()
 
     def restore(self) -> str | None:
-        """Restores variables and progress; returns the path of the checkpoint, None if there is none.
+        """Restore variables and progress; return the path of the checkpoint, or None if there is none.
 
         Raises:
           CheckpointError: the newest checkpoint is not usable.
@@ -78,10 +78,10 @@ class Saver:
         return path
 
     def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
-        """Adds the replay to later checkpoints, and restores that of a resumed run.
+        """Add the replay to later checkpoints, and restore it if the run is resumed.
 
         Args:
-          snapshot: of the replay; None if it is not saved.
+          snapshot: source whose replay is saved; None if it is not.
           restored: whether the run continues from a checkpoint.
 
         Raises:
@@ -96,16 +96,16 @@ class Saver:
             with open(path, "rb") as file:
                 snapshot.restore(file)
         except FileNotFoundError:
-            _log.warning("there is no %s: the replay is filled anew", path)
+            _log.warning("there is no %s: the replay starts empty", path)
         except BadArchive as error:
-            raise CheckpointError(f"{path} is not usable: {error}; without it the replay is filled anew") from error
+            raise CheckpointError(f"{path} is not usable: {error}; without it the replay starts empty") from error
 
     def begin(self) -> None:
-        """Training begins, or goes on after a checkpoint: the next one is due after an interval."""
+        """Start an interval, after which the next checkpoint is due."""
         self._due = self._clock() + self._logs.checkpoint_interval_s
 
     def save_if_due(self) -> None:
-        """Writes a checkpoint once per interval; a failed write is logged."""
+        """Write a checkpoint once per interval; log a failed write."""
         if self._clock() < self._due:
             return
         with self._no_checkpoints.tolerated():
@@ -114,10 +114,10 @@ class Saver:
 
     @contextlib.contextmanager
     def last_checkpoint(self, on_leaving: Callable[[], None]) -> Iterator[None]:
-        """Saves when left, unless training has failed.
+        """Save on exit, unless training has failed.
 
         Args:
-          on_leaving: called before that if the caller leaves the training loop or presses Ctrl-C.
+          on_leaving: function called before if the caller leaves the training loop or presses Ctrl-C.
 
         Raises:
           CheckpointError: the checkpoint could not be written.
@@ -139,10 +139,10 @@ class Saver:
             raise CheckpointError(f"the last checkpoint can't be written ({reason(error)}); {newest}") from error
 
     def save(self) -> None:
-        """Writes a checkpoint.
+        """Write a checkpoint.
 
         Raises:
-          OSError: it could not be written; older ones are untouched.
+          OSError: it can't be written; older ones are untouched.
         """
         if not self._is_first:
             return
@@ -158,7 +158,7 @@ class Saver:
         return os.path.join(self._directory, f"replay-{self._progress.counters.learner_updates:012d}.npz")
 
     def _remove_other_snapshots(self) -> None:
-        """Removes the replays of older checkpoints, and of those that were never completed."""
+        """Remove the replays of older checkpoints, and of those that were never completed."""
         if self._is_first:
             for path in set(self._files("replay-*.npz")) - {self._snapshot_path()}:
                 os.remove(path)

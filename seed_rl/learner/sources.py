@@ -1,4 +1,4 @@
-"""Batches for the learner: finished unrolls in the order they came, or samples from a replay of them."""
+"""Batches for the learner: finished unrolls in order of arrival, or samples from a replay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seed_rl.system.archives import BadArchive
 from seed_rl.types import Unroll
 
 Reader = Callable[[tf.Tensor], Sequence[Unroll]]
-"""Copies the unrolls in slots int32 [B] out of a store: an equal part for each device that learns from them."""
+"""Copies the unrolls in slots int32 [B] out of a store, an equal part for each training device."""
 
 
 class Batch(NamedTuple):
@@ -29,34 +29,34 @@ class Batch(NamedTuple):
     parts: Sequence[Unroll]
     """Fields [L, B / n, ...], an equal part for each of n training devices."""
     versions: np.ndarray
-    """int64 [B]: learner updates at the time each unroll was begun."""
+    """int64 [B]: number of learner updates at the start of each unroll."""
     importance_weights: np.ndarray
     """float32 [B]; ones without a prioritized replay."""
 
 
 class Source(abc.ABC):
-    """Takes finished unrolls from acting and makes batches of them. Used by the learner's thread only."""
+    """Builds batches from the finished unrolls of acting. For the learner's thread only."""
 
     taken: int
-    """Finished unrolls taken from acting so far."""
+    """Number of finished unrolls taken from acting so far."""
     ends: int = 0
-    """Steps of theirs from which no transition follows (`SlotPool.ends`)."""
+    """Number of steps in these unrolls that no transition follows (`SlotPool.ends`)."""
 
     @abc.abstractmethod
     def next(self, timeout: float) -> Batch | None:
-        """The next batch, copied out of the store; None when none is complete within `timeout` seconds."""
+        """Return the next batch, copied out of the store; None if none is complete within `timeout` seconds."""
 
     @abc.abstractmethod
     def write_back(self, priorities: np.ndarray) -> None:
-        """Takes the priorities float32 [B] of the last batch after its update; empty if the agent gives none."""
+        """Take the priorities of the last batch after its update, float32 [B]; empty if the agent gives none."""
 
     def gauges(self) -> dict[str, float]:
-        """Metrics of the source."""
+        """Return the metrics of the source."""
         return {}
 
     @property
     def snapshot(self) -> ReplaySource | None:
-        """The replay to be saved with checkpoints."""
+        """Return the replay to save with checkpoints, if any."""
         return None
 
 
@@ -66,8 +66,8 @@ class FifoSource(Source):
     def __init__(self, unrolls: Unrolls, read: Reader, batch_size: int):
         """
         Args:
-          unrolls: of the inference device.
-          read: copies them out of their store.
+          unrolls: unrolls of the inference device.
+          read: function that copies them out of their store.
           batch_size: B.
         """
         self.taken = 0
@@ -89,7 +89,7 @@ class FifoSource(Source):
         return batch
 
     def write_back(self, priorities: np.ndarray) -> None:
-        """Nothing to do: the unrolls are gone."""
+        """Do nothing: the unrolls are gone."""
 
 
 class ReplaySource(Source):
@@ -103,12 +103,12 @@ class ReplaySource(Source):
     def __init__(self, unrolls: Unrolls, read: Reader, sizes: Sizes, sampler: Sampler, agent: Agent, config: Replay):
         """
         Args:
-          unrolls: of the inference device.
-          read: copies them out of their store.
-          sizes: batch size and minimum size of the replay.
-          sampler: over the store's slots.
-          agent: gives the initial priorities.
-          config: ratio and snapshots.
+          unrolls: unrolls of the inference device.
+          read: function that copies them out of their store.
+          sizes: sizes with the batch size and the minimum size of the replay.
+          sampler: sampler of the store's slots.
+          agent: agent that computes initial priorities.
+          config: settings with the replay ratio and whether to save the replay.
         """
         self.taken = 0
         self._unrolls = unrolls
@@ -118,7 +118,7 @@ class ReplaySource(Source):
         self._agent = agent
         self._config = config
         self._drawn = 0
-        """Batches drawn so far."""
+        """Number of batches drawn so far."""
         self._last_slots = np.zeros(0, np.int32)
 
     def next(self, timeout: float) -> Batch | None:
@@ -136,11 +136,11 @@ class ReplaySource(Source):
         return self.draw()
 
     def _due(self) -> int:
-        """Unrolls to be taken before the next batch is drawn."""
+        """Number of unrolls to take before the next batch is drawn."""
         return self._sizes.replay_min_size + int(self._drawn * self._sizes.batch_size / self._config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
-        """Moves finished unrolls, int32 [n], into the replay and the oldest out of it."""
+        """Move finished unrolls, int32 [n], into the replay, and the oldest out of it."""
         for begin in range(0, len(slots), INSERT_AT_MOST):
             piece = slots[begin : begin + INSERT_AT_MOST]
             self.ends += int(self._unrolls.pool.ends[piece].sum())
@@ -159,7 +159,7 @@ class ReplaySource(Source):
         return self._agent.initial_priorities(self._unrolls.store.read_without_observations(slots))
 
     def draw(self) -> Batch:
-        """A batch from the present content."""
+        """Draw a batch from the present content."""
         sample = self._sampler.sample(self._sizes.batch_size)
         self._drawn += 1
         self._last_slots = sample.slots
@@ -168,24 +168,24 @@ class ReplaySource(Source):
         return Batch(parts, pool.versions[sample.slots], sample.weights)
 
     def write_back(self, priorities: np.ndarray) -> None:
-        """Gives the sequences of the last batch, all of which are still inside, their new priorities."""
+        """Set the new priorities of the last batch's sequences, all of which are still in the replay."""
         if len(priorities):
             self._sampler.update(self._last_slots, _usable(priorities))
 
     @property
     def snapshot(self) -> ReplaySource | None:
-        """Itself, if the config says so."""
+        """Return this source if the experiment saves its replay."""
         return self if self._config.snapshot else None
 
     def save(self, file: IO[bytes]) -> None:
-        """Writes the sequences, their priorities and the numbers of unrolls taken and batches drawn."""
+        """Write the sequences, their priorities, and the numbers of unrolls taken and batches drawn."""
         state = self._sampler.get_state()
         counts = np.array([self.taken, self._drawn], np.int64)
         extra = {"versions": self._unrolls.pool.versions[state["slots"]], "counts": counts}
         write_snapshot(file, self._unrolls.store, state["slots"], {**state, **extra})
 
     def restore(self, file: IO[bytes]) -> None:
-        """Takes over, before the first batch, the content that `save` wrote.
+        """Restore, before the first batch, what `save` wrote.
 
         The ratio is kept as if the run had not been interrupted.
 
@@ -206,7 +206,7 @@ class ReplaySource(Source):
         self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:
-        """The size of the replay, and the average number of times an unroll has been sampled since it was filled."""
+        """Return the size of the replay and the mean number of times an unroll has been sampled since it was filled."""
         inserted = self.taken - self._sizes.replay_min_size
         row = {"replay/size": float(len(self._sampler))}
         if self._drawn and inserted > 0:
@@ -215,14 +215,14 @@ class ReplaySource(Source):
 
 
 def _usable(priorities: np.ndarray) -> np.ndarray:
-    """The lowest for a sequence whose priority is not finite: an update from it would be left out."""
+    """Priority of a sequence whose own is not finite: the lowest, because an update from it would be skipped."""
     return np.where(np.isfinite(priorities), priorities, 0)
 
 
 def new_source(
     unrolls: Unrolls, read: Reader, sizes: Sizes, agent: Agent, replay: Replay | None, seed: int
 ) -> FifoSource | ReplaySource:
-    """The source of one inference device, with a replay or without; `seed` is that of the sampler."""
+    """Build the source of one inference device, with or without a replay; `seed` is for the sampler."""
     if replay is None:
         return FifoSource(unrolls, read, sizes.batch_size)
     exponents = replay.priority_exponent, replay.importance_exponent
@@ -231,7 +231,7 @@ def new_source(
 
 
 class JoinedSource(Source):
-    """The sources of several inference devices as one: an equal part of each batch comes from each of them.
+    """Combines the sources of several inference devices: each contributes an equal part of every batch.
 
     Their content is not saved with checkpoints.
     """
@@ -239,14 +239,14 @@ class JoinedSource(Source):
     def __init__(self, sources: Sequence[Source]):
         """
         Args:
-          sources: one at least, in the order of the training devices that their batches go to.
+          sources: at least one, in the order of the training devices that they feed.
         """
         self.taken = 0
         self._sources = sources
         self._batches: list[Batch | None] = [None] * len(sources)
 
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. Batches of some devices wait here for those of the others."""
+        """See `Source.next`. Batches that are complete wait here until all sources have one."""
         deadline = time.monotonic() + timeout
         for index, source in enumerate(self._sources):
             if self._batches[index] is None:
@@ -269,7 +269,7 @@ class JoinedSource(Source):
             source.write_back(own)
 
     def gauges(self) -> dict[str, float]:
-        """The sum of sizes, the mean of all others."""
+        """Return the sum of sizes and the mean of all other metrics."""
         rows = [source.gauges() for source in self._sources]
         names = set.intersection(*map(set, rows))
         return {

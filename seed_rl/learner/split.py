@@ -10,7 +10,7 @@ from seed_rl.experiment import Experiment
 
 
 class BadDevices(ValueError):
-    """Devices that don't exist, or don't fit the batch; one sentence."""
+    """Devices don't exist or don't fit the batch; the message is one sentence."""
 
 
 class Split(NamedTuple):
@@ -18,20 +18,20 @@ class Split(NamedTuple):
 
     training: tuple[str, ...]
     inference: tuple[str, ...]
-    """They also hold the unrolls; the first one feeds the first training devices."""
+    """Inference devices, which also hold the unrolls; the first one feeds the first training devices."""
 
 
 def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> Split:
-    """Assigns devices to training and inference.
+    """Assign devices to training and inference.
 
     By default one device does everything. Of several accelerators some act and some train, as evenly as the batch and
     the environment groups allow: half as many act as train, since acting takes between a third of the time of training
     on the same steps and all of it (docs/performance.md).
 
     Args:
-      experiment: names the devices, and sets the sizes to be divided among them.
-      available: accelerators, or the host's CPUs without one; not empty.
-      hosts: that have an equal part of each batch.
+      experiment: experiment that names the devices and sets the sizes divided among them.
+      available: accelerators, or the host's CPUs if there are none; not empty.
+      hosts: hosts that each have an equal part of every batch.
 
     Raises:
       BadDevices: a device doesn't exist, or the batch or the environments can't be divided evenly.
@@ -62,7 +62,7 @@ def split(experiment: Experiment, available: Sequence[str], hosts: int = 1) -> S
 
 
 def _fastest(available: Sequence[str], misfit_of: Callable[[Split], str]) -> Split:
-    """The fastest split, if a device acts twice as fast as it trains; training devices come last."""
+    """Return the fastest split if a device acts twice as fast as it trains; training devices come last."""
     names, counts = tuple(available), range(1, len(available))
     splits = [
         Split(names[acting : acting + training], names[:acting])
@@ -78,7 +78,7 @@ def _fastest(available: Sequence[str], misfit_of: Callable[[Split], str]) -> Spl
 
 
 def _misfit(chosen: Split, experiment: Experiment, hosts: int) -> str:
-    """The reason why a split is impossible, in a sentence; empty if it is possible."""
+    """Return the reason why a split is impossible, in a sentence; empty if it is possible."""
     training, inference = chosen
     num_training, num_inference = (
         f"the number of {role} devices ({len(names)}: {', '.join(names)})"

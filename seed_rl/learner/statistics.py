@@ -1,4 +1,4 @@
-"""An agent's running statistics, moved by a batch on all training devices."""
+"""Updates an agent's running statistics from a batch on all training devices."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from seed_rl.types import Unroll
 
 
 class Statistics:
-    """Gives an agent the moments of each batch, means over replicas and hosts."""
+    """Passes an agent the moments of each batch, averaged over replicas and hosts."""
 
     def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, link: Link):
         """
         Args:
-          agent: made in the strategy's scope.
-          strategy: of the replicas of this process.
-          link: to other hosts, which have parts of the batch of their own.
+          agent: agent built in the strategy's scope.
+          strategy: strategy of this process's replicas.
+          link: connection to other hosts, each with its part of the batch.
         """
         self._agent = agent
         self._strategy = strategy
         self._link = link
         self._specs: Any = None
-        """Nest of `tf.TensorSpec` of the moments; known when they have been traced."""
+        """Nest of `tf.TensorSpec` of the moments; known once they have been traced."""
         self._has_any = True
         self._compiled_moments = tf.function(self._moments, autograph=False)
         self._compiled_move = tf.function(self._move, autograph=False)
 
     def observe(self, unroll: Unroll, sequences: int, times: int) -> None:
-        """Moves the statistics by a batch, if its moments are finite.
+        """Update the statistics from a batch if its moments are finite.
 
         Args:
-          unroll: as of the update.
-          sequences: of this process.
-          times: to show it; twice at the start of a run, see `RunningMoments.update`.
+          unroll: batch of the update.
+          sequences: number of sequences of this process.
+          times: number of times the batch counts; two at the start of a run, see `RunningMoments.update`.
         """
         steps = tf.constant(self._agent.unroll_length * sequences * self._link.hosts.count, tf.float32)
         for _ in range(times if self._has_any else 0):
@@ -47,7 +47,7 @@ class Statistics:
             self._compiled_move(moments, steps)
 
     def _moments(self, unroll: Unroll) -> tf.Tensor:
-        """The moments of a batch as one float32 tensor; [0] of an agent that has none."""
+        """Return the moments of a batch as one float32 tensor; [0] for an agent without statistics."""
 
         def flat(unroll: Unroll) -> tf.Tensor:
             moments = self._agent.moments(unroll)

@@ -24,34 +24,34 @@ class Update(NamedTuple):
 
     metrics: dict[str, float]
     """The agent's metrics, `gradient_norm` (before clipping), `gradient_to_clip` (its ratio to `clip_norm`, where that
-    is set) and `learning_rate`; of a second and further group of variables these are prefixed with its name.
-    Means over the optimizer steps that were made, of all if none was; maxima where the agent says so."""
+    is set) and `learning_rate`; for the second and later groups of variables with the group's name as a prefix.
+    Means over the optimizer steps that were applied, or over all if none was; maxima where the agent says so."""
     priorities: np.ndarray
-    """float32 [B] of this process's sequences; empty if the agent gives none."""
+    """Priorities of this process's sequences, float32 [B]; empty if the agent gives none."""
     optimizer_steps: int
-    """At most passes x minibatches: the agent may end an update before any step, and some may be left out."""
+    """Number of steps applied: passes x minibatches, fewer if the agent ends an update early or steps are skipped."""
     left_out: int
-    """Further optimizer steps, which were left out because a gradient was not finite; `metrics` are of the others."""
+    """Number of steps skipped because of NaN or Inf gradients; `metrics` cover the others."""
 
 
 class _Outcome(NamedTuple):
-    """What the devices and hosts find for the same optimizer step, each from sequences of its own."""
+    """Results for one optimizer step, computed by each device and host from its own sequences."""
 
     gradients: dict[str, list[tf.Tensor]]
-    """Of each group; their means are applied."""
+    """Gradients of each group, whose means over devices and hosts are applied."""
     means: dict[str, tf.Tensor]
-    """Metrics, of which the mean is reported."""
+    """Metrics whose mean is reported."""
     maxima: dict[str, tf.Tensor]
-    """Metrics, of which the maximum is reported."""
+    """Metrics whose maximum is reported."""
 
 
 class _Step(NamedTuple):
-    """An optimizer step; of several, each field has one more axis in front."""
+    """An optimizer step, or several, with one more leading axis in each field."""
 
     finite: tf.Tensor
-    """Whether all gradients are finite: bool []. Otherwise the step is left out."""
+    """Whether all gradients are finite, bool []; otherwise the step is skipped."""
     ended: tf.Tensor
-    """Whether the agent had learned enough before it: bool []. Then the step is not made, and none follows."""
+    """Whether the agent had learned enough before this step, bool []; then this step and later ones are not applied."""
     means: dict[str, tf.Tensor]
     """Metrics by name, float32 []."""
     maxima: dict[str, tf.Tensor]
@@ -65,8 +65,8 @@ class TrainStep:
 
     Each replica of a strategy, on each of several hosts, has its part of the batch; gradients and metrics are averaged
     over them before the gradients are clipped, so that an update is the same for any number of replicas. An optimizer
-    step whose gradients are not finite is left out: weights and optimizers stay as they were. The agent's running
-    statistics move once, before the first step.
+    step with NaN or Inf gradients is skipped: weights and optimizer state stay as they were. The agent's running
+    statistics are updated once, before the first step.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class TrainStep:
     ):
         """
         Args:
-          agent: the agent to update; made in the strategy's scope.
-          optimizer: settings, which each of the agent's groups of variables may change.
-          strategy: of the replicas of this process; None: a single device.
-          passes: over each batch, at most; `Agent.learned_enough` may end them.
-          minibatches: optimizer steps per pass, each from an equal part of the batch.
-          link: to other hosts, which make the same updates from parts of the batch of their own.
+          agent: agent to update, built in the strategy's scope.
+          optimizer: default settings, which each of the agent's groups of variables may change.
+          strategy: strategy of this process's replicas; None for a single device.
+          passes: maximum number of passes over each batch; `Agent.learned_enough` may end them early.
+          minibatches: number of optimizer steps per pass, each from an equal part of the batch.
+          link: connection to other hosts, which apply the same updates, each from its part of the batch.
         """
         self._strategy = strategy or tf.distribute.get_strategy()
         self._agent = agent
@@ -96,26 +96,26 @@ class TrainStep:
         self._passes = passes
         self._minibatches = minibatches
         self._link = link
-        # Of several devices or hosts, only what each does alone: XLA knows nothing of the others.
+        # With several devices or hosts, XLA compiles only what each computes alone.
         whole = self._replicas == 1 and link.hosts.count == 1 and devices.has_accelerator()
         self._compiled = tf.function(self._step, jit_compile=whole, autograph=False)
         self._compiled_pass = tf.function(self._pass, autograph=False)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The state of the optimizers, for checkpoints: Keras variables by a name that is the same in every process."""
+        """Optimizer state for checkpoints: Keras variables by names that are the same in every process."""
         return self._optimizers.variables
 
     def __call__(
         self, unroll: Unroll, progress: float, importance_weights: np.ndarray, seed: int | Sequence[int] = 0
     ) -> Update:
-        """Updates the weights from a batch of unrolls.
+        """Update the weights from a batch of unrolls.
 
         Args:
           unroll: fields [L, B, ...], or the parts [L, B / replicas, ...] of each replica.
-          progress: the share of the run's frames before this batch, in [0, 1].
-          importance_weights: float32 [B] of this process's sequences.
-          seed: of minibatches and losses, different at each update: entropy for NumPy's generator.
+          progress: share of the run's frames before this batch, in [0, 1].
+          importance_weights: weights of this process's sequences, float32 [B].
+          seed: seed of minibatches and losses, different for each update; entropy for NumPy's generator.
         """
         weights, rates = tf.constant(importance_weights, tf.float32), self._optimizers.rates(progress)
         generator, hosts = np.random.default_rng(seed), self._link.hosts
@@ -134,7 +134,7 @@ class TrainStep:
         return self._summary(tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *passes), priorities)
 
     def _summary(self, steps: _Step, priorities: np.ndarray) -> Update:
-        """The update from all its steps, NumPy arrays [steps, ...], and the priorities of the batch."""
+        """Summarise all steps, NumPy arrays [steps, ...], and the priorities of the batch as an `Update`."""
         finite, metrics = steps.finite, {}
         made = finite & ~steps.ended
         told = made if made.any() else finite
@@ -148,7 +148,7 @@ class TrainStep:
         return Update(metrics, priorities, int(np.sum(made)), int(np.sum(~finite)))
 
     def program(self, unroll: Unroll, importance_weights: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
-        """The `tf.function` of an optimizer step, and arguments for a minibatch."""
+        """Return the `tf.function` of an optimizer step, and arguments for a minibatch."""
         columns = tf.range(len(importance_weights) // self._minibatches)
         weights, rates = tf.constant(importance_weights), self._optimizers.rates(0.0)
         return self._compiled, (unroll, weights, rates, columns, tf.zeros(2, tf.int32))
@@ -156,10 +156,7 @@ class TrainStep:
     def _pass(
         self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seeds: tf.Tensor
     ) -> _Step:
-        """The optimizer steps of a pass, one after the other, until one ends it.
-
-        Columns and seeds have one row for each.
-        """
+        """Take the optimizer steps of a pass in order, one per row of columns and seeds, until one ends it."""
         step = functools.partial(self._compiled, unroll, weights, rates)
         count = columns.shape[0]
         if count == 1:
@@ -177,7 +174,7 @@ class TrainStep:
         return tf.nest.map_structure(lambda row: row.gather(tf.range(at)), rows)
 
     def _step(self, unroll: Unroll, weights: tf.Tensor, rates: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> _Step:
-        """Makes an optimizer step from some sequences of each replica."""
+        """Take an optimizer step from some sequences of each replica."""
         run = self._strategy.run
         outcome, priorities = run(self._on_replica, (unroll, weights, columns, seed))
         first = tf.nest.map_structure(lambda value: self._local(value)[0], outcome)
@@ -193,7 +190,7 @@ class TrainStep:
             self._optimizers.apply(outcome.gradients, norms, rates)
             return tf.constant(True)
 
-        # On CPUs outside of the compiled parts, where it would copy the weights.
+        # On CPUs, outside the compiled parts, which would copy the weights.
         tf.cond(finite & ~ended, apply, lambda: tf.constant(False))
         own = dict(first.means)
         for index, prefix in enumerate(self._optimizers.prefixed):
@@ -203,7 +200,7 @@ class TrainStep:
     def _on_replica(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tuple[_Outcome, tf.Tensor]:
-        """The outcome of all replicas, and the priorities of this one's sequences."""
+        """Return the outcome over all replicas, and the priorities of this replica's sequences."""
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group
         # TPUStrategy compiles everything it runs.
@@ -213,7 +210,7 @@ class TrainStep:
         outcome, priorities = differentiate(unroll, own_weights, columns, seed + replica)
         if self._replicas == 1:
             return outcome, priorities
-        stacked = tf.stack([*outcome.means.values()])  # one tensor on its way between devices
+        stacked = tf.stack([*outcome.means.values()])  # a single tensor to reduce over devices
         gradients, means = context.all_reduce("mean", (outcome.gradients, stacked))
         maxima = outcome.maxima
         if maxima:
@@ -222,13 +219,13 @@ class TrainStep:
         return _Outcome(gradients, dict(zip(outcome.means, tf.unstack(means), strict=True)), maxima), priorities
 
     def _local(self, value: Any) -> tuple[tf.Tensor, ...]:
-        """The tensors of this process's replicas."""
+        """Return the tensors of this process's replicas."""
         return self._strategy.experimental_local_results(value)
 
     def _differentiate(
         self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor
     ) -> tuple[_Outcome, tf.Tensor]:
-        """The outcome of some sequences, and their priorities."""
+        """Return the outcome of some sequences, and their priorities."""
         if columns.shape[0] < weights.shape[0]:
             state = tf.nest.map_structure(lambda t: tf.gather(t, columns, axis=0), unroll.initial_state)
             steps = unroll._replace(initial_state=())
@@ -242,7 +239,7 @@ class TrainStep:
         gradients = {}
         for name, own in variables.items():
             found = tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            # Those of embeddings are a row for each look-up, which neither norms nor Keras's optimizers add up.
+            # Gradients of embeddings have a row per look-up, which neither norms nor Keras's optimizers add up.
             gradients[name] = [tf.convert_to_tensor(gradient) for gradient in found]
         means, maxima = (
             {name: tf.cast(value, tf.float32) for name, value in metrics.items()}

@@ -8,7 +8,7 @@ import signal
 from seed_rl.learner.checkpoints import load, paths
 
 SMALL = 250_000  # bytes: less than a checkpoint of this run, more than its metrics and logs
-FAILS = "checkpoints can't be written (File too large): training goes on and tries again"
+FAILS = "checkpoints can't be written (File too large): training continues, with retries"
 WORKS = "checkpoints can be written again"
 
 

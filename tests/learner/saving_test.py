@@ -124,7 +124,7 @@ def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, capl
     with full_disk():
         run.saver.save_if_due()
     assert run.files == [], "the partial file is gone: it would fill the disk"
-    assert "checkpoints can't be written (File too large): training goes on and tries again" in caplog.text
+    assert "checkpoints can't be written (File too large): training continues, with retries" in caplog.text
     for newest in ("there is none", f"{run.directory / CHECKPOINT(0)} is the newest there is"):
         with full_disk(), pytest.raises(CheckpointError) as error, run.saver.last_checkpoint(pytest.fail):
             pass
@@ -158,7 +158,7 @@ def test_a_lost_replay_is_filled_anew_and_a_damaged_one_is_named(tmp_path, caplo
     if damage == "lost":
         run.saver.attach(found := Content(), restored=True)
         assert found.text == b""
-        assert f"there is no {path}: the replay is filled anew" in caplog.text
+        assert f"there is no {path}: the replay starts empty" in caplog.text
     else:
         path.write_bytes(b"nonsense")
         with pytest.raises(CheckpointError, match=f"{path} is not usable: it can't be read; without it the replay is"):
