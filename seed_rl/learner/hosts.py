@@ -50,8 +50,8 @@ class Hosts:
             raise ValueError(f"learner hosts are at HOST:PORT each, got {','.join(self.addresses)}")
         if not self.trusted_network and not self.are_local:
             raise ValueError(
-                "learner hosts neither encrypt nor authenticate what they send each other, and anyone who reaches their "
-                "ports controls them: keep them in a private network, and say so with --trusted_network"
+                "learner hosts neither encrypt nor authenticate what they send each other, and anyone who reaches "
+                "their ports controls them: keep them in a private network, and say so with --trusted_network"
             )
 
     @property

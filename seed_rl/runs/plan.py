@@ -2,14 +2,18 @@
 
 Rates are in agent steps per second. The learner is as fast as its slowest part:
 
-- the server thread, which handles messages sequentially;
-- one inference thread per inference device, which batches, waits for the act step, and answers;
-- act steps and updates, which take turns on a device that does both (on CPUs, the time of the threads above adds to
-  theirs); with separate training devices, an update takes its time on one device divided by their number.
+- the server's thread takes and answers messages one after the other;
+- one inference thread for each device that acts batches the observations and waits for the act step;
+- these threads take turns with the process's interpreter lock, which they hold for two thirds of their CPU time;
+- act steps and updates take turns where a device does both (the CPU time of the threads above adds to theirs where the
+  device is the cores); otherwise an update takes its time on one device over the number of devices that train.
 
-An actor's core never idles if its other groups step for at least as long as one group waits for its actions, which is a
-round trip and two act steps (the running one and its own). Not modelled: evaluation environments, resets that take
-longer than a step, gradient averaging, and other load on the machines.
+An actor's core never idles if its other groups step for at least as long as one group waits for its actions: a round
+trip and two act steps, the one that is running and its own. Left out are evaluation environments, resets that take
+longer than a step, averaging gradients, and other load on the machines.
+
+The server's thread and the lock limit a process. Where its accelerators could do more, they need several processes, even
+on one machine: each is a learner host with a share of the accelerators.
 """
 
 from __future__ import annotations
@@ -31,13 +35,16 @@ from seed_rl.learner.split import Split, split
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.transport.codec import StepCodec
 
-SERVER = "the server thread, which handles messages"
-INFERENCE = "the inference threads: batching, acting, answering"
+SERVER = "the server's thread, which takes and answers the messages"
+LOCK = "the interpreter's lock, which the server's and the inference threads share"
+INFERENCE = "the inference threads: batching and acting"
 CORES = "the learner's cores: transport and batching"
 DEVICE = "act steps and updates, which take turns"
 UPDATES = "the updates, on separate training devices"
 
 ANSWER_ACT_STEPS = 2
+LOCKED_SHARE = 0.65
+"""The share of the CPU time per message in which the interpreter's lock is held; measured, 0.55 to 0.66."""
 SHARED = 2
 """Factor by which an update on the same device slows down an act step."""
 LINE_SHARE = 1538 / 1448
@@ -185,6 +192,8 @@ class Plan(NamedTuple):
     """Maximum agent steps/s of each part, the smallest first."""
     rate: float
     """Agent steps/s of the learner."""
+    processes: int
+    """Number of learner processes among which to divide the accelerators, so that neither server nor lock limits them."""
     latency_seconds: float
     """Time from a group's observations to its actions, seconds."""
     actors: Actors
@@ -212,13 +221,18 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
     cpu = (server + host) / rates.learner_cores
     new_unrolls = acting * Sizes.of(experiment, agent, acting).new_unrolls
     update = rates.update_ms / 1e3 / len(devices.training) / (new_unrolls * agent.unroll_length)
-    seconds_per_step = {SERVER: server, INFERENCE: (host + act) / acting, CORES: cpu}
+    seconds_per_step = {SERVER: server, LOCK: LOCKED_SHARE * (server + host)}
+    per_process = max(seconds_per_step.values())
+    seconds_per_step |= {INFERENCE: (host + act) / acting, CORES: cpu}
     if apart:
         seconds_per_step[UPDATES] = update
     else:
         seconds_per_step[DEVICE] = act / acting + update + (0.0 if rates.accelerators else cpu)
     limits = {name: 1 / cost for name, cost in sorted(seconds_per_step.items(), key=lambda item: -item[1])}
     rate = min(limits.values())
+    wanted = min(limits[name] for name in limits if name not in (SERVER, LOCK)) * per_process
+    shares = [n for n in range(1, rates.accelerators + 1) if rates.accelerators % n == 0] or [1]
+    processes = next((n for n in shares if n >= wanted), shares[-1])
 
     latency = rtt_seconds + ANSWER_ACT_STEPS * (1 if apart else SHARED) * rates.act_ms / 1e3
     cores = max(1, math.ceil(rate / rates.env_steps - 1e-9))
@@ -231,7 +245,7 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
     up, down = (rate / size * (n * LINE_SHARE + MESSAGE_BYTES) for n in (codec.step_bytes, codec.actions_bytes))
     sizes = Sizes.of(dataclasses.replace(experiment, actors=actors), agent, acting)
     kept = sizes.num_kept * sizes.slot_nbytes
-    return Plan(devices, limits, rate, latency, actors, up, down, sizes.store_nbytes - kept, acting * kept)
+    return Plan(devices, limits, rate, processes, latency, actors, up, down, sizes.store_nbytes - kept, acting * kept)
 
 
 def _devices(experiment: Experiment, accelerators: int) -> Split:
@@ -251,16 +265,18 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
     devices, training = (", ".join(names) for names in (result.devices.inference, result.devices.training))
     limit, *others = result.limits
     machines = math.ceil(actors.num_actors / machine_cores)
+    processes = f"{result.processes} process{'es' * (result.processes > 1)}"
     kept = "training batch" if experiment.replay is None else "replay"
     rows = [
         ("from", f"{rates.env_steps:,.0f} steps/s", f"environments on one core ({sources['env_steps']})"),
         ("", f"{rates.act_ms:.3g} ms", f"act step of {rates.act_batch} on one device ({sources['act_ms']})"),
         ("", f"{rates.update_ms:.3g} ms", f"update on one device ({sources['update_ms']})"),
-        ("", f"{rates.server_us:.3g} µs", f"server thread, per message of {size} ({sources['server_us']})"),
-        ("", f"{rates.host_us:.3g} µs", f"batching and answering, per step ({sources['host_us']})"),
+        ("", f"{rates.server_us:.3g} µs", f"server's thread, per message of {size} ({sources['server_us']})"),
+        ("", f"{rates.host_us:.3g} µs", f"inference threads, per step ({sources['host_us']})"),
         ("learner", f"{experiment.env.action_repeat * result.rate:,.0f} frames/s", f"{result.rate:,.0f} agent steps/s"),
         ("", "limited by", limit),
         *(("", f"{result.limits[other]:,.0f} steps/s", f"limit of {other}") for other in others),
+        ("", processes, "of the learner, so that messages aren't the limit"),
         ("", "devices", f"acting: {devices}; training: {training}"),
         (
             "actors",

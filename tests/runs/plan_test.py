@@ -6,7 +6,7 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import Actors, ConfigError, config_files
-from seed_rl.runs.plan import CORES, DEVICE, INFERENCE, SERVER, UPDATES, Rates, find_rates, plan
+from seed_rl.runs.plan import CORES, DEVICE, INFERENCE, LOCK, LOCKED_SHARE, SERVER, UPDATES, Rates, find_rates, plan
 
 RATES = Rates(
     env_steps=1000,
@@ -39,7 +39,10 @@ def test_a_learner_with_an_accelerator(catch):
     rate = 1 / 187.5e-6
     assert next(iter(needs.limits)) == DEVICE
     assert needs.rate == pytest.approx(rate)
-    assert needs.limits == pytest.approx({DEVICE: rate, INFERENCE: 1 / 72.5e-6, SERVER: 1e5, CORES: 4 / 20e-6})
+    lock = 1 / (LOCKED_SHARE * 20e-6)
+    limits = {DEVICE: rate, INFERENCE: 1 / 72.5e-6, LOCK: lock, SERVER: 1e5, CORES: 4 / 20e-6}
+    assert needs.limits == pytest.approx(limits)
+    assert needs.processes == 1
     # 4 ms of network and two act steps, twice as long each; a group steps for 16 ms.
     assert needs.latency_seconds == pytest.approx(0.012)
     assert needs.actors == Actors(6, 2, 16, 0)
@@ -68,6 +71,24 @@ def test_of_several_accelerators_some_act_and_some_train():
     assert needs.kept_bytes == 18 * UNROLL
     # On each of the two: half of the environments, half of the queue, 32 of one more batch, and a spare one.
     assert needs.unroll_bytes == (448 + 9 + 32 + 1) * UNROLL
+
+
+@pytest.mark.parametrize(
+    ("server_us", "host_us", "limit", "processes"),
+    [
+        (160, 10, INFERENCE, 1),  # per step 10 and 10 µs; two act steps at a time, a step in 36 µs
+        (800, 0, SERVER, 2),  # 50 µs against 31: two processes do a step in 25
+        (1600, 0, SERVER, 4),  # 100 against 31: 3.2 processes, but eight accelerators make equal shares for 4
+        (640, 60, LOCK, 2),  # 65 against 61 to batch and act
+        (1e6, 0, SERVER, 8),  # an accelerator can't be shared
+    ],
+)
+def test_a_host_of_eight_accelerators_has_as_many_learner_processes_as_its_messages_need(
+    server_us, host_us, limit, processes
+):
+    rates = RATES._replace(accelerators=8, update_ms=1, server_us=server_us, host_us=host_us, learner_cores=64)
+    needs = plan(*load("catch/vtrace", "Experiment.batch_size = 18"), rates, 0.0)
+    assert (next(iter(needs.limits)), needs.processes) == (limit, processes)
 
 
 def test_devices_that_both_act_and_train_take_turns():
