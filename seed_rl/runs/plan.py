@@ -12,7 +12,7 @@ An actor's core never idles if its other groups step for at least as long as one
 trip and two act steps, the one that is running and its own. Left out are evaluation environments, resets that take
 longer than a step, averaging gradients, and other load on the machines.
 
-The server's thread and the lock limit a process. Where its accelerators could do more, they need several processes, even
+The server's thread and the lock limit a process. If its accelerators can do more, they need several processes, even
 on one machine: each is a learner host with a share of the accelerators.
 """
 
@@ -193,7 +193,7 @@ class Plan(NamedTuple):
     rate: float
     """Agent steps/s of the learner."""
     processes: int
-    """Number of learner processes among which to divide the accelerators, so that neither server nor lock limits them."""
+    """Learner processes among which the accelerators are divided, so that neither server nor lock limits them."""
     latency_seconds: float
     """Time from a group's observations to its actions, seconds."""
     actors: Actors
