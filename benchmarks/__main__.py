@@ -2,11 +2,11 @@
 
 A benchmark is a module of this package with
 
-- a docstring that says how it measures, which `--help` shows;
-- `QUICK`, the defaults of its flags with `--quick`, with which it ends within seconds;
+- a docstring that says how it measures, shown by `--help`;
+- `QUICK`, the defaults of its flags with `--quick`, which make it finish within seconds;
 - `add_arguments(parser)`, which adds its flags;
-- `measure(arguments)`, which returns JSON values, each measured one a `timing.spread`;
-- `table(result)`, which returns them as text of at most 100 columns.
+- `measure(arguments)`, which returns JSON values, where each measured value is a `timing.spread`;
+- `table(result)`, which formats them in at most 100 columns.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from seed_rl.experiment import ConfigError
 from seed_rl.system.native_output import load_tensorflow
 
 BENCHMARKS = {
-    "env": "Environments: steps per second of each suite, by threads.",
+    "env": "Environments: steps per second of each suite, by number of threads.",
     "transport": "The transport: messages through the real server, by streams and message size.",
     "act": "The act step by network, dtype and batch, beside its network alone.",
     "train": "The update by network, dtype and batch, and its share of the peak FLOP/s.",
     "replay": "The prioritized replay by size: insert, sample, read, update.",
-    "load": "A learner under load: its rate and the latency of its answers, by actors.",
+    "load": "A learner under load: its rate and response latency, by number of actors.",
     "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
-    "compile_for": "Act and optimizer steps, compiled for TPUs and GPUs without either: minutes.",
+    "compile_for": "Act and optimizer steps compiled for TPUs and GPUs, without the devices: minutes.",
     "time_to_score": "Frames and minutes until experiments reach returns, over several seeds: hours.",
-    "atari": "Scores in all Atari games, by the protocol of the published tables: a night.",
+    "atari": "Scores in all Atari games, with the protocol of published tables: a night.",
 }
 """Module and summary of each benchmark."""
 
 ALL = "all"
 APART = ("compile_for", "time_to_score", "atari")
-"""Not among `ALL`: they take hours, or need a compiler for GPUs."""
+"""Benchmarks excluded from `ALL`, because they take hours or need a compiler for GPUs."""
 DEFAULT_OUTPUT = os.path.join("runs", "bench")
 
 
 def main(command_line: Sequence[str]) -> int:
-    """Runs the named benchmarks and returns the exit code.
+    """Run the named benchmarks and return the exit code.
 
-    A single benchmark runs in this process; several run one after the other in a process each, so that none inherits
+    A single benchmark runs in this process; several run sequentially in separate processes, so that none inherits
     the memory of another.
 
     Raises:
-      SystemExit: a mistake on the command line, before anything is measured.
+      SystemExit: the command line is wrong; raised before anything is measured.
     """
     first_flag = next((n for n, word in enumerate(command_line) if word.startswith("-")), len(command_line))
     names, flags = list(command_line[:first_flag]), list(command_line[first_flag:])
@@ -63,7 +63,8 @@ def main(command_line: Sequence[str]) -> int:
         names = [name for name in BENCHMARKS if name not in APART]
     for name in names:
         if name not in BENCHMARKS:
-            print(f"bench: no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}, and {ALL}", file=sys.stderr)
+            known = ", ".join(BENCHMARKS)
+            print(f"bench: unknown benchmark {name!r}; benchmarks are {known} and {ALL}", file=sys.stderr)
             return 2
     parsed = {name: parse(name, flags) for name in names}
     if len(parsed) > 1:
@@ -82,7 +83,7 @@ def _run(name: str, flags: Sequence[str], arguments: argparse.Namespace) -> None
         os.makedirs(arguments.output, exist_ok=True)
     except OSError as error:
         raise BenchmarkError(f"--output {arguments.output} can't be used: {error.strerror}") from error
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns about retracing, which is intended here
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # silences warnings about retracing, which is intended here
     values = {key: value for key, value in vars(arguments).items() if key != "output"}
     content = report.report(name, flags, values, module.measure(arguments))
     path = os.path.join(arguments.output, f"{name}.json")
@@ -92,7 +93,7 @@ def _run(name: str, flags: Sequence[str], arguments: argparse.Namespace) -> None
 
 
 def _run_each(names: Sequence[str], flags: Sequence[str]) -> int:
-    """Runs every one of them, even after a failure; the exit code is the first that is not 0."""
+    """Run all benchmarks, even after a failure; return the first nonzero exit code."""
     codes = []
     for name in names:
         print(f"\n{name}: {BENCHMARKS[name]}", flush=True)
@@ -106,10 +107,10 @@ def _module(name: str) -> Any:
 
 
 def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
-    """The values of a benchmark's flags.
+    """Parse the flags of a benchmark.
 
     Raises:
-      SystemExit: an unknown flag or a bad value, after a sentence on standard error; or after `--help`.
+      SystemExit: a flag is unknown or has a bad value, reported on standard error; or `--help` was given.
     """
     module = _module(name)
     parser = _Parser(
@@ -119,7 +120,7 @@ def parse(name: str, flags: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
-    parser.add_argument("--quick", action="store_true", help="a smoke run of seconds, whose numbers mean nothing")
+    parser.add_argument("--quick", action="store_true", help="smoke test of a few seconds; its numbers are meaningless")
     parser.add_argument("--output", default=DEFAULT_OUTPUT, help=f"directory of {name}.json")
     if "--quick" in flags:
         parser.set_defaults(**module.QUICK)
@@ -132,7 +133,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the paragraphs of a docstring, and shows defaults."""
+    """Keeps the paragraphs of a docstring and shows defaults."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         has_default = action.default not in (None, [], False, argparse.SUPPRESS)
@@ -140,17 +141,17 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def overview() -> str:
-    """A line for each benchmark."""
+    """Format one line per benchmark."""
     width = max(map(len, BENCHMARKS))
     lines = [f"  {name:{width}} {summary}" for name, summary in BENCHMARKS.items()]
     return "\n".join(
         [
-            "scripts/bench.sh NAME... [FLAGS] runs benchmarks, one after the other; `all` runs those of speed:",
+            "scripts/bench.sh NAME... [FLAGS] runs benchmarks sequentially; `all` runs the speed benchmarks:",
             "",
             *lines,
             "",
             f"Each prints a table and writes {DEFAULT_OUTPUT}/NAME.json (--output=DIRECTORY: elsewhere).",
-            "--quick makes a smoke run of seconds; scripts/bench.sh NAME --help shows the flags of one.",
+            "--quick makes a smoke test of a few seconds; scripts/bench.sh NAME --help shows the flags of a benchmark.",
         ]
     )
 

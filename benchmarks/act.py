@@ -1,10 +1,10 @@
-"""The act step by network, dtype and batch, beside its network alone.
+"""The act step by network, dtype and batch, compared with its network alone.
 
 The act step is everything that happens to a batch on the inference thread: copying it into place, gathering states, the
 network, sampling, writing the unrolls, scattering states and reading the actions back. The network alone is `Agent.act`
-with its inputs on the device already, as a plain graph and compiled by XLA; the act step is compared with the faster of
-the two. They take turns, so that a drifting machine affects all alike. The bookkeeping of the unrolls, which also runs
-on that thread, has a column of its own.
+with inputs already on the device, as a plain graph and compiled by XLA; the act step is compared with the faster of the
+two. They take turns, so that a drifting machine affects all equally. The bookkeeping of unrolls, which also runs on
+that thread, has a separate column.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TIMES = ("act", "graph", "xla", "bookkeeping")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of this benchmark."""
     experiments.add_networks(parser)
     parser.add_argument("--batches", type=flags.counts, default="1,32,256", help="environments per act step")
     flags.add_timing(parser, 0.6)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Milliseconds of each batch through each network."""
+    """Measure the milliseconds of each batch size with each network."""
     cells = []
     for network, dtype, experiment in experiments.networks(arguments):
         agent = experiment.build_agent()
@@ -54,7 +54,7 @@ def _values(times: dict[str, list[float]], batch: int) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Milliseconds by network, dtype and batch."""
+    """Format milliseconds by network, dtype and batch."""
     heads = ["network", "dtype", "batch", "act step\nms", "network\ngraph, ms", "network\nXLA, ms"]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""XLA's compilers for TPUs and GPUs, from libtpu and JAX's CUDA plugin; no device is needed.
+"""XLA's compilers for TPUs and GPUs, from libtpu and JAX's CUDA plugin; they need no device.
 
 JAX has no public interface for compiling foreign programs: all uses of its internals are in this file.
 """
@@ -20,18 +20,18 @@ from benchmarks.hlo import Program
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """An accelerator: the target of the compiler, and the peaks of its data sheet."""
+    """An accelerator: the compiler's target, and the peak rates from its data sheet."""
 
     platform: str
     """`tpu` or `cuda`."""
     topology: str
-    """Of a TPU: kind and arrangement of chips. Of a GPU: the text file here that describes it."""
+    """TPU: kind and arrangement of chips. GPU: name of the text file in this directory that describes it."""
     flops: float
-    """Per second, of products of bfloat16, to which a TPU's compiler rounds float32, too."""
+    """FLOP/s of bfloat16 products; TPU compilers round float32 to bfloat16, too."""
     float32_flops: float
-    """Per second, of products of float32, on a GPU by TensorFloat-32."""
+    """FLOP/s of float32 products, on GPUs with TensorFloat-32."""
     bandwidth: float
-    """Bytes per second of its memory."""
+    """Memory bandwidth, bytes/s."""
 
 
 DEVICES = {
@@ -41,24 +41,24 @@ DEVICES = {
 
 
 class Refused(Exception):
-    """The compiler does not accept a program; the message says why."""
+    """The compiler rejects a program; the message gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A compiled program and its memory."""
+    """A compiled program and its memory requirements."""
 
     argument_nbytes: int
-    """Of inputs and variables."""
+    """Size of inputs and variables, bytes."""
     temporary_nbytes: int
     program: Program
 
 
 def compile_for(device: Device, hlo: bytes) -> Compiled:
-    """Compiles a serialized HLO module for one chip.
+    """Compile a serialized HLO module for one chip.
 
     Raises:
-      Refused: the compiler does not accept it.
+      Refused: the compiler rejects the program.
       BenchmarkError: the compiler is not installed.
     """
     target = _target(device)
@@ -83,10 +83,12 @@ def compile_for(device: Device, hlo: bytes) -> Compiled:
 def _target(device: Device) -> Any:
     os.environ |= {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
     os.environ |= {"TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}
-    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0"  # it needs the GPU
+    os.environ["XLA_FLAGS"] = (
+        os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0"
+    )  # autotuning needs the GPU
     try:
         return (_tpu if device.platform == "tpu" else _gpu)(device)[0]
-    except (ImportError, RuntimeError) as error:  # RuntimeError: JAX is there, and libtpu isn't
+    except (ImportError, RuntimeError) as error:  # RuntimeError: libtpu is missing
         remedy = "with Python 3.11 or newer, scripts/setup_venv.sh accelerators installs it"
         raise BenchmarkError(f"{error}; {remedy}") from error
 
@@ -111,7 +113,7 @@ def _gpu(device: Device) -> Any:
 
 
 def _without_copies(bytecode: Any) -> Any:
-    """Without the copy of each updated variable that TensorFlow puts at the end, of a dialect that isn't StableHLO."""
+    """Remove the final copies of updated variables, which TensorFlow emits in a dialect other than StableHLO."""
     from jax._src.lib.mlir import ir
 
     module = ir.Module.parse(bytecode)

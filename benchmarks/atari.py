@@ -1,18 +1,18 @@
 """Scores in many Atari games, one run after another: the table of Machado et al. 2018 (arXiv:1709.06009).
 
-The protocol is that of Dopamine's published runs: a frame repeats the previous action with probability 0.25, actions
-are the minimal set of each game and last for four frames, episodes begin without no-ops and are whole games (a lost
-life ends none) of at most 108,000 frames. A score is the mean return of the training episodes that ended within the
-last million frames, read after 5 and 10 million frames where a run is that long, and at its end; in a shorter run it is
-that of all episodes. There is no score where no episode ended in that time: a game that lasts 108,000 frames ends in
-none of 64 environments before they have played 6.9 million frames together.
+The protocol is that of Dopamine's published runs: a frame repeats the previous action with probability 0.25, each
+game uses its minimal action set, an action lasts four frames, episodes start without no-ops and are complete games (a
+lost life does not end them) of at most 108,000 frames. The score is the mean return of the training episodes that ended
+within the last million frames, taken after 5 and 10 million frames if the run is long enough, and at its end; for runs
+below a million frames, of all episodes. There is no score if no episode ended in that time: with 64 environments, games
+of 108,000 frames take 6.9 million frames to end.
 
-Beside it stand the largest mean return over 100 episodes; the largest magnitude of a mean value, which rewards of at
-most 1 and a discount of 0.99 bound by 100; and the smallest entropy of the policy, as a share of the largest possible.
+The result also has the largest mean return over 100 episodes; the largest absolute mean value, which rewards of at most
+1 and a discount of 0.99 bound by 100; and the smallest entropy of the policy, as a share of the maximum.
 
-The same command goes on after any kill. It skips the runs that are recorded in the directory of the JSON file, where
-the result (GAME_seed=N.json) and curve (.csv) of each appear as soon as it has ended, and continues the others from
-their checkpoints. A recorded run does not need its log directory any more.
+After a kill, the same command continues. It skips runs whose result (GAME_seed=N.json) and curve (.csv), written when a
+run ends, are in the directory of the JSON file, and continues the others from their checkpoints. A recorded run no
+longer needs its log directory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from seed_rl.reporting.text import duration
 from seed_rl.studies.trial import Trial
 
 SETS = {"atari57": ATARI_57, "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert")}
-"""Named games: those that papers report, and the five from which their median can be predicted (arXiv:2210.02019)."""
+"""Named sets of games: those reported by papers, and five that predict their median score (arXiv:2210.02019)."""
 PROTOCOL = (
     "Atari.sticky_actions=0.25",
     "Atari.full_action_set=False",
@@ -59,13 +59,17 @@ QUICK = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of this benchmark."""
     parser.add_argument("--games", type=_games, default="atari57", help="names separated by commas, atari57 or atari5")
-    parser.add_argument("--config", default="atari/vtrace_fast", help="gin file, a shipped one or a path")
-    parser.add_argument("--gin_param", action="append", default=[], help="NAME=VALUE for all; may be repeated")
-    parser.add_argument("--seeds", type=flags.count, default=1, help="runs of each game, seeded 1, 2, ...")
-    parser.add_argument("--frames", type=flags.frames, default="5M", help="of a run, as 5M or 300k")
-    parser.add_argument("--logdir", help="holds the runs; default: runs in the directory of the JSON file")
+    parser.add_argument("--config", default="atari/vtrace_fast", help="name of a shipped gin file, or a path")
+    parser.add_argument(
+        "--gin_param", action="append", default=[], help="gin binding NAME=VALUE for all runs; may be repeated"
+    )
+    parser.add_argument("--seeds", type=flags.count, default=1, help="number of runs per game, seeded 1, 2, ...")
+    parser.add_argument("--frames", type=flags.frames, default="5M", help="length of a run, e.g. 5M or 300k")
+    parser.add_argument(
+        "--logdir", help="parent of the log directories; default: runs in the directory of the JSON file"
+    )
 
 
 def _games(text: str) -> list[str]:
@@ -73,9 +77,9 @@ def _games(text: str) -> list[str]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Trains what is not recorded yet; the results of all runs."""
+    """Train the runs not recorded yet, and return the results of all runs."""
     directory = arguments.logdir or os.path.join(arguments.output, "runs")
-    # All games have their first seed before any has a second one. A mistake is reported before the first run.
+    # The first seed of all games comes before any second seed. Mistakes are reported before the first run.
     wanted = itertools.product(range(1, arguments.seeds + 1), arguments.games)
     runs = [_Game(game, seed, directory, arguments) for seed, game in wanted]
     todo = [run.frames_left() for run in runs]
@@ -93,13 +97,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 class _Game(Run):
-    """A run of one game, with its record in the directory of results."""
+    """A run of one game, recorded in the directory of results."""
 
     def __init__(self, game: str, seed: int, directory: str, arguments: argparse.Namespace):
         """
         Raises:
-          ConfigError: there is no such file or setting.
-          BenchmarkError: the log directory or the record holds a run of another configuration.
+          ConfigError: the file or a setting does not exist.
+          BenchmarkError: the log directory or the record belongs to another configuration.
         """
         bindings = [*PROTOCOL, *_LOGS, f"Experiment.total_frames={arguments.frames}", *arguments.gin_param]
         trial = Trial(f"{game}_seed={seed}", {"Atari.game": game, "Experiment.seed": str(seed)})
@@ -118,22 +122,22 @@ class _Game(Run):
                 raise BenchmarkError(f"{self._stem}.json records another configuration: {'; '.join(found)}")
 
     def frames_left(self) -> int:
-        """Environment frames until its end."""
+        """Length of the run, environment frames."""
         rows = [] if self.is_recorded() else self.rows()
         frames = self._record["result"]["frames"] if self.is_recorded() else rows[-1]["env_frames"] if rows else 0
         return max(0, self.experiment.total_frames - int(frames))
 
     def is_recorded(self) -> bool:
-        """Whether the directory of results has all of it."""
+        """Return whether the run is completely recorded."""
         result = self._record.get("result", {"failure": "it has not been run"})
         return "failure" not in result and result["frames"] >= self.experiment.total_frames
 
     def result(self) -> dict[str, Any]:
-        """What has been recorded of it."""
+        """Return the recorded result."""
         return dict(self._record["result"])
 
     def train(self, stopped: Callable[[], bool]) -> None:
-        """Trains what is left and records it."""
+        """Train the rest of the run and record it."""
         if self.is_recorded():
             return
         super().train(stopped)
@@ -151,18 +155,18 @@ class _Game(Run):
         }
         content = report.report("atari", [], {}, result)
         del content["arguments"]
-        # After rounding: of the settings all digits count.
+        # Added after rounding, because settings need all digits.
         self._record = {**content, "command": self._command, "settings": self.experiment.to_json()}
         write_table(list(thinned(rows)), f"{self._stem}.csv", COLUMNS)
         report.write(f"{self._stem}.json", self._record)
 
 
 def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str, Any]:
-    """What a run's metrics say of it, None where they say nothing.
+    """Summarise the metrics of a run; values without data are None.
 
     Args:
-      rows: in order.
-      total_frames: of the run, if it gets to its end.
+      rows: rows of metrics, in order.
+      total_frames: planned length of the run.
 
     Returns:
       `frames` and `minutes` of training; `scores`, a list of `reading`; `best_return`, the largest mean over 100
@@ -180,11 +184,11 @@ def summary(rows: Sequence[Mapping[str, float]], total_frames: int) -> dict[str,
 
 
 def reading(rows: Sequence[Mapping[str, float]], frames: int) -> dict[str, Any]:
-    """The score at the first row with so many frames, which there must be.
+    """Compute the score at the first row with at least `frames` frames, which must exist.
 
     Returns:
-      `frames` as given; `episodes` that ended in the `WINDOW` before; `score`, the mean of their returns, None without
-      episodes. The window begins with a row, at most an interval of metrics early.
+      `frames` as given; `episodes`, the number that ended in the `WINDOW` before; `score`, their mean return, None
+      without episodes. The window begins with a row, at most one interval of metrics early.
     """
     end = next(row for row in rows if row["env_frames"] >= frames)
     before = [row for row in rows if row["env_frames"] <= end["env_frames"] - WINDOW]
@@ -195,12 +199,11 @@ def reading(rows: Sequence[Mapping[str, float]], frames: int) -> dict[str, Any]:
 
 
 COLUMNS = ("env_frames", "seconds", "episodes", "total_return", "episode_return", "max_abs_value", "min_entropy_share")
-"""Columns of the CSV files. All but the last two are metrics (docs/metrics.md); these are a mean value, in units of the
-learned returns, and a share."""
+"""Columns of the CSV files: metrics (docs/metrics.md), a mean value in units of learned returns, and a share."""
 
 
 def thinned(rows: Sequence[Mapping[str, float]], most: int = 100) -> Iterator[dict[str, float]]:
-    """At most so many rows of a curve: the last of each of as many stretches of frames, with the stretch's extremes."""
+    """Thin out a curve: keep the last row of each of equally many stretches of frames, with the stretch's extremes."""
 
     def stretch(row: Mapping[str, float]) -> int:
         return max(1, math.ceil(most * row["env_frames"] / rows[-1]["env_frames"]))
@@ -230,7 +233,7 @@ def _text(value: float | None) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    """A line for each run: scores, the last one in percent of human play, extremes and minutes; then the failures."""
+    """Format a line per run (scores, the last also in percent of human play, extremes, minutes), then the failures."""
     runs = result["runs"]
     ends = sorted({each["frames"] for run in runs for each in run["scores"]})
     rows = []

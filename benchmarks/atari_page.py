@@ -1,7 +1,7 @@
-"""Tables and pictures of docs/results/atari.md, which `scripts/performance_page.py` writes.
+"""Tables and pictures for docs/results/atari.md, which `scripts/performance_page.py` writes.
 
-Each folder in docs/results/atari holds the records of one `scripts/bench.sh atari`; its name, such as `atari57_5M`,
-begins with that of its set of games. Beside the folders stand the published scores.
+Each folder in docs/results/atari has the records of one `scripts/bench.sh atari`. Its name, such as `atari57_5M`,
+starts with the set of games. The published scores are next to the folders.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ ANCHORS = "dopamine.csv"
 AGENTS = ("DQN", "Rainbow", "IQN")
 OURS = "seed_rl"
 PICTURES = {"profile": "Share of runs above each score", "curves": "Learning curves of all games"}
-BELOW_RANDOM = -5.0  # percent: games with lower scores are named
+BELOW_RANDOM = -5.0  # percent: games with lower scores are listed
 MAX_PROFILE = 300.0  # percent
-COLUMNS = 6  # of panels
+COLUMNS = 6  # number of panels per row
 
 
 class Scores(NamedTuple):
-    """Mean returns of the last million frames, in some number of environment frames."""
+    """Mean returns over the last million frames before some number of environment frames."""
 
     frames: int
     ours: dict[str, list[float]]
-    """Scores by game, one for each seed in which an episode ended."""
+    """Scores by game, one for each seed with a finished episode."""
     anchors: dict[str, dict[str, list[float]]]
-    """Scores by agent and game, five runs each; empty where nothing is published for so many frames."""
+    """Scores by agent and game, five runs each; empty if none are published for this number of frames."""
 
     def normalised(self, agent: str) -> list[np.ndarray]:
-        """Float [R] in percent of human play, for each game that all agents and ours have scores in."""
+        """Return scores in percent of human play, float [R], for each game with scores of all agents and ours."""
         common = set(self.ours).intersection(REFERENCES, *self.anchors.values())
         scores = self.ours if agent == OURS else self.anchors[agent]
         return [
@@ -51,11 +51,11 @@ class Scores(NamedTuple):
 
 
 def section(text: str, results: pathlib.Path) -> str:
-    """The part of the page that a marker asks for, as Markdown.
+    """Write the part of the page for a marker, as Markdown.
 
     Args:
-      text: `scores` or `summary`, a folder and a number of frames: `scores atari57_5M 5M`.
-      results: holds the folders and the published scores.
+      text: `scores` or `summary`, a folder and a number of frames, e.g. `scores atari57_5M 5M`.
+      results: parent of the folders and the published scores.
     """
     part, folder, frames = text.split()
     records = read_records(results / folder)
@@ -66,12 +66,12 @@ def section(text: str, results: pathlib.Path) -> str:
 
 
 def read_records(folder: pathlib.Path) -> list[dict[str, Any]]:
-    """What `scripts/bench.sh atari` has recorded: a report for each run, in the order of games and seeds."""
+    """Read the reports recorded by `scripts/bench.sh atari`, ordered by game and seed."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*_seed=*.json"))]
 
 
 def scores_of(records: Sequence[Mapping[str, Any]], frames: int, results: pathlib.Path) -> Scores:
-    """Ours and the published scores after so many frames."""
+    """Read our scores and the published ones after some number of frames."""
     ours: dict[str, list[float]] = {}
     for run in (record["result"] for record in records):
         found = [each["score"] for each in run["scores"] if each["frames"] == frames]
@@ -85,7 +85,7 @@ def scores_of(records: Sequence[Mapping[str, Any]], frames: int, results: pathli
 
 
 def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathlib.Path) -> str:
-    """The table of all games, what stands out in it, what is missing, and its origin."""
+    """Write the table of all games, with remarks, missing runs and the origin of the data."""
     runs = [record["result"] for record in records]
     rows, normalised = [], {}
     for game, own in scores.ours.items():
@@ -137,7 +137,7 @@ def _scores(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathli
 
 
 def _summary(records: Sequence[Mapping[str, Any]], scores: Scores, folder: pathlib.Path) -> str:
-    """Interquartile mean and median, with intervals, over the games that all have; and the pictures."""
+    """Write interquartile mean and median with intervals, over the games of all agents, and the pictures."""
     rows = []
     for agent in (OURS, *scores.anchors):
         own = scores.normalised(agent)
@@ -163,7 +163,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _extreme(function: Any, runs: Iterable[Mapping[str, Any]], name: str) -> tuple[float | None, str]:
-    """The largest or smallest value in any run, and the run's name."""
+    """Find the largest or smallest value in any run, and the run's name."""
     return function(((run[name], _name(run)) for run in runs if run[name] is not None), default=(None, "no run"))
 
 
@@ -183,12 +183,12 @@ def _interval(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> str:
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table, all columns but the first aligned on the right."""
+    """Format a table with all columns but the first right-aligned."""
     return [f"| {' | '.join(row)} |" for row in (heads, ["---", *["--:"] * (len(heads) - 1)], *rows)]
 
 
 def _origin(records: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence that says how, when and where."""
+    """Describe how, when and where the results were measured."""
     command = records[0]["command"].partition(" '--gin_param=Atari.game")[0]
     dates = sorted(record["date"][:10] for record in records)
     machines = sorted({f"{each['hardware']['cores']} cores of {each['hardware']['processor']}" for each in records})
@@ -199,7 +199,7 @@ def _origin(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def draw(folder: pathlib.Path) -> None:
-    """Draws the pictures of a folder's records, at their largest number of frames, if there are any."""
+    """Draw the pictures of a folder's records, if there are any, at their largest number of frames."""
     from matplotlib import pyplot
 
     from seed_rl.studies.plot import COLOURS, STYLE
@@ -217,7 +217,7 @@ def draw(folder: pathlib.Path) -> None:
 
 
 def _draw_curves(folder: pathlib.Path, scores: Sequence[Scores], colours: Mapping[str, str]) -> None:
-    """Small multiples: the seeds of each game as lines, published means as points, random play as a dotted line."""
+    """Draw a panel per game: seeds as lines, published means as points, random play as a dotted line."""
     from matplotlib import pyplot
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -257,7 +257,7 @@ def _draw_curves(folder: pathlib.Path, scores: Sequence[Scores], colours: Mappin
 
 
 def _draw_profile(folder: pathlib.Path, scores: Scores, colours: Mapping[str, str]) -> None:
-    """The share of runs above each human-normalised score, ours and published ones."""
+    """Draw the share of runs above each human-normalised score, for our and published scores."""
     from matplotlib import pyplot
 
     x = np.linspace(-10.0, MAX_PROFILE, 400)

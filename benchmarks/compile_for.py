@@ -1,11 +1,11 @@
-"""Acting and learning of shipped experiments, compiled for a TPU or a GPU that need not be there.
+"""Act and optimizer steps of shipped experiments, compiled for a TPU or GPU without needing the device.
 
-The compilers are XLA's own, from the packages of JAX. They compile the act step and the optimizer step as on a machine
-with that device, and the table shows what their programs do:
+XLA's compilers, from JAX's packages, compile the act step and the optimizer step as on a machine with that device. The
+table shows properties of the programs:
 
-- temporaries, and instructions besides the write in place whose result is as large as the unroll store;
-- bytes of device memory read and written for each agent step, without the chip's own memory, and FLOPs as counted by
-  `scripts/bench.sh train`: the device's peaks make a bound of the rate of them, which memory or arithmetic sets;
+- temporaries, and instructions other than the in-place write whose result is as large as the unroll store;
+- device memory read and written per agent step (excluding on-chip memory), and FLOPs as counted by
+  `scripts/bench.sh train`, from which the device's peaks give an upper bound of the rate, set by memory or arithmetic;
 - the device memory that the experiment takes with all its environments and its full replay.
 """
 
@@ -43,7 +43,7 @@ EXPERIMENTS = {
     "dmlab/vtrace": Recipe("dmlab/vtrace"),
     "football/vtrace": Recipe("football/vtrace_checkpoints"),
 }
-"""One of each agent, suite and network."""
+"""Experiments that cover each agent, suite and network."""
 
 PROGRAMS = ("act", "update")
 
@@ -51,16 +51,22 @@ QUICK = {"devices": "v5e", "experiments": "catch/vtrace", "programs": "act", "en
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
-    parser.add_argument("--devices", type=flags.some_of(DEVICES), default=",".join(DEVICES), help="to compile for")
+    """Add the flags of this benchmark."""
+    parser.add_argument(
+        "--devices", type=flags.some_of(DEVICES), default=",".join(DEVICES), help="devices to compile for"
+    )
     everything = ",".join(EXPERIMENTS)
-    parser.add_argument("--experiments", type=flags.some_of(EXPERIMENTS), default=everything, help="to compile")
-    parser.add_argument("--programs", type=flags.some_of(PROGRAMS), default=",".join(PROGRAMS), help="of these")
-    parser.add_argument("--environments", type=flags.count, default=256, help="in a batch of the act step")
+    parser.add_argument(
+        "--experiments", type=flags.some_of(EXPERIMENTS), default=everything, help="experiments to compile"
+    )
+    parser.add_argument(
+        "--programs", type=flags.some_of(PROGRAMS), default=",".join(PROGRAMS), help="programs to compile"
+    )
+    parser.add_argument("--environments", type=flags.count, default=256, help="environments per act step")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Memory, traffic and limit of each program on each device."""
+    """Compute memory, traffic and rate limit of each program on each device."""
     cells = []
     with mock.patch.object(devices, "has_accelerator", return_value=True):
         for name in arguments.experiments:
@@ -78,14 +84,14 @@ class _Program(NamedTuple):
     name: str
     hlo: bytes
     agent_steps: int
-    """That it acts for or learns from."""
+    """Number of agent steps that it acts for or learns from."""
     flops: int
     frames: Array | None
-    """The largest variable of the unroll store, if it has one."""
+    """Largest variable of the unroll store; None if it has no store."""
     store_nbytes: int
-    """Of the store it is compiled with."""
+    """Size of the store it is compiled with, bytes."""
     experiment_store_nbytes: int
-    """Of the store of the whole experiment."""
+    """Size of the complete experiment's store, bytes."""
 
 
 def _act(experiment: Experiment, environments: int) -> _Program:
@@ -155,7 +161,7 @@ def _line(cell: dict[str, Any]) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Memory, traffic and limit of each program, as text."""
+    """Format memory, traffic and rate limit of each program."""
     heads = ["experiment", "step", "device", "memory\nMB", "temp.\nMB", "store\ncopies"]
     heads += ["kB\n/step", "MFLOP\n/step", "million\nsteps/s", "limit"]
     return columns(heads, [_row(cell) for cell in result["programs"]])

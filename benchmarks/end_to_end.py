@@ -1,11 +1,11 @@
-"""A whole run, and its share of the ceiling that its components allow on the same cores.
+"""The rate of a whole run, compared with the ceiling set by its components on the same cores.
 
-Each component is measured alone with the whole machine, in agent steps per second: the environments (a thread per
-group), the act step, the update with all of its passes. If they take turns on the same cores, the run can't be faster
-than the ceiling 1 / (1/env + 1/act + 1/train); with an accelerator it can, as the learner then computes beside the
-environments. The run is one of `seed_rl train`, over some seconds after it has settled.
+Each component is measured alone on the whole machine, in agent steps per second: the environments (a thread per group),
+the act step, and the update with all its passes. If they share the same cores, the run can't exceed the ceiling
+1 / (1/env + 1/act + 1/train); with an accelerator it can, because learner and environments compute in parallel. The run
+is a `seed_rl train`, measured for some seconds after it has settled.
 
-Machines drift within minutes: the components are measured before and after each run, and the mean of both makes its
+Because machines drift within minutes, the components are measured before and after each run, and their means give its
 ceiling.
 """
 
@@ -47,19 +47,23 @@ _STOP_SECONDS = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of this benchmark."""
     parser.add_argument("--presets", type=flags.some_of(PRESETS), default="vtrace", help=", ".join(PRESETS))
-    parser.add_argument("--gin_file", help="another experiment, in place of the presets")
-    parser.add_argument("--gin_param", action="append", default=[], help="a gin binding for all experiments")
-    parser.add_argument("--settle", type=flags.seconds, default=10.0, help="seconds of learning before the run counts")
-    parser.add_argument("--run_seconds", type=flags.seconds, default=10.0, help="seconds of each run that count")
-    parser.add_argument("--metrics_interval", type=flags.seconds, default=2.0, help="seconds, of the run's metrics")
-    parser.add_argument("--seconds", type=flags.seconds, default=4.0, help="for each component, before and after a run")
-    parser.add_argument("--repeats", type=flags.count, default=3, help="runs; the table shows the median")
+    parser.add_argument("--gin_file", help="gin file of an experiment to measure instead of the presets")
+    parser.add_argument("--gin_param", action="append", default=[], help="gin binding for all experiments")
+    parser.add_argument("--settle", type=flags.seconds, default=10.0, help="seconds of training before the measurement")
+    parser.add_argument("--run_seconds", type=flags.seconds, default=10.0, help="seconds of each run to measure")
+    parser.add_argument(
+        "--metrics_interval", type=flags.seconds, default=2.0, help="interval of the run's metrics, seconds"
+    )
+    parser.add_argument(
+        "--seconds", type=flags.seconds, default=4.0, help="seconds per component, before and after a run"
+    )
+    parser.add_argument("--repeats", type=flags.count, default=3, help="number of runs; the table shows the median")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Rates and efficiency of each preset, or of the experiment of a gin file."""
+    """Measure rates and efficiency of each preset, or of the experiment in a gin file."""
     recipes = {name: PRESETS[name] for name in arguments.presets}
     if arguments.gin_file:
         recipes = {arguments.gin_file: Recipe(arguments.gin_file)}
@@ -73,7 +77,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dict[str, Any]:
-    """All rates in agent steps per second that are learned from; evaluation environments take their share of two."""
+    """Measure all rates in agent steps per second trained on; evaluation environments reduce those of env and act."""
     experiment = recipe.load()
     components = _Components(experiment, arguments.seconds)
     before, around, whole = components.rates(), [], []
@@ -92,11 +96,11 @@ def _experiment(name: str, recipe: Recipe, arguments: argparse.Namespace) -> dic
 
 
 def shares(components: Sequence[dict[str, float]], whole: Sequence[float]) -> dict[str, Any]:
-    """Spreads of the components' rates, of `end_to_end`, `ceiling` and `efficiency`, the share of the ceiling.
+    """Compute spreads of the components' rates, `end_to_end`, `ceiling` and `efficiency`, the share of the ceiling.
 
     Args:
-      components: the rates around each run, by name.
-      whole: the rate of each run.
+      components: rates before and after each run, by name.
+      whole: rate of each run.
     """
     ceilings = [1 / sum(1 / rates[part] for part in COMPONENTS) for rates in components]
     return {
@@ -108,7 +112,7 @@ def shares(components: Sequence[dict[str, float]], whole: Sequence[float]) -> di
 
 
 class _Components:
-    """The components of an experiment, compiled once and measured repeatedly."""
+    """The components of an experiment, compiled once for repeated measurements."""
 
     def __init__(self, experiment: Experiment, seconds: float):
         self._experiment = experiment
@@ -131,10 +135,10 @@ class _Components:
 
 
 def run_rate(recipe: Recipe, arguments: argparse.Namespace) -> float:
-    """Agent steps per second of a run of `seed_rl train`, over `run_seconds` after it has settled.
+    """Measure the agent steps per second of a `seed_rl train` over `run_seconds` after it has settled.
 
     Raises:
-      BenchmarkError: the run ended, or measured nothing in time.
+      BenchmarkError: the run ended, or did not settle in time.
     """
     limit = _START_SECONDS + arguments.settle + arguments.run_seconds
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as logdir:
@@ -165,18 +169,18 @@ def _rows(logdir: str) -> list[dict[str, float]]:
 
 
 def settled(rows: Sequence[dict[str, float]], settle: float) -> list[dict[str, float]]:
-    """The rows of metrics later than `settle` seconds after the first update, before which a replay is filled."""
+    """Return the rows of metrics later than `settle` seconds after the first update, when the replay is filled."""
     training = [row for row in rows if row["learner_updates"] > 0]
     return [row for row in training if row["seconds"] > training[0]["seconds"] + settle]
 
 
 def duration(rows: Sequence[dict[str, float]]) -> float:
-    """Seconds from the first to the last of some rows of metrics."""
+    """Return the seconds from the first to the last row."""
     return rows[-1]["seconds"] - rows[0]["seconds"]
 
 
 def table(result: dict[str, Any]) -> str:
-    """Rates, ceiling and its share by experiment."""
+    """Format rates, ceiling and efficiency by experiment."""
     rows = [
         [
             run["name"],

@@ -1,7 +1,7 @@
 """Environments alone: agent steps and frames per second of each suite.
 
-As in an actor, a thread steps each group of environments, with random actions; nothing is sent. Frames count action
-repeats.
+As in an actor, each group of environments is stepped by a thread, with random actions, but nothing is sent. Frames
+include action repeats.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ QUICK = {"suites": "catch,pong", "threads": "1", "envs_per_thread": 2, "seconds"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of this benchmark."""
     up_to_all_cores = ",".join(str(n + 1) for n in range(len(os.sched_getaffinity(0))))
-    parser.add_argument("--suites", type=flags.some_of(SUITES), default=",".join(SUITES), help="to measure")
+    parser.add_argument("--suites", type=flags.some_of(SUITES), default=",".join(SUITES), help="suites to measure")
     parser.add_argument("--threads", type=flags.counts, default=up_to_all_cores, help="numbers of threads")
-    parser.add_argument("--envs_per_thread", type=flags.count, default=16, help="environments in the group of a thread")
+    parser.add_argument("--envs_per_thread", type=flags.count, default=16, help="environments per thread")
     flags.add_timing(parser, 3.0)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Rates of each suite that can be built here; for the others, a sentence that says why not."""
+    """Measure the rates of each suite installed here; for the others, say what is missing."""
     suites: list[dict[str, Any]] = []
     for name in arguments.suites:
         row: dict[str, Any] = {"suite": name, "description": dataclasses.asdict(SUITES[name]), "rates": []}
@@ -65,16 +65,16 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, repeats: int) -> list[float]:
-    """Agent steps per second of groups of environments, each stepped by a thread of its own with random actions.
+    """Measure agent steps per second of groups of environments, each stepped by its own thread with random actions.
 
     Args:
-      config: of the environments.
-      group_sizes: environments of each group.
-      seconds: for all repeats together.
-      repeats: measurements.
+      config: settings of the environments.
+      group_sizes: number of environments in each group.
+      seconds: total duration of all repeats.
+      repeats: number of measurements.
 
     Raises:
-      CannotBuild: not on this machine.
+      CannotBuild: the environments are not installed on this machine.
     """
     envs = [config.make(size) for size in group_sizes]
     try:
@@ -96,7 +96,7 @@ def env_rates(config: EnvConfig, group_sizes: Sequence[int], seconds: float, rep
 
 
 def _steps_per_second(env: gymnasium.vector.VectorEnv, actions: np.ndarray, deadline: float) -> float:
-    """Of all environments of a group together, until the deadline (of the monotonic clock)."""
+    """Measure the total rate of a group of environments until a deadline of the monotonic clock."""
     started, calls = time.monotonic(), 0
     while (now := time.monotonic()) < deadline or not calls:
         env.step(actions)
@@ -105,7 +105,7 @@ def _steps_per_second(env: gymnasium.vector.VectorEnv, actions: np.ndarray, dead
 
 
 def table(result: dict[str, Any]) -> str:
-    """The rates of each suite by threads."""
+    """Format the rates of each suite by number of threads."""
     rows = [
         [
             suite["suite"],

@@ -1,4 +1,4 @@
-"""The experiments that benchmarks measure: Pong's, from shipped gin files."""
+"""Experiments measured by benchmarks: Pong, from shipped gin files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Recipe(NamedTuple):
     bindings: tuple[str, ...] = ()
 
     def load(self) -> Experiment:
-        """The experiment.
+        """Load the experiment.
 
         Raises:
-          ConfigError: there is no such file or setting.
+          ConfigError: the file or a setting does not exist.
         """
         return config_files.load([self.gin_file], list(self.bindings))
 
     def flags(self) -> list[str]:
-        """For `seed_rl train`."""
+        """Return the flags of `seed_rl train` for the experiment."""
         return [f"--gin_file={self.gin_file}", *(f"--gin_param={binding}" for binding in self.bindings)]
 
 
@@ -37,18 +37,22 @@ NETWORKS = {
     "deep_lstm": Recipe("atari/vtrace_deep"),
     "r2d2": Recipe("atari/r2d2", ("R2D2.unroll_length = 20", "R2D2.burn_in = 20")),
 }
-"""Nature DQN's network, the same with LSTM 256, IMPALA's residual network with LSTM 256, and R2D2's (shallow, LSTM 512,
-dueling heads of 512). Unrolls of 20 steps."""
+"""Networks of Nature DQN, Nature DQN with LSTM 256, IMPALA (residual, LSTM 256), and R2D2 (shallow, LSTM 512,
+dueling heads of 512). Unrolls have 20 steps."""
 
 
 def add_networks(parser: argparse.ArgumentParser) -> None:
-    """`--networks` and `--dtypes`."""
-    parser.add_argument("--networks", type=flags.some_of(NETWORKS), default=",".join(NETWORKS), help="to measure")
-    parser.add_argument("--dtypes", type=flags.some_of(DTYPES), default=",".join(DTYPES), help="they compute in")
+    """Add `--networks` and `--dtypes`."""
+    parser.add_argument(
+        "--networks", type=flags.some_of(NETWORKS), default=",".join(NETWORKS), help="networks to measure"
+    )
+    parser.add_argument(
+        "--dtypes", type=flags.some_of(DTYPES), default=",".join(DTYPES), help="dtypes of their computations"
+    )
 
 
 def networks(arguments: argparse.Namespace) -> Iterator[tuple[str, str, Experiment]]:
-    """Network, dtype and experiment of each combination that the flags of `add_networks` name."""
+    """Yield network, dtype and experiment for each combination in the flags of `add_networks`."""
     for network in arguments.networks:
         for dtype in arguments.dtypes:
             loaded = NETWORKS[network].load()
@@ -66,7 +70,7 @@ _R2D2 = (
     "R2D2.burn_in = 20",
     "R2D2.core_units = 512",
     "R2D2.head_hidden = 512",
-    "Replay.capacity = 4000",  # fits twice: the run has one, and so does the measurement of its components
+    "Replay.capacity = 4000",  # fits twice: one for the run, one for the measurement of its components
     "Replay.min_size = 500",
 )
 PRESETS = {
@@ -78,5 +82,5 @@ PRESETS = {
     "r2d2": Recipe("atari/r2d2_pong", _R2D2),
     "catch": Recipe("catch/vtrace"),
 }
-"""Runs: Pong with the agent, network and dtype of the name, and with the batches and numbers of environments that use
-two cores best; and Catch, for smoke runs."""
+"""Runs of Pong, named after agent, network and dtype, with batches and numbers of environments tuned for two cores; and
+Catch, for smoke tests."""

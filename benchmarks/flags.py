@@ -1,6 +1,6 @@
 """Types of command-line flags.
 
-Defaults of lists are written as on the command line, "1,8,64": argparse parses them, and help shows them so.
+Defaults of lists have the form used on the command line, "1,8,64": argparse parses them, and help shows this form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T", int, float)
 
 
 def at_least(minimum: T) -> Callable[[str], T]:
-    """A number of the type of `minimum`, no smaller than it."""
+    """Return a parser for numbers of the type of `minimum` that are at least `minimum`."""
     kind = type(minimum)
 
     def parse(text: str) -> T:
@@ -36,12 +36,12 @@ seconds = at_least(0.001)
 
 
 def counts(text: str) -> list[int]:
-    """Positive whole numbers, separated by commas."""
+    """Parse positive whole numbers separated by commas."""
     return [count(part) for part in text.split(",")]
 
 
 def frames(text: str) -> int:
-    """A positive whole number, also as 5M or 300k."""
+    """Parse a positive whole number, which may have the form 5M or 300k."""
     try:
         return count(str(whole_number(text)))
     except ValueError as error:
@@ -49,21 +49,23 @@ def frames(text: str) -> int:
 
 
 def some_of(choices: Collection[str]) -> Callable[[str], list[str]]:
-    """Names from a collection, separated by commas."""
+    """Return a parser for names from a collection, separated by commas."""
 
     def parse(text: str) -> list[str]:
         chosen = text.split(",")
         for name in chosen:
             if name not in choices:
-                raise argparse.ArgumentTypeError(f"there is no {name!r}; there are: {', '.join(choices)}")
+                raise argparse.ArgumentTypeError(f"unknown name {name!r}; expected {', '.join(choices)}")
         return chosen
 
     return parse
 
 
 def add_timing(parser: argparse.ArgumentParser, default_seconds: float) -> None:
-    """`--seconds` and `--repeats`."""
+    """Add `--seconds` and `--repeats`."""
     parser.add_argument(
-        "--seconds", type=seconds, default=default_seconds, help="for each measured value, all repeats together"
+        "--seconds", type=seconds, default=default_seconds, help="total duration of all repeats of a measurement"
     )
-    parser.add_argument("--repeats", type=count, default=3, help="of each measurement; the table shows the median")
+    parser.add_argument(
+        "--repeats", type=count, default=3, help="repeats of each measurement; the table shows the median"
+    )

@@ -1,6 +1,6 @@
 """Floating-point operations of networks: two per multiplication in a convolution or a matrix product.
 
-Everything else (activations, pooling, sampling) is left out; it is less than a hundredth in these networks.
+Everything else (activations, pooling, sampling) is ignored; it is less than 1 % in these networks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from seed_rl.specs import EnvSpec
 
 
 def update_flops(experiment: Experiment, agent: Agent) -> int:
-    """Operations of an update, per sequence of its batch.
+    """Count the operations of an update per sequence in the batch.
 
-    A backward pass counts as two forward passes; the steps of a burn-in have none, and the target network of an agent
+    A backward pass counts as two forward passes. Burn-in steps have no backward pass, and the target network of agents
     with a replay runs forward over the whole sequence.
     """
     burn_in = agent.overlap - 1
@@ -29,7 +29,7 @@ def update_flops(experiment: Experiment, agent: Agent) -> int:
 
 
 def forward_flops(agent: Agent, env_spec: EnvSpec) -> int:
-    """Operations of acting once for one environment."""
+    """Count the operations of one step of acting for one environment."""
     action = env_spec.action.tensor
     prev_action = tf.zeros([1, *action.shape], action.dtype)
     observation = tf.nest.map_structure(tf.constant, random_output(env_spec, 1))
@@ -38,7 +38,7 @@ def forward_flops(agent: Agent, env_spec: EnvSpec) -> int:
 
 
 def _graph_flops(graph: Any) -> int:
-    """Of a graph and the functions it calls; a loop counts as one round, since there is one step to loop over."""
+    """Count the operations of a graph and the functions it calls; loops count once, because they have a single step."""
     total = 0
     for operation in graph.get_operations():
         if operation.type == "Conv2D":
@@ -50,5 +50,5 @@ def _graph_flops(graph: Any) -> int:
             raise NotImplementedError(f"operations of type {operation.type} are not counted yet")
         for attribute in operation.node_def.attr.values():
             if attribute.HasField("func"):
-                total += _graph_flops(graph._get_function(attribute.func.name).graph)  # TensorFlow has no public way
+                total += _graph_flops(graph._get_function(attribute.func.name).graph)  # no public interface
     return total

@@ -1,4 +1,4 @@
-"""Reads the optimized program that XLA's compilers print: the memory traffic of its instructions, and large results."""
+"""Parses the optimized programs printed by XLA's compilers for memory traffic and large results."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _CONTROL_FLOW = ("while", "conditional", "call")
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """An array among the operands or results of an instruction."""
+    """An array that is an operand or result of an instruction."""
 
     dtype: str
     shape: tuple[int, ...]
     on_chip: bool
-    """In the small fast memory of a TPU's core."""
+    """Whether it is in the small fast memory of a TPU core."""
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes, without padding."""
+        """Size in bytes, without padding."""
         digits = re.search(r"\d+", self.dtype)
         return self.size * max(1, int(digits[0]) // 8 if digits else 1)  # "pred" is a byte
 
@@ -52,7 +52,7 @@ class _Instruction:
 
     @property
     def written(self) -> list[Array]:
-        """The results in device memory; none of a transfer from or to the chip, whose results have its source, too."""
+        """Results in device memory; empty for transfers from or to the chip, whose results include their source."""
         if self.operation.endswith("-start"):
             return [] if any(own.on_chip for own in self.results) else self.results[:-1]
         return [own for own in self.results if not own.on_chip]
@@ -81,17 +81,17 @@ class Program:
                 self._computations[name].append(_Instruction(found["operation"], results, operands, found["rest"]))
 
     def traffic(self, in_place: Array | None = None) -> int:
-        """Bytes of device memory read and written: operands and results of each instruction that are not on the chip.
+        """Count bytes of device memory read and written: off-chip operands and results of each instruction.
 
-        Both branches of a condition count, and all of an array of which an instruction reads a slice.
+        Both branches of a condition count, and arrays count completely even if an instruction reads only a slice.
 
         Args:
-          in_place: arrays of which only rows are touched count as nothing.
+          in_place: arrays to ignore because only some of their rows are accessed.
         """
         total = 0
         for instruction, times in self._executed(self._entry):
             if instruction.operation.endswith("-start"):
-                # A transfer, whose results are source, destination and context: it moves the smaller of the first two.
+                # A transfer returns source, destination and context, and moves the smaller of the first two.
                 total += times * min(own.nbytes for own in instruction.results[:-1])
             elif not instruction.operation.endswith("-done"):
                 arrays = instruction.results + instruction.operands
@@ -99,7 +99,7 @@ class Program:
         return total
 
     def results_like(self, array: Array) -> list[str]:
-        """The operations that write an array of this type and number of elements, in any shape, to device memory."""
+        """Return the operations that write an array of this type and number of elements to device memory."""
         return [
             instruction.operation
             for instruction, _ in self._executed(self._entry)
@@ -108,7 +108,7 @@ class Program:
         ]
 
     def _executed(self, computation: str) -> Iterator[tuple[_Instruction, int]]:
-        """Each instruction that computes or moves data, and how often it runs; a fusion is one instruction."""
+        """Yield each instruction that computes or moves data, and how often it runs; a fusion is one instruction."""
         for instruction in self._computations[computation]:
             if instruction.operation in _CONTROL_FLOW:
                 rounds = self._rounds(instruction)
@@ -119,7 +119,7 @@ class Program:
                 yield instruction, 1
 
     def _rounds(self, instruction: _Instruction) -> int:
-        """Of a loop: as the compiler says, or else the largest constant of its condition; 1 of anything else."""
+        """Return the trip count of a loop (from the compiler, or the largest constant of its condition), else 1."""
         if known := _TRIPS.search(instruction.rest):
             return int(known[1])
         condition = re.search(r"condition=%([\w.\-]+)", instruction.rest)

@@ -1,12 +1,12 @@
-"""A learner under load: its rate and the latency of its answers, by actors and environments of each.
+"""A learner under load: its rate and response latency, by number of actors and environments per actor.
 
-A load generator imitates actors on other machines: each has a connection and streams of its own, and sends observations
-a step time after it got its actions. The learner is real: server, batching, act step and updates. Where the offered
-rate exceeds the learner's, actors wait for their actions and latencies grow. --acting_only frees the unrolls instead of
-learning from them, which shows the rate of acting alone. Generator and learner share the cores: where the generator
-uses a whole core, it is the bottleneck.
+A load generator simulates actors on other machines: each has its own connection and streams, and sends observations one
+step time after it received its actions. The learner is real: server, batching, act step and updates. If the offered
+rate exceeds the learner's, actors wait for their actions and latencies grow. --acting_only discards the unrolls instead
+of learning from them, which shows the rate of acting alone. Generator and learner share the cores: a generator that
+uses a whole core is the bottleneck.
 
-`offered` is the rate without any latency. CPU is in cores: CPU seconds per second.
+`offered` is the rate with zero latency. CPU is in cores, i.e. CPU seconds per second.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ QUICK = {"gin_file": "catch/vtrace", "actors": "2,4", "group_sizes": "2", "step_
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
-    parser.add_argument("--gin_file", default="atari/vtrace_pong", help="the experiment")
-    parser.add_argument("--gin_param", action="append", default=[], help="a gin binding for it")
+    """Add the flags of this benchmark."""
+    parser.add_argument("--gin_file", default="atari/vtrace_pong", help="gin file of the experiment")
+    parser.add_argument("--gin_param", action="append", default=[], help="gin binding for the experiment")
     parser.add_argument("--actors", type=flags.counts, default="16,64,256,1024", help="numbers of actors")
-    parser.add_argument("--groups", type=flags.count, default=1, help="streams of each actor")
-    parser.add_argument("--group_sizes", type=flags.counts, default="1,4", help="environments of each stream")
-    parser.add_argument("--step_ms", type=flags.at_least(0.0), default=50.0, help="of a group; 0: as fast as answered")
-    parser.add_argument("--acting_only", action="store_true", help="don't learn from the unrolls")
+    parser.add_argument("--groups", type=flags.count, default=1, help="streams per actor")
+    parser.add_argument("--group_sizes", type=flags.counts, default="1,4", help="environments per stream")
+    parser.add_argument(
+        "--step_ms", type=flags.at_least(0.0), default=50.0, help="step time of a group; 0: as fast as answered"
+    )
+    parser.add_argument("--acting_only", action="store_true", help="discard the unrolls instead of learning from them")
     flags.add_timing(parser, 6.0)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A row for each number of actors with each size of group."""
+    """Measure a row for each number of actors and each group size."""
     experiment = Recipe(arguments.gin_file, tuple(arguments.gin_param)).load()
     rows = [_row(experiment, actors, size, arguments) for size in arguments.group_sizes for actors in arguments.actors]
     return {"step_ms": arguments.step_ms, "learns": not arguments.acting_only, "rows": rows}
@@ -77,7 +79,7 @@ def _row(experiment: Experiment, actors: int, group_size: int, arguments: argpar
 
 
 def _values(window: streams.Window) -> dict[str, float]:
-    # Each percentile is a latency that occurred.
+    # Each percentile is a latency that actually occurred.
     milliseconds = np.percentile(1000 * window.latencies, list(PERCENTILES.values()), method="inverted_cdf")
     return {
         "observations": window.observations / window.seconds,
@@ -91,7 +93,7 @@ def _values(window: streams.Window) -> dict[str, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Rates and latencies by actors."""
+    """Format rates and latencies by number of actors."""
     heads = [
         "actors",
         "streams",

@@ -1,4 +1,4 @@
-"""The learner's components, each ready to be measured alone: the one module here that knows how they are built."""
+"""The learner's components, set up to be measured alone; only this module knows how to build them."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from seed_rl.types import EnvOutput, Unroll
 
 
 def num_weights(agent: Agent) -> int:
-    """Trained weights of an agent's networks."""
+    """Count the trainable weights of an agent."""
     return sum(int(variable.value.shape.num_elements()) for variable in agent.trainable_variables)
 
 
 class ActStepPart:
-    """The act step for a single full batch of environments, whose steps are all recorded."""
+    """The act step for a single full batch of environments, all of whose steps are recorded."""
 
     def __init__(self, experiment: Experiment, agent: Agent, batch: int):
         """
         Args:
-          experiment: every setting but the number of environments.
-          agent: chooses the actions.
-          batch: environments.
+          experiment: all settings except the number of environments.
+          agent: agent that chooses the actions.
+          batch: number of environments.
         """
         sized = dataclasses.replace(
             experiment,
-            # With every field given: gin would fill in the experiment's.
+            # All fields are given, because gin would fill in those of the experiment.
             actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
             inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
             replay=experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1),
@@ -63,26 +63,26 @@ class ActStepPart:
         self.advance()
 
     def advance(self) -> int:
-        """The bookkeeping of a step's unrolls, whose slots are freed at once; returns how many unrolls it finished."""
+        """Do the bookkeeping of a step's unrolls, freeing finished ones at once; return how many unrolls finished."""
         self._writes, finished = self._acting.cursor.advance(self._env_ids)
         self._acting.unrolls.pool.release(finished)
         return len(finished)
 
     def act(self) -> np.ndarray:
-        """One act step, recorded where the last `advance` said; returns the actions [B, ...]."""
+        """Run an act step, recorded where the last `advance` said; return the actions [B, ...]."""
         return self._acting.act_step(self._env_ids, self._restarted, self._writes, [self._output])
 
     @property
     def store(self) -> UnrollStore:
-        """Of the unrolls."""
+        """Return the store of the unrolls."""
         return self._acting.unrolls.store
 
     def program(self) -> tuple[Any, tuple[Any, ...]]:
-        """The `tf.function` of the act step, and its arguments."""
+        """Return the `tf.function` of the act step, and its arguments."""
         return self._acting.act_step.program(len(self._env_ids))
 
     def network_alone(self, jit_compile: bool) -> Callable[[], np.ndarray]:
-        """`Agent.act` on inputs that are on the device already."""
+        """Return a function that runs `Agent.act` on inputs already on the device."""
         action, batch = self._env_spec.action.tensor, len(self._env_ids)
         observations = tf.nest.map_structure(tf.constant, self._output)
         prev_action, state = tf.zeros([batch, *action.shape], action.dtype), self._agent.initial_state(batch)
@@ -92,14 +92,14 @@ class ActStepPart:
 
 
 class UpdatePart:
-    """The learner's update on a batch of unrolls of random frames, which are on the device already."""
+    """The learner's update on a batch of unrolls of random frames, already on the device."""
 
     def __init__(self, experiment: Experiment, agent: Agent, batch: int):
         """
         Args:
-          experiment: says how to optimize.
-          agent: is updated, with a learning rate of 0: learning the same random batch repeatedly might diverge.
-          batch: unrolls.
+          experiment: settings of the optimizer.
+          agent: agent to update, with learning rate 0, because repeated learning from one random batch might diverge.
+          batch: number of unrolls.
         """
         optimizer = dataclasses.replace(experiment.optimizer, learning_rate=0.0)
         self._train_step = TrainStep(agent, optimizer, passes=experiment.passes, minibatches=experiment.minibatches)
@@ -107,16 +107,16 @@ class UpdatePart:
         self._importance_weights = np.ones(batch, np.float32)
 
     def update(self) -> None:
-        """One update, waiting for its metrics."""
+        """Run an update and wait for its metrics."""
         self._train_step(self._unroll, 0.0, self._importance_weights)
 
     def program(self) -> tuple[Any, tuple[Any, ...]]:
-        """The `tf.function` of an optimizer step, and its arguments."""
+        """Return the `tf.function` of an optimizer step, and its arguments."""
         return self._train_step.program(self._unroll, self._importance_weights)
 
 
 def _random_unroll(agent: Agent, batch: int) -> Unroll:
-    """Unrolls [L, B, ...] of random frames; all else in them is zero."""
+    """Create unrolls [L, B, ...] of random frames; everything else in them is zero."""
     step_spec = agent.step_spec
 
     def blank(spec: tf.TensorSpec) -> tf.Tensor:
@@ -134,7 +134,7 @@ def _random_unroll(agent: Agent, batch: int) -> Unroll:
 
 
 class ReplayPart:
-    """A full prioritized replay over a store of sequences of a few bytes per step."""
+    """A full prioritized replay of sequences with a few bytes per step."""
 
     STEP_SPEC = Unroll(
         initial_state=tf.TensorSpec([16], tf.float32),
@@ -152,9 +152,9 @@ class ReplayPart:
     def __init__(self, sequences: int, steps: int, batch: int):
         """
         Args:
-          sequences: in the replay.
-          steps: of each sequence.
-          batch: sequences that are inserted, and so evicted, and drawn at a time.
+          sequences: number of sequences in the replay.
+          steps: number of steps per sequence.
+          batch: number of sequences inserted (and evicted) and drawn at a time.
         """
         self._rng = np.random.default_rng(0)
         self._batch = batch
@@ -167,24 +167,24 @@ class ReplayPart:
         self._slots = np.zeros(0, np.int32)
 
     def insert(self) -> None:
-        """Puts a batch of new sequences in the place of the oldest."""
+        """Replace the oldest sequences by a batch of new ones."""
         slots = self._pool.acquire(self._batch)
         self._pool.release(self._replay.insert(slots, self._rng.exponential(size=self._batch)))
 
     def sample(self) -> None:
-        """Draws the batch of the next `read` and `update`."""
+        """Draw the batch for the next `read` and `update`."""
         self._slots = self._replay.sample(self._batch).slots
 
     def read(self) -> None:
-        """Copies the batch out of the store, and waits for the device."""
+        """Copy the batch out of the store and wait for the device."""
         self._store.read(tf.constant(self._slots)).env_output.reward.numpy()
 
     def update(self) -> None:
-        """Gives the sequences of the batch new priorities."""
+        """Update the priorities of the batch."""
         self._replay.update(self._slots, self._rng.exponential(size=self._batch))
 
     def _fill_store(self) -> None:
-        """Writes every byte: memory that was never written isn't resident, and is fast to read."""
+        """Write every byte, because memory that was never written isn't resident and reads too fast."""
         chunk = 1024
         write = tf.function(self._store.write, autograph=False)
         step = tf.nest.map_structure(lambda spec: tf.ones([chunk, *spec.shape], spec.dtype), self.STEP_SPEC)
@@ -198,7 +198,7 @@ class LearnerPart:
     """Acting and updates of an experiment in this process, without checkpoints and logs."""
 
     def __init__(self, experiment: Experiment):
-        """Compiles the act step and the update."""
+        """Compile the act step and the update."""
         self._experiment = experiment
         self._agent = experiment.build_agent()
         self.service, [self._acting], self._source, _ = assemble(experiment, self._agent, experiment.seed)
@@ -207,14 +207,14 @@ class LearnerPart:
         self._train_step = TrainStep(self._agent, experiment.optimizer, passes=passes, minibatches=minibatches)
         self._train_on_blanks()
         self.steps_per_act = min(self._acting.act_step.batch_sizes[-1], experiment.actors.num_training_envs)
-        """Agent steps of the largest act step; evaluation environments are padding."""
+        """Number of agent steps of the largest act step; evaluation environments are padding."""
         self.steps_per_update = Sizes.of(experiment, self._agent).new_unrolls * self._agent.unroll_length
-        """New agent steps for each update; with a replay, it trains on `ratio` times as many."""
+        """Number of new agent steps per update; with a replay, it trains on `ratio` times as many."""
 
     def step_by_step(self) -> tuple[Callable[[], None], Callable[[], None]]:
-        """The largest act step and the update, to be called in any order.
+        """Return functions for the largest act step and the update, callable in any order.
 
-        The first includes the insertion into a replay; the second sampling, reading and updating priorities.
+        With a replay, the former includes insertion, the latter sampling, reading and updating priorities.
         """
         experiment, acting, source = self._experiment, self._acting, self._source
         env_ids, restarted = np.arange(self.steps_per_act, dtype=np.int32), np.zeros(self.steps_per_act, bool)
@@ -246,7 +246,7 @@ class LearnerPart:
         self._train_step(unroll, 0.0, np.ones(batch_size, np.float32))
 
     def learn(self) -> bool:
-        """An update on the unrolls of the next batch; False if none was complete within a moment."""
+        """Run an update on the next batch of unrolls; return False if none is completed within a moment."""
         batch = self._source.next(timeout=0.2)
         if batch is None:
             return False
@@ -254,7 +254,7 @@ class LearnerPart:
         return True
 
     def discard(self) -> bool:
-        """Takes finished unrolls and frees their slots, in the place of `learn`; False."""
+        """Take finished unrolls and free their slots, instead of `learn`; return False."""
         queue = self._acting.unrolls.queue
         slots = queue.take(queue.capacity, 0.2, at_least=1)
         if slots is not None:
@@ -263,12 +263,12 @@ class LearnerPart:
 
 
 class Consumer:
-    """A thread that consumes the unrolls that acting finishes, as long as the context lasts."""
+    """A thread that consumes finished unrolls while the context is open."""
 
     def __init__(self, consume: Callable[[], bool]):
         """
         Args:
-          consume: `LearnerPart.learn` or `discard`.
+          consume: `LearnerPart.learn` or `LearnerPart.discard`.
         """
         self.updates = 0
         self.failure: BaseException | None = None

@@ -1,8 +1,7 @@
-"""The prioritized replay by its size, in milliseconds per operation.
+"""The prioritized replay by size, in milliseconds per operation.
 
-A round inserts 64 sequences, which evicts 64, draws 64, reads them out of the store and updates their priorities. Steps
-have a few bytes, so that the bookkeeping dominates and not the copying of frames: a million sequences of 20 steps take
-0.4 GB.
+A round inserts 64 sequences (evicting 64), draws 64, reads them out of the store and updates their priorities. Steps
+have a few bytes, so that bookkeeping dominates instead of copying frames: a million sequences of 20 steps take 0.4 GB.
 """
 
 from __future__ import annotations
@@ -25,24 +24,26 @@ QUICK = {"sequences": "100,1000", "steps": 2, "rounds": 10, "repeats": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
-    parser.add_argument("--sequences", type=flags.counts, default="1000,10000,100000,1000000", help="in the replay")
-    parser.add_argument("--steps", type=flags.count, default=20, help="per sequence")
-    parser.add_argument("--rounds", type=flags.count, default=1000, help="in each measurement")
+    """Add the flags of this benchmark."""
+    parser.add_argument(
+        "--sequences", type=flags.counts, default="1000,10000,100000,1000000", help="sequences in the replay"
+    )
+    parser.add_argument("--steps", type=flags.count, default=20, help="steps per sequence")
+    parser.add_argument("--rounds", type=flags.count, default=1000, help="rounds per measurement")
     parser.add_argument("--repeats", type=flags.count, default=3, help="measurements; the table shows the median")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Costs at each size."""
+    """Measure the costs at each size."""
     sizes = [_size(sequences, arguments) for sequences in arguments.sequences]
     return {"batch": BATCH, "steps": arguments.steps, "sizes": sizes}
 
 
 def _size(sequences: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Spreads of means over the rounds of a repeat; `round` is the sum of all operations."""
+    """Compute spreads of the mean over the rounds of each repeat; `round` is the sum of all operations."""
     part = ReplayPart(sequences, arguments.steps, BATCH)
     seconds = np.zeros([arguments.repeats, arguments.rounds, len(OPERATIONS)])
-    for repeat in range(-1, arguments.repeats):  # the first one is not counted
+    for repeat in range(-1, arguments.repeats):  # the first round is not counted
         for turn in range(arguments.rounds if repeat >= 0 else 1):
             for column, name in enumerate(OPERATIONS):
                 started = time.perf_counter()
@@ -55,7 +56,7 @@ def _size(sequences: int, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Milliseconds by size; the last column is the cost at the largest size over that at the smallest."""
+    """Format milliseconds by size; the last column is the cost at the largest size divided by the smallest's."""
     sizes = result["sizes"]
     rows = []
     for name in sizes[0]["milliseconds"]:

@@ -1,4 +1,4 @@
-"""The record of a benchmark, as JSON (what was measured, where, with which software) and as a table."""
+"""Reports of benchmarks: JSON with results, hardware and software versions, and text tables."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from seed_rl import __version__
 from seed_rl.system.files import complete_or_absent
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
-"""Their versions go into every report."""
+"""Packages whose versions are part of every report."""
 
 
 def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a JSON file, floats rounded to six digits: no clock here is more precise.
+    """Build the content of a JSON file, with floats rounded to six digits, the precision of the clocks.
 
     Args:
-      name: of the benchmark.
-      flags: as given on the command line.
-      arguments: the value of every flag.
-      result: of the measurement.
+      name: name of the benchmark.
+      flags: flags as given on the command line.
+      arguments: values of all flags.
+      result: result of the measurement.
     """
     content = {
         "benchmark": name,
@@ -46,13 +46,13 @@ def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result
 
 
 def write(path: str, content: Mapping[str, Any]) -> None:
-    """Writes JSON; the file is complete or absent."""
+    """Write JSON; the file is complete or absent."""
     with complete_or_absent(path) as file:
         file.write(f"{json.dumps(content, indent=2)}\n".encode())
 
 
 def _rounded(value: Any) -> Any:
-    """Six significant digits in every float, and lists for tuples, as JSON will have them."""
+    """Round floats to six significant digits, and turn tuples into lists, as JSON does."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, Mapping):
@@ -63,7 +63,7 @@ def _rounded(value: Any) -> Any:
 
 
 def hardware() -> dict[str, Any]:
-    """Of this machine: `cores` that this process may use, `processor`, `memory_gb` (10^9 bytes), `accelerators`."""
+    """Describe this machine: available `cores`, `processor`, `memory_gb` (10^9 bytes), `accelerators`."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "processor": processor(),
@@ -73,14 +73,14 @@ def hardware() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The name of the processor."""
+    """Return the name of the processor."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
 
 def _accelerators() -> list[str]:
-    """Names of the GPUs and TPUs that TensorFlow sees."""
+    """Return the names of the GPUs and TPUs known to TensorFlow."""
     import tensorflow as tf
 
     from seed_rl.system import devices
@@ -92,7 +92,7 @@ def _accelerators() -> list[str]:
 
 
 def commit() -> str | None:
-    """The git commit of this code, with a "+" if the code differs from it; None where it is unknown."""
+    """Return the git commit of this code, with a "+" if the code has changes; None if unknown."""
     root = pathlib.Path(__file__).resolve().parents[1]
 
     def git(*arguments: str) -> str:
@@ -101,16 +101,16 @@ def commit() -> str | None:
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "*.py", "*.gin")
         return git("rev-parse", "HEAD").strip() + ("+" if changed else "")
-    except (OSError, subprocess.CalledProcessError):  # no git, no repository, or that of another user
+    except (OSError, subprocess.CalledProcessError):  # no git, no repository, or one owned by another user
         return None
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; columns of numbers are aligned on the right, others on the left.
+    """Format a table with right-aligned numeric columns and left-aligned text columns.
 
     Args:
-      headers: of the columns; a header may have several lines.
-      rows: the cells of each row.
+      headers: column headings, which may have several lines.
+      rows: cells of each row.
     """
     split = [header.split("\n") for header in headers]
     height = max(len(lines) for lines in split)
@@ -131,15 +131,15 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, and every digit before the point: 0.0123, 1.23, 12.3, 123, 1,234."""
+    """Format a number with three significant digits and all digits before the point: 0.0123, 1.23, 12.3, 123, 1,234."""
     if value == 0:
         return "0"
-    magnitude = int(f"{value:.2e}".partition("e")[2])  # of the first digit after rounding
+    magnitude = int(f"{value:.2e}".partition("e")[2])  # exponent of the first digit after rounding
     return f"{value:,.{max(0, 2 - magnitude)}f}"
 
 
 def median(value: Mapping[str, Any]) -> str:
-    """The median of a `timing.spread`, as a `number`."""
+    """Format the median of a `timing.spread` as `number` does."""
     return number(value["median"])
 
 

@@ -1,4 +1,4 @@
-"""Trains runs one after the other. After any kill the same command goes on: each run has a log directory of its own."""
+"""Trains runs sequentially. After a kill the same command continues, because each run has its own log directory."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ class Run:
     def __init__(self, config: str, bindings: Sequence[str], trial: Trial, directory: str):
         """
         Args:
-          config: gin file, a shipped one or a path.
-          bindings: of gin, NAME=VALUE.
+          config: name of a shipped gin file, or a path.
+          bindings: gin bindings, NAME=VALUE.
           trial: further bindings, and the name of the log directory.
-          directory: holds it.
+          directory: parent of the log directory.
 
         Raises:
-          ConfigError: there is no such file or setting.
-          BenchmarkError: the log directory holds a run of another configuration.
+          ConfigError: the file or a setting does not exist.
+          BenchmarkError: the log directory holds a run with another configuration.
         """
         self.experiment = config_files.load([config], [*bindings, *trial.bindings])
         self.logdir = os.path.join(directory, trial.name)
         found = config_files.differences_from_saved(self.experiment, self.logdir)
         if found:
-            raise BenchmarkError(f"{self.logdir} holds a run of another configuration: {'; '.join(found)}")
+            raise BenchmarkError(f"{self.logdir} holds a run with another configuration: {'; '.join(found)}")
         self.arguments = [f"--gin_file={config}", *(f"--gin_param={binding}" for binding in bindings)]
         self._sweep = Sweep([trial], self.arguments, directory, parallel=1)
 
     def rows(self) -> list[dict[str, float]]:
-        """Its metrics so far."""
+        """Return the rows of metrics so far."""
         return metrics.read(self.logdir) if os.path.exists(os.path.join(self.logdir, metrics.FILE)) else []
 
     def is_finished(self) -> bool:
-        """Whether all of its frames are done."""
+        """Return whether all frames are done."""
         return bool(self._result()["state"] == "finished")
 
     def failure(self) -> str | None:
-        """Why it has failed, if it has."""
+        """Return the reason for a failure, or None."""
         return self._result().get("failure")
 
     def _result(self) -> dict[str, Any]:
         return self._sweep.results()[0]
 
     def train(self, stopped: Callable[[], bool]) -> None:
-        """Trains, from the last checkpoint if there is one, until it is finished, has failed, or is `stopped`."""
+        """Train, starting from the last checkpoint if any, until the run has ended or `stopped` is true."""
         if self.is_finished():
             return
         os.makedirs(self.logdir, exist_ok=True)
@@ -74,7 +74,7 @@ class Run:
         }
 
     def starts(self) -> list[dict[str, Any]]:
-        """Date, commit and load average of the machine at each start."""
+        """Return date, commit and load average of the machine at each start."""
         with open(os.path.join(self.logdir, _STARTS), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
@@ -83,14 +83,14 @@ R = TypeVar("R", bound=Run)
 
 
 def in_turn(runs: Sequence[R]) -> Iterator[R]:
-    """Trains one after the other and yields each when it has ended.
+    """Train runs sequentially, and yield each when it has ended.
 
     Raises:
-      BenchmarkError: a signal has interrupted a run, which has saved a checkpoint.
+      BenchmarkError: a signal interrupted a run, which has saved a checkpoint.
     """
     with signals() as stopped:
         for run in runs:
             run.train(stopped.is_set)
             if stopped.is_set():
-                raise BenchmarkError("interrupted; the same command goes on")
+                raise BenchmarkError("interrupted; the same command continues")
             yield run

@@ -1,9 +1,9 @@
-"""Load for a learner's server: streams of observations from a process that has no environments.
+"""A load generator for a learner's server: streams of observations from a process without environments.
 
-An imitated actor has a connection of its own, and a stream for each of its groups. A stream sends random frames, which
-were drawn and encoded once, a step time after it got its actions; with a step time of 0, as soon as it got them. The
-latency of an answer counts from the end of the step time, when the observations were due, so that a busy generator
-makes latencies longer and hides none. All streams share one thread.
+A simulated actor has its own connection and a stream for each of its groups. A stream sends random frames, generated
+and encoded once, one step time after it received its actions (immediately if the step time is 0). Latencies are
+measured from the end of the step time, when the observations were due, so that a busy generator can't hide latency. All
+streams share one thread.
 """
 
 from __future__ import annotations
@@ -35,56 +35,56 @@ from seed_rl.transport.server import ActorServer
 from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 
-if TYPE_CHECKING:  # the process of the generator does without TensorFlow
+if TYPE_CHECKING:  # the generator process doesn't load TensorFlow
     from seed_rl.inference.service import CentralInference
 
 SERVER_THREAD, INFERENCE_THREAD = "actor-server", "inference"
-_JITTER = 0.3  # step times vary by this share, up and down
+_JITTER = 0.3  # relative variation of step times, up and down
 _START_SECONDS = 120.0
 
 
 class Load(NamedTuple):
-    """The streams of a generator."""
+    """Shape of the load of a generator."""
 
     env_spec: EnvSpec
     actors: int
-    """Connections."""
+    """Number of actors, i.e. connections."""
     groups: int
-    """Streams of each actor."""
+    """Streams per actor."""
     group_size: int
-    """Environments of each stream."""
+    """Environments per stream."""
     step_seconds: float = 0.0
-    """Mean time between actions and the next observations."""
+    """Mean time between actions and the next observations, seconds."""
     share_memory: bool = False
-    """Hand steps over in shared memory, with an empty message."""
+    """Pass steps through shared memory, with an empty message."""
 
     @property
     def streams(self) -> int:
-        """Of all actors."""
+        """Total number of streams."""
         return self.actors * self.groups
 
 
 class Window(NamedTuple):
-    """The events of one repeat of a measurement."""
+    """Measurements of one repeat."""
 
     latencies: np.ndarray
-    """float64 [n], seconds, of the messages that were answered."""
+    """Latencies of the n answered messages, seconds, float64 [n]."""
     seconds: float
     messages: int
     observations: int
     batches: int
     server_cpu: float
-    """CPU seconds of the learner's process."""
+    """CPU seconds of the learner process."""
     server_thread_cpu: float
-    """CPU seconds of its server's thread, which takes and decodes the messages."""
+    """CPU seconds of the server thread, which receives and decodes messages."""
     inference_thread_cpu: float
-    """CPU seconds of the thread that batches, acts and sends the answers."""
+    """CPU seconds of the thread that batches, acts and sends answers."""
     client_cpu: float
-    """CPU seconds of the load generator's process."""
+    """CPU seconds of the load generator."""
 
 
 def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
-    """Random observations [batch, ...] with zero reward, in the middle of an episode."""
+    """Create random observations [batch, ...] with zero reward, in the middle of an episode."""
     rng = np.random.default_rng(0)
 
     def draw(tensor: ArraySpec) -> np.ndarray:
@@ -102,18 +102,18 @@ def measure(
     repeats: int,
     failure: Callable[[], BaseException | None] = lambda: None,
 ) -> list[Window]:
-    """Puts a service behind the real server and a load in front of it.
+    """Measure a service behind the real server under the load of one generator.
 
     Args:
-      service: is started and stopped here.
-      load: of one generator.
+      service: service to start and stop.
+      load: shape of the load.
       settle: seconds of load before the measurement.
-      seconds: for all repeats together.
-      repeats: windows.
-      failure: of the thread that consumes the unrolls.
+      seconds: total duration of all repeats.
+      repeats: number of repeats.
+      failure: returns the error of the thread that consumes the unrolls, if any.
 
     Raises:
-      BenchmarkError: a part failed, or nothing was answered in a window.
+      BenchmarkError: a part failed, or nothing was answered within a repeat.
     """
     with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
         server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
@@ -142,7 +142,7 @@ def measure(
     for before, after in itertools.pairwise(counters):
         inside = (answered >= before[0]) & (answered < after[0])
         if not inside.any():
-            raise BenchmarkError("nothing was answered within a repeat: measure for longer (--seconds)")
+            raise BenchmarkError("nothing was answered within a repeat: increase --seconds")
         windows.append(Window((answered - due)[inside], *(after - before).tolist()))
     return windows
 
@@ -156,7 +156,7 @@ def _wait_for_streams(server: ActorServer, generator: _Generator, load: Load) ->
 
 
 def _counters(server: ActorServer, service: CentralInference, generator: _Generator) -> np.ndarray:
-    """The fields of a `Window` from `seconds` on, as they have grown so far; the first is the monotonic clock."""
+    """Return the current values of the fields of a `Window` from `seconds` on; the first is the monotonic clock."""
     numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
     cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
     for thread in psutil.Process().threads():
@@ -169,7 +169,7 @@ def _counters(server: ActorServer, service: CentralInference, generator: _Genera
 
 
 class _Generator:
-    """The process of a load generator; it ends when the server ends its streams."""
+    """The process of a load generator, which ends when the server ends its streams."""
 
     def __init__(self, address: str, load: Load):
         spawn = multiprocessing.get_context("spawn")
@@ -187,16 +187,16 @@ class _Generator:
         return used.user + used.system
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """When observations were due and when they were answered, float64 [n] each, in seconds of the monotonic clock.
+        """Return the times when observations were due and answered, float64 [n] each, seconds of the monotonic clock.
 
-        To be called after the server has stopped.
+        Call it after the server has stopped.
         """
         try:
             if not self._times.poll(30):
-                raise BenchmarkError("the load generator doesn't end")
+                raise BenchmarkError("the load generator did not end")
             due, answered = self._times.recv()
         except EOFError as error:
-            raise BenchmarkError("the load generator has failed") from error
+            raise BenchmarkError("the load generator failed") from error
         return due, answered
 
     def kill(self) -> None:
@@ -210,7 +210,7 @@ def _generate(address: str, load: Load, times: Connection) -> None:
     sizes = [load.group_size] * load.groups
     leases = [client.join(f"actor {n}", load.env_spec, sizes, timeout=60) for n in range(load.actors)]
     client.close()
-    # `epoll`, the usual choice, would round waits up to whole milliseconds.
+    # The usual `epoll` would round waits up to whole milliseconds.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     asyncio.set_event_loop(loop)
     times.send(loop.run_until_complete(_send(address, load, leases)))
@@ -254,7 +254,7 @@ async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarr
         try:
             await converse(actor, group)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # by the server
+            return  # ended by the server
 
     await asyncio.gather(*(until_ended(*pair) for pair in itertools.product(range(load.actors), range(load.groups))))
     await asyncio.gather(*(channel.close() for channel in channels))

@@ -1,15 +1,14 @@
-"""Frames and minutes until experiments reach returns, each over several seeds, one run after another.
+"""Frames and minutes until experiments reach certain returns, over several sequential seeds.
 
-A run ends when it has reached the highest threshold or spent its budget of training time, start-up excluded. A
-threshold is reached with the first row of metrics whose mean return is as high: over the last 100 episodes, or over the
-last 30 evaluation episodes where an experiment has evaluation environments. The median counts a seed that does not
-reach it as infinitely late.
+A run ends when it has reached the highest threshold or used up its budget of training time, not counting start-up. A
+threshold is reached at the first row of metrics with such a mean return, over the last 100 episodes or, with evaluation
+environments, over the last 30 evaluation episodes. For the median, a seed that doesn't reach it is infinitely late.
 
-Before each start of a run, its environments are measured alone, with random actions: their rate and the load average of
-that moment tell machines and busy hours apart.
+Before each start of a run, the rate of its environments alone, with random actions, and the load average are measured,
+to distinguish machines and busy hours.
 
-The same command on the same log directory goes on: it skips the runs that have ended, and continues the others from
-their checkpoints. Each run's curve is written beside the JSON file, as CSV.
+The same command with the same log directory continues: it skips finished runs and continues the others from their
+checkpoints. Each run's curve is written next to the JSON file, as CSV.
 """
 
 from __future__ import annotations
@@ -37,20 +36,24 @@ from seed_rl.studies.trial import Trial
 QUICK = {"configs": "catch/vtrace", "seeds": 1, "minutes": 0.05, "thresholds": "-1,2", "metrics_interval": 0.2}
 
 _ENV_SECONDS = 3.0
-_LATE_SECONDS = 600.0  # for start-up and the last checkpoint
+_LATE_SECONDS = 600.0  # extra time for start-up and the last checkpoint
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
-    parser.add_argument("--configs", type=_names, default="atari/vtrace_pong", help="gin files, shipped ones or paths")
+    """Add the flags of this benchmark."""
     parser.add_argument(
-        "--grid", action="append", default=[], help="NAME=VALUE,VALUE,... for each, as of seed_rl sweep"
+        "--configs", type=_names, default="atari/vtrace_pong", help="names of shipped gin files, or paths"
     )
-    parser.add_argument("--seeds", type=flags.count, default=3, help="runs of each combination, seeded 1, 2, ...")
-    parser.add_argument("--minutes", type=flags.at_least(0.01), default=45.0, help="of training, the budget of a run")
-    parser.add_argument("--thresholds", type=_thresholds, default="15,18", help="returns, separated by commas")
+    parser.add_argument("--grid", action="append", default=[], help="NAME=VALUE,VALUE,... as for seed_rl sweep")
+    parser.add_argument("--seeds", type=flags.count, default=3, help="number of runs per combination, seeded 1, 2, ...")
+    parser.add_argument(
+        "--minutes", type=flags.at_least(0.01), default=45.0, help="training-time budget of a run, minutes"
+    )
+    parser.add_argument("--thresholds", type=_thresholds, default="15,18", help="returns to reach, separated by commas")
     parser.add_argument("--metrics_interval", type=flags.seconds, default=5.0, help="seconds between rows of metrics")
-    parser.add_argument("--logdir", help="holds the runs; default: time_to_score in the directory of the JSON file")
+    parser.add_argument(
+        "--logdir", help="parent of the log directories; default: time_to_score in the directory of the JSON file"
+    )
 
 
 def _names(text: str) -> list[str]:
@@ -63,13 +66,13 @@ def _thresholds(text: str) -> list[float]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Runs what has not ended yet; the frames and minutes of each experiment to each threshold."""
+    """Train the unfinished runs; return frames and minutes of each experiment to each threshold."""
     directory = arguments.logdir or os.path.join(arguments.output, "time_to_score")
     try:
         wanted = trials(arguments.grid, range(1, arguments.seeds + 1))
     except UsageError as error:
         raise BenchmarkError(f"--grid: {error}") from error
-    # A mistake is reported before the first run.
+    # Mistakes are reported before the first run.
     races = [_Race(config, trial, directory, arguments) for config in arguments.configs for trial in wanted]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for race in in_turn(races):
@@ -80,10 +83,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 class _Race(Run):
-    """A run on its way to the thresholds."""
+    """A run that ends when it has reached all thresholds."""
 
     def __init__(self, config: str, trial: Trial, directory: str, arguments: argparse.Namespace):
-        """Raises the errors of a `Run`."""
+        """Raises the same errors as `Run`."""
         place = os.path.join(directory, os.path.splitext(config)[0].strip("./").replace("/", "_"))
         super().__init__(config, [f"Logs.metrics_interval_s={arguments.metrics_interval}"], trial, place)
         self.name = f"{config} {trial.name}"
@@ -100,12 +103,12 @@ class _Race(Run):
         return spent >= self._seconds or first(rows, self._metric, self._thresholds[-1]) is not None
 
     def train(self, stopped: Callable[[], bool]) -> None:
-        """Trains until the run is over; does nothing if it is."""
+        """Train until the run is over; do nothing if it is already."""
         if not self._is_over():
             super().train(self._watch(stopped))
 
     def _watch(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
-        """A function to poll: whether to end the run. It reads the metrics when their file has changed."""
+        """Return a function that says whether to end the run; it reads the metrics when their file has changed."""
         path = os.path.join(self.logdir, metrics.FILE)
         deadline = time.monotonic() + self._seconds + _LATE_SECONDS
         size, over = -1, False
@@ -123,7 +126,7 @@ class _Race(Run):
         return {**super()._start(), "env_steps": _env_steps(self.experiment)}
 
     def row(self) -> dict[str, Any]:
-        """Seed, frames, minutes, returns, when each threshold was reached, the starts, and why it failed if it did."""
+        """Summarise the run: seed, frames, minutes, returns, times of thresholds, starts, reason for a failure."""
         rows, failure = self.rows(), self.failure()
         if rows:
             os.makedirs(os.path.dirname(self._curve), exist_ok=True)
@@ -145,9 +148,9 @@ class _Race(Run):
 
 
 def first(rows: Sequence[Mapping[str, float]], metric: str, threshold: float) -> dict[str, float] | None:
-    """`frames` and `minutes` of the first row of metrics with so high a mean return; None if there is none.
+    """Return `frames` and `minutes` of the first row of metrics whose mean return reaches a threshold, or None.
 
-    A mean of training episodes counts from the hundredth episode on.
+    Means of training episodes count only from the hundredth episode on.
     """
     for row in rows:
         is_full = metric != "episode_return" or row["episodes"] >= metrics.RECENT_EPISODES
@@ -157,7 +160,7 @@ def first(rows: Sequence[Mapping[str, float]], metric: str, threshold: float) ->
 
 
 def _env_steps(experiment: Experiment) -> float:
-    """Agent steps per second of the experiment's environments alone."""
+    """Measure agent steps per second of the experiment's environments alone."""
     actors = experiment.actors
     groups = [actors.envs_per_group] * (actors.num_actors * actors.groups_per_actor)
     return statistics.median(env_rates(experiment.env, groups, _ENV_SECONDS, repeats=3))
@@ -185,13 +188,13 @@ def _summary(group: Sequence[str], rows: Sequence[Mapping[str, Any]], thresholds
 
 
 def over_seeds(reached: Sequence[Mapping[str, float] | None]) -> dict[str, Any]:
-    """Number of seeds that have reached a threshold, and `median` and `worst` of their frames and minutes.
+    """Count the seeds that reached a threshold, and compute `median` and `worst` of frames and minutes.
 
     Args:
-      reached: a `first` for each seed.
+      reached: result of `first` for each seed.
 
     Returns:
-      `reached`, and for `frames` and `minutes` the median and the worst, None where they are infinite.
+      `reached`, and the median and the worst of `frames` and `minutes`, None if infinite.
     """
     result: dict[str, Any] = {"reached": sum(each is not None for each in reached)}
     for unit in ("frames", "minutes"):
@@ -202,7 +205,7 @@ def over_seeds(reached: Sequence[Mapping[str, float] | None]) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Medians and worst seeds of each experiment by threshold; below, the seeds that failed."""
+    """Format medians and worst seeds by experiment and threshold, followed by the failed seeds."""
     rows: list[list[str]] = []
     failures = []
     for experiment in result["experiments"]:

@@ -1,4 +1,4 @@
-"""How times are measured: warmed up and repeated; a result holds the median and every repeat."""
+"""Timing: warmed-up, repeated measurements; results have the median and all repeats."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """A measured value as results hold it: `median`, and all `repeats` in the order of their measurement."""
+    """Build the form of a measured value in results: `median`, and all `repeats` in the order of measurement."""
     return {"median": statistics.median(values), "repeats": list(values)}
 
 
 def spreads(repeats: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """The `spread` of each of several values that were measured together, one mapping for each repeat."""
+    """Compute the `spread` of each of several values measured together, given as one mapping per repeat."""
     return {name: spread([repeat[name] for repeat in repeats]) for name in repeats[0]}
 
 
 def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> dict[str, Any]:
-    """The `spread` of the ratios of values that were measured side by side."""
+    """Compute the `spread` of ratios of values measured alternately."""
     return spread([a / b for a, b in zip(numerators, denominators, strict=True)])
 
 
 def milliseconds(works: Mapping[str, Callable[[], object]], seconds: float, repeats: int) -> dict[str, list[float]]:
-    """Milliseconds per call of each function, `repeats` times.
+    """Measure milliseconds per call of each function, `repeats` times.
 
-    The functions take turns within each repeat, so that a machine whose speed drifts is as fast for one as for another.
+    The functions take turns within each repeat, so that drifts in the machine's speed affect all functions equally.
 
     Args:
-      works: functions by name; each is called once before anything is measured.
-      seconds: for all repeats of one function together; each repeat makes at least one call.
-      repeats: measurements of each.
+      works: functions by name; each is called once before the measurement.
+      seconds: total duration of all repeats of a function; each repeat makes at least one call.
+      repeats: number of measurements of each function.
     """
     for work in works.values():
         work()

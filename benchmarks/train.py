@@ -1,9 +1,9 @@
 """The update by network, dtype and batch: forward, backward and the optimizer, and its share of the peak FLOP/s.
 
-Unrolls of random frames are on the device already. FLOPs are those of the network's convolutions and matrix products,
-times 3 for steps that gradients flow through (the backward pass takes two products for each of the forward pass), and
-times 1 for others: R2D2's burn-in and its target network. The peak is the rate of a product of two large matrices of
-the same dtype, measured in turn with the update.
+Unrolls of random frames are already on the device. FLOPs count the network's convolutions and matrix products, times 3
+for steps with gradients (the backward pass takes two products for each one of the forward pass), and times 1 for
+others: R2D2's burn-in and target network. The peak is the rate of a product of two large matrices of the same dtype,
+measured alternately with the update.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ QUICK = {"networks": "shallow", "dtypes": "float32", "batches": "1", "matrix_siz
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of this benchmark."""
     experiments.add_networks(parser)
     parser.add_argument("--batches", type=flags.counts, default="8,32", help="unrolls per update")
-    parser.add_argument("--matrix_size", type=flags.count, default=2048, help="rows of the matrices of the peak")
+    parser.add_argument("--matrix_size", type=flags.count, default=2048, help="rows of the matrices for the peak")
     flags.add_timing(parser, 1.5)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Rates of updates of each batch of each network."""
+    """Measure update rates for each batch size and network."""
     cells = []
     for network, dtype, experiment in experiments.networks(arguments):
         agent = experiment.build_agent()
@@ -62,14 +62,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _product(dtype: str, size: int) -> Callable[[], Any]:
-    """A product of two square matrices: 2 * size^3 operations."""
+    """Return a function that multiplies two square matrices: 2 * size^3 operations."""
     matrix = tf.random.stateless_uniform([size, size], [0, 0], dtype=dtype)
     product = tf.function(tf.matmul, autograph=False)
     return lambda: product(matrix, matrix)[0, 0].numpy()
 
 
 def table(result: dict[str, Any]) -> str:
-    """Rates by network, dtype and batch."""
+    """Format rates by network, dtype and batch."""
     heads = ["network", "dtype", "batch", "update\nms", "unrolls/s", "agent\nsteps/s"]
     rows = [
         [

@@ -1,9 +1,9 @@
-"""The transport: messages through the real server, decoded and batched, with no network behind them.
+"""The transport: messages through the real server, decoded and batched, without a neural network.
 
-A load generator on the same machine sends Pong's frames as fast as it is answered, through a unix socket (`wire`) or in
-shared memory with an empty message (`memory`); a message holds the observations of a group of environments. CPU is
-given in microseconds: of the server's thread per message; of the inference thread, which batches and sends the answers,
-per observation; and of both processes per observation, gRPC's threads included.
+A load generator on the same machine sends Pong's frames as fast as it gets answers, through a unix socket (`wire`) or
+in shared memory with an empty message (`memory`). A message has the observations of a group of environments. CPU time
+is in microseconds: of the server thread per message; of the inference thread, which batches and sends answers, per
+observation; and of both processes per observation, including gRPC's threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seed_rl.transport.codec import StepCodec
 
 ENV_SPEC = EnvSpec(ArraySpec((84, 84, 1), "uint8"), DiscreteSpec(6))
-"""Pong's."""
+"""Spec of Pong's environments."""
 
 WAYS = ("wire", "memory")
 
@@ -27,15 +27,15 @@ QUICK = {"streams": "8", "group_sizes": "1,4", "seconds": 0.3, "repeats": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of this benchmark."""
     parser.add_argument("--streams", type=flags.counts, default="1,8,64,512", help="numbers of streams")
     parser.add_argument("--group_sizes", type=flags.counts, default="1,4,16,64", help="environments per message")
-    parser.add_argument("--through", type=flags.some_of(WAYS), default=",".join(WAYS), help="how steps travel")
+    parser.add_argument("--through", type=flags.some_of(WAYS), default=",".join(WAYS), help="path of the steps")
     flags.add_timing(parser, 3.0)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Rates and costs of each number of streams with each size of message."""
+    """Measure rates and costs for each number of streams and message size."""
     return {
         "server": [
             _row(number, size, through, arguments)
@@ -73,7 +73,7 @@ def _values(window: streams.Window, group_size: int) -> dict[str, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Rates and costs by message size and streams."""
+    """Format rates and costs by message size and number of streams."""
     heads = ["envs per\nmessage", "streams", "through", "messages\n/s", "obs.\n/s", "MB/s"]
     heads += ["server thr.\nµs/message", "infer. thr.\nµs/obs.", "server\nµs/obs.", "client\nµs/obs."]
     values = ("messages", "observations", "megabytes", "server_thread_us", "inference_thread_us", "server_us")

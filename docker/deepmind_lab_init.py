@@ -1,7 +1,7 @@
-"""The `__init__.py` of the package `deepmind_lab`: loads its native module under the package's own name.
+"""The `__init__.py` of the package `deepmind_lab`: loads its native module under the package's name.
 
-Upstream's file does the same with `imp`, which Python 3.12 has dropped, and `pkg_resources`, which setuptools has
-dropped; it also imports bindings for dm_env, which nothing here uses.
+Upstream's file does the same with `imp`, which Python 3.12 removed, and `pkg_resources`, which setuptools removed; it
+also imports bindings for dm_env, which are unused here.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
-"""The health check of all containers: `health.py` for any, `health.py --ask` for a learner that must answer.
+"""Health check of all containers: `health.py` for any container, `health.py --ask` for a learner that must answer.
 
-Without a flag, some process in this container must serve actors or be connected to a learner, according to the kernel's
+Without flags, some process in this container must serve actors or be connected to a learner, according to the kernel's
 socket tables. With `--ask`, the learner on this machine must answer an actor's first call, with TLS and token. The exit
-code is 0, or 1 after a sentence.
+code is 0, or 1 after an error message.
 """
 
 import argparse
@@ -18,12 +18,12 @@ _ACCEPTS_CONNECTIONS = 0x10000  # __SO_ACCEPTCON in the flags of /proc/net/unix
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     port = int(os.environ.get("SEED_RL_PORT", DEFAULT_PORT))
-    parser.add_argument("--port", type=int, default=port, help="the learner's; default: SEED_RL_PORT, else 8686")
+    parser.add_argument("--port", type=int, default=port, help="port of the learner; default: SEED_RL_PORT, or 8686")
     parser.add_argument("--ask", action="store_true", help="call the learner on this machine")
     parser.add_argument("--tls_ca", help="with --ask: PEM file with the learner's certificate")
-    parser.add_argument("--tls_server_name", help="with --ask: the name in it")
+    parser.add_argument("--tls_server_name", help="with --ask: name in the certificate")
     parser.add_argument("--token_file", help="with --ask: file with the token")
-    parser.add_argument("--timeout", type=float, default=5.0, help="with --ask: seconds")
+    parser.add_argument("--timeout", type=float, default=5.0, help="with --ask: timeout, seconds")
     arguments = parser.parse_args()
     trouble = ask(arguments) if arguments.ask else look(arguments.port, pathlib.Path("/proc/net"))
     if trouble:
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def look(port: int, tables: pathlib.Path) -> str:
-    """An error message according to the kernel's socket tables; "" if all is well."""
+    """Return an error message based on the kernel's socket tables; "" if all is well."""
     for table in (tables / "tcp", tables / "tcp6"):
         for _, local, remote, state, *_ in _rows(table):
             listens, connects = (int(address.rpartition(":")[2], 16) == port for address in (local, remote))
@@ -45,12 +45,12 @@ def look(port: int, tables: pathlib.Path) -> str:
 
 
 def _rows(table: pathlib.Path) -> list[list[str]]:
-    """The fields of each socket; no rows if the kernel lacks the protocol."""
+    """Return the fields of each socket; empty if the kernel lacks the protocol."""
     return [line.split() for line in table.read_text().splitlines()[1:]] if table.exists() else []
 
 
 def ask(arguments: argparse.Namespace) -> str:
-    """The error of a call to the learner; "" if it answers."""
+    """Call the learner and return the error; "" if it answers."""
     from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
     from seed_rl.transport.credentials import ClientSecurity, SecurityError, read_authorities, read_token
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures: scripts/bench.sh NAME... [FLAGS]; without a name it lists what can be measured.
+# Runs benchmarks: scripts/bench.sh NAME... [FLAGS]; without a name it lists them.
 set -euo pipefail
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"

@@ -2,11 +2,11 @@
 """Writes the tables of benchmarks into pages from JSON files: scripts/performance_page.py [--check] [--pictures]
 
 The pages are docs/performance.md, docs/results/time_to_score.md and docs/results/atari.md; their data are in folders of
-the same names in docs/results. A table stands between the lines `<!-- table: NAME -->` and `<!-- end -->` and is made
-from NAME.json, which `scripts/bench.sh` wrote; `<!-- plan: FLAGS -->` is replaced by the output of `seed_rl plan FLAGS`
-with these files, and `<!-- atari: PART FOLDER FRAMES -->` by a part of `benchmarks.atari_page`. The text around them is
-written by hand. With --check nothing is written: the exit code is 1 if a page is out of date. With --pictures those of
-docs/results/atari.md are drawn anew first.
+the same names in docs/results. The block between `<!-- table: NAME -->` and `<!-- end -->` is a table generated from
+NAME.json, which `scripts/bench.sh` wrote; a block `<!-- plan: FLAGS -->` has the output of `seed_rl plan FLAGS` with
+these files, and `<!-- atari: PART FOLDER FRAMES -->` a part of `benchmarks.atari_page`. The rest of a page is not
+touched. With --check nothing is written, and the exit code is 1 if a page is out of date. With --pictures the pictures
+of docs/results/atari.md are redrawn first.
 """
 
 import argparse
@@ -30,21 +30,21 @@ PAGES = {
     DOCS / "results" / "time_to_score.md": DOCS / "results" / "time_to_score",
     DOCS / "results" / "atari.md": DOCS / "results" / "atari",
 }
-"""The directory of the JSON files of each page."""
+"""Directory with the JSON files of each page."""
 END = "<!-- end -->"
 BEGIN = re.compile("<!-- (table|plan|atari): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
 
 
 class PageError(Exception):
-    """Something is wrong with the page or its data; the message is one sentence."""
+    """The page or its data are inconsistent; the message is one sentence."""
 
 
 def filled(page: str, results: pathlib.Path) -> str:
-    """The page with every block made anew from the files in `results`.
+    """Regenerate every block of a page from the files in `results`.
 
     Raises:
-      PageError: a marker without its partner, or a table without its file.
+      PageError: a marker has no partner, or a table has no file.
     """
     if not len(BEGIN.findall(page)) == page.count(END) == len(BLOCK.findall(page)):
         raise PageError(f"each <!-- table: NAME --> needs one {END} behind it")
@@ -53,12 +53,12 @@ def filled(page: str, results: pathlib.Path) -> str:
 
 
 def atari_of(part: str, results: pathlib.Path) -> str:
-    """A part of the page of Atari, as Markdown."""
+    """Return a part of the Atari page, as Markdown."""
     return str(importlib.import_module("benchmarks.atari_page").section(part, results))
 
 
 def plan_of(flags: str, results: pathlib.Path) -> str:
-    """The output of `seed_rl plan` with these flags, as Markdown."""
+    """Return the output of `seed_rl plan`, as Markdown."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = seed_rl(["plan", *shlex.split(flags), f"--measured={results}"])
@@ -68,7 +68,7 @@ def plan_of(flags: str, results: pathlib.Path) -> str:
 
 
 def table_of(name: str, results: pathlib.Path) -> str:
-    """The table and its origin, as Markdown."""
+    """Return a table and its origin, as Markdown."""
     path = results / f"{name}.json"
     if not path.is_file():
         raise PageError(f"the table {name} has no data: {path.name} is missing; `scripts/bench.sh` writes it")
@@ -78,7 +78,7 @@ def table_of(name: str, results: pathlib.Path) -> str:
 
 
 def origin(content: dict[str, Any]) -> str:
-    """A sentence that says how, where and when."""
+    """Describe how, where and when the results were measured."""
     hardware = content["hardware"]
     accelerators = ", ".join(hardware["accelerators"]) or "no accelerator"
     commit = content["commit"] or "an unknown commit"
@@ -93,9 +93,9 @@ def origin(content: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a page is out of date")
-    parser.add_argument("--pictures", action="store_true", help="draw those of docs/results/atari.md anew")
-    parser.add_argument("--page", type=pathlib.Path, help="only this one; needs --results")
-    parser.add_argument("--results", type=pathlib.Path, help="directory of its JSON files")
+    parser.add_argument("--pictures", action="store_true", help="redraw the pictures of docs/results/atari.md")
+    parser.add_argument("--page", type=pathlib.Path, help="the only page to write; needs --results")
+    parser.add_argument("--results", type=pathlib.Path, help="directory with the JSON files of --page")
     arguments = parser.parse_args()
     if arguments.pictures:
         for folder in sorted(path for path in (DOCS / "results" / "atari").iterdir() if path.is_dir()):
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def _update(path: pathlib.Path, results: pathlib.Path, only_check: bool) -> int:
-    """Writes a page if it is out of date; the exit code."""
+    """Write a page if it is out of date; return the exit code."""
     page = path.read_text(encoding="utf-8")
     try:
         wanted = filled(page, results)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the pictures of the documentation: scripts/pictures.py [--pong_logdir=runs/pong] [--output=docs/pictures]
+"""Creates the pictures in the documentation: scripts/pictures.py [--pong_logdir=runs/pong] [--output=docs/pictures]
 
     terminal.png      a terminal during a training run on Catch
     tensorboard.png   TensorBoard in a browser, showing that run or the given one
-    frame.png         a frame from the middle of an episode, played by the policy of the same run
+    frame.png         a frame from the middle of an episode, played by the policy of that run
 
-Everything is real: a training run on a terminal, TensorBoard's server, a film. It takes about two minutes, and needs
-chromium (scripts/install_chromium.sh).
+The pictures show a real training run, TensorBoard server and film. This takes about two minutes and needs chromium
+(scripts/install_chromium.sh).
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ BROWSER = (
     "--disable-sync",
 )
 TAGS = "episodes/return|frames_per_second|loss/total|policy/entropy"
-LARGEST = 200_000  # bytes of a picture
-FRAME_HEIGHT = 480  # pixels, to which smaller frames are enlarged
-SHARE = 75  # percent of the run that the terminal shows as done
+LARGEST = 200_000  # maximum size of a picture, bytes
+FRAME_HEIGHT = 480  # pixels; smaller frames are enlarged
+SHARE = 75  # percentage of the run shown as done
 
 
 class PictureError(Exception):
-    """A picture can't be made; the message is one sentence."""
+    """A picture can't be created; the message is one sentence."""
 
 
 def recording(command: list[str], cwd: pathlib.Path, seconds: float) -> str:
-    """Everything that a command writes to a terminal, with its control sequences.
+    """Run a command on a terminal and return its output with control sequences.
 
     Raises:
-      PictureError: it fails, or takes longer than `seconds`.
+      PictureError: the command fails or takes longer than `seconds`.
     """
     size = {"COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     done = subprocess.run(
@@ -81,9 +81,9 @@ def recording(command: list[str], cwd: pathlib.Path, seconds: float) -> str:
 
 
 def screen(written: str) -> str:
-    """The lines on a terminal after rich has written to it, with their styles as escape sequences.
+    """Return the lines of a terminal after output of rich, with their styles as escape sequences.
 
-    Of the cursor's movements only those are followed by which rich draws a live display again: up, and erase a line.
+    The only cursor movements handled are those of rich's live displays: up, and erase a line.
     """
     lines = [""]
     for part in re.split(r"(\n|\x1b\[1A|\x1b\[2K|\x1b\[\?25[hl])", written.replace("\r", "")):
@@ -99,10 +99,10 @@ def screen(written: str) -> str:
 
 
 def during(written: str) -> str:
-    """The part of a recorded run until the last redrawing of its panel that shows at most `SHARE` percent as done.
+    """Cut a recorded run after the last panel that shows at most `SHARE` percent as done.
 
     Raises:
-      PictureError: there is none.
+      PictureError: there is no such panel.
     """
     redrawings = [written[: found.start()] for found in re.finditer(r"\r\x1b\[2K", written)]
     shares = [(re.findall(r"(\d+)%", text), text) for text in redrawings]
@@ -113,7 +113,7 @@ def during(written: str) -> str:
 
 
 def terminal_page(shown: str, command: str) -> str:
-    """A page that looks like a terminal: the command that was typed, and below it the lines that are `shown`."""
+    """Build a page that looks like a terminal with a typed command, followed by the `shown` lines."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(shown, no_wrap=True))
     text = console.export_html(theme=SVG_EXPORT_THEME, inline_styles=True, code_format="{code}")
@@ -129,9 +129,9 @@ def terminal_page(shown: str, command: str) -> str:
 
 
 def photograph_terminal(browser: Browser, page_html: str, path: pathlib.Path) -> None:
-    """Writes a picture of a page of `terminal_page`."""
+    """Write a picture of a page built by `terminal_page`."""
     page = browser.new_page(device_scale_factor=1.5, viewport={"width": 1200, "height": 1000})
-    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:  # fonts load from files only
+    with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:  # fonts are loaded from files only
         file.write(page_html)
         file.flush()
         page.goto(pathlib.Path(file.name).as_uri())
@@ -143,7 +143,7 @@ def photograph_terminal(browser: Browser, page_html: str, path: pathlib.Path) ->
 
 @contextlib.contextmanager
 def tensorboard(logdir: pathlib.Path) -> Iterator[str]:
-    """TensorBoard's address, while it serves a log directory."""
+    """Serve a log directory with TensorBoard, and yield its address."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -168,21 +168,21 @@ def tensorboard(logdir: pathlib.Path) -> Iterator[str]:
 
 
 def photograph_tensorboard(browser: Browser, logdir: pathlib.Path, path: pathlib.Path) -> None:
-    """Writes a picture of a run's curves in TensorBoard."""
+    """Write a picture of a run's curves in TensorBoard."""
     with tensorboard(logdir) as url:
         page = browser.new_page(viewport={"width": 1280, "height": 830})
         page.goto(f"{url}?tagFilter={TAGS}#timeseries")
         page.wait_for_selector("card-view", timeout=60_000)
-        page.get_by_text("Enable step selection").first.click()  # off: it takes half of each card for a table
-        page.get_by_role("button", name="Settings").last.click()  # closes the side bar
-        page.wait_for_timeout(5_000)  # curves are animated, and no event marks the end
+        page.get_by_text("Enable step selection").first.click()  # off, because its table takes half of each card
+        page.get_by_role("button", name="Settings").last.click()  # closes the sidebar
+        page.wait_for_timeout(5_000)  # wait: curves are animated, without an event at the end
         page.screenshot(path=path)
         page.close()
     compress(path)
 
 
 def photograph_frame(logdir: pathlib.Path, path: pathlib.Path) -> None:
-    """Writes the middle frame of an episode that the newest policy of a run plays."""
+    """Write the middle frame of an episode played by a run's latest policy."""
     with tempfile.TemporaryDirectory() as scratch:
         movie = os.path.join(scratch, "play.gif")
         seed_rl("play", f"--logdir={logdir}", "--greedy", f"--output={movie}")
@@ -194,10 +194,10 @@ def photograph_frame(logdir: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def seed_rl(*arguments: str) -> None:
-    """Runs a command of the product to its end.
+    """Run a seed_rl command to its end.
 
     Raises:
-      PictureError: it fails.
+      PictureError: the command fails.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -208,10 +208,10 @@ def seed_rl(*arguments: str) -> None:
 
 
 def compress(path: pathlib.Path) -> None:
-    """Reduces a picture to 256 colors, enough for text and curves.
+    """Reduce a picture to 256 colors, enough for text and curves.
 
     Raises:
-      PictureError: it is still larger than a repository should hold.
+      PictureError: the picture is still too large for a repository.
     """
     with Image.open(path) as image:
         image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
@@ -221,7 +221,9 @@ def compress(path: pathlib.Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pong_logdir", type=pathlib.Path, help="the run in TensorBoard and the frame; default: Catch")
+    parser.add_argument(
+        "--pong_logdir", type=pathlib.Path, help="run to show in TensorBoard and in the frame; default: Catch"
+    )
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "pictures")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium")

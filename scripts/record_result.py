@@ -51,9 +51,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("logdir")
     parser.add_argument("destination")
-    parser.add_argument("command", help="the command that made the run")
-    parser.add_argument("--commit", help="the commit of the run (default: the current one)")
-    parser.add_argument("--accelerator", default="no accelerator", help="the GPU or TPU of the run (default: none)")
+    parser.add_argument("command", help="command that produced the run")
+    parser.add_argument("--commit", help="commit of the run (default: the current one)")
+    parser.add_argument("--accelerator", default="no accelerator", help="GPU or TPU of the run (default: none)")
     arguments = parser.parse_args()
     os.makedirs(arguments.destination, exist_ok=True)
 
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def write_table(rows: Sequence[Mapping[str, float]], path: str, known: Sequence[str] = COLUMNS) -> list[str]:
-    """Writes the metrics of a run as CSV; returns the columns, those `known` that it has."""
+    """Write the metrics of a run as CSV; return its columns, the `known` ones that the run has."""
     columns = [name for name in known if any(name in row for row in rows)]
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fills in the recorded runs in docs/results/README.md: scripts/results_page.py [--check]
 
-The lines between `<!-- run: NAME -->` and `<!-- end -->` are made from the picture and the `about.json` in the folder
-NAME, which `scripts/record_result.py` writes; the rest of the page is written by hand. With --check nothing is written,
-and the exit code is 1 if the page is out of date.
+The lines between `<!-- run: NAME -->` and `<!-- end -->` are generated from the picture and the `about.json` in the
+folder NAME, which `scripts/record_result.py` writes; the rest of the page is not touched. With --check nothing is
+written, and the exit code is 1 if the page is out of date.
 """
 
 import argparse
@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "results" / "README.md"
 BEGIN, END = "<!-- run: ", "<!-- end -->"
 RUN = re.compile(rf"({BEGIN}(\S+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
 PICTURES = ("by_hours.png", "with_cut.png")
-"""The first of these that exists is shown; the others are linked."""
+"""Pictures: the first that exists is shown, the others are linked."""
 
 
 class PageError(Exception):
@@ -25,7 +25,7 @@ class PageError(Exception):
 
 
 def filled(page: str, results: pathlib.Path) -> str:
-    """The page with every run filled in from the folders in `results`.
+    """Fill in every run of a page from the folders in `results`.
 
     Raises:
       PageError: a marker has no partner or no folder, or the page does not show a recorded run.
@@ -40,7 +40,7 @@ def filled(page: str, results: pathlib.Path) -> str:
 
 
 def run_of(folder: pathlib.Path) -> str:
-    """Pictures, command, numbers and origin of a run, as Markdown."""
+    """Return pictures, command, numbers and origin of a run, as Markdown."""
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     command, _, remark = about["command"].partition(" (")
     pictures = sorted(path.name for path in folder.glob("*.png"))
@@ -55,7 +55,7 @@ def run_of(folder: pathlib.Path) -> str:
 
 
 def numbers(about: dict) -> list[str]:
-    """A table of the final and the best values of the run."""
+    """Return a table of the final and best values of a run."""
     last, best = about["last"], about["best"]
     cells = {"frames": f"{last['env_frames']:,}", "time": duration(last["seconds"])}
     for name, key in (("return", "episode_return"), ("evaluation", "eval/episode_return")):
@@ -66,7 +66,7 @@ def numbers(about: dict) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """In minutes, or in seconds if short."""
+    """Format a duration in minutes, or in seconds if short."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 

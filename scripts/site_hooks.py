@@ -1,10 +1,10 @@
-"""What mkdocs cannot do by itself when it builds the site (see mkdocs.yml).
+"""Hooks for building the site with mkdocs (see mkdocs.yml).
 
-The pages of `docs/` are also read in the repository, on a code host or a disk. So they link to files and folders of the
-repository by relative paths, and put equations into ```math fences. On the site
+The pages in `docs/` must also be readable in the repository. They therefore link to files and folders of the repository
+by relative paths, and write equations in ```math fences. On the site,
 
-- each linked file or folder gets a page of its own, under `source/`, that shows it;
-- each equation becomes a picture of curves, drawn while the site is built: it needs no script and no font.
+- each linked file or folder gets a page under `source/` that shows it;
+- each equation becomes a vector image, drawn when the site is built, so that it needs no script or font.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _LANGUAGES = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Adds the fence for equations."""
+    """Add the fence for equations."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
     fences.append({"name": "math", "class": "math", "format": equation})
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds a page for each file and folder of the repository that a page links to."""
+    """Add a page for each file and folder of the repository linked from a page."""
     pages = list(files.documentation_pages())
-    for page in pages:  # grows: the page of a folder links to the folder's files
+    for page in pages:  # grows, because the page of a folder links to its files
         for target in _targets(page):
             name = _name_in_site(target, files)
             if files.get_file_from_path(name) is None:
@@ -61,7 +61,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turns links to files of the repository into links to their pages."""
+    """Turn links to files of the repository into links to their pages."""
 
     def relinked(match: re.Match[str]) -> str:
         target = _target(page.file, match)
@@ -74,13 +74,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _targets(page: File) -> Iterator[pathlib.Path]:
-    """The files and folders of the repository that a page links to."""
+    """Find the files and folders of the repository linked from a page."""
     found = (_target(page, match) for match in _CODE_OR_LINK.finditer(page.content_string))
     yield from (target for target in found if target is not None)
 
 
 def _target(page: File, match: re.Match[str]) -> pathlib.Path | None:
-    """The file or folder of the repository that a link leads to; None for code and for links to nowhere."""
+    """Return the file or folder of the repository behind a link; None for code and broken links."""
     if match["path"] is None:
         return None
     name = page.src_uri
@@ -90,7 +90,7 @@ def _target(page: File, match: re.Match[str]) -> pathlib.Path | None:
 
 
 def _name_in_site(target: pathlib.Path, files: Files) -> str:
-    """A path of the repository as the site has it: itself if it is in `docs/`, else the page that shows it."""
+    """Return the place of a file on the site: itself if it is in `docs/`, otherwise the page that shows it."""
     name = target.relative_to(ROOT).as_posix()
     if name.startswith("docs/") and files.get_file_from_path(name.removeprefix("docs/")) is not None:
         return name.removeprefix("docs/")
@@ -98,7 +98,7 @@ def _name_in_site(target: pathlib.Path, files: Files) -> str:
 
 
 def _shown(target: pathlib.Path) -> str:
-    """A page, in Markdown, that shows a file or lists a folder."""
+    """Build a Markdown page that shows a file or lists a folder."""
     name = target.relative_to(ROOT).as_posix()
     head = f"---\ntitle: {name}\nsearch:\n  exclude: true\nhide: [toc]\n---\n\n# `{name}`\n\n"
     if target.is_dir():
@@ -110,7 +110,7 @@ def _shown(target: pathlib.Path) -> str:
 
 
 def equation(source: str, language: str, css_class: str, options: Any, md: Any, **_: Any) -> str:
-    """A fence with an equation in LaTeX, as a picture in the color of the text."""
+    """Turn a fence with a LaTeX equation into an image in the color of the text."""
     latex = " ".join(source.split())
     figure = Figure()
     figure.text(0, 0, f"${latex}$", fontsize=14)
@@ -121,7 +121,7 @@ def equation(source: str, language: str, css_class: str, options: Any, md: Any, 
     svg = drawn.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r' id="(figure|patch|text)_\d+"', "", svg)  # the same in each picture
+    svg = re.sub(r' id="(figure|patch|text)_\d+"', "", svg)  # identical in each image
     label = html.escape(latex, quote=True)
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" fill="currentColor" ', 1)
     return f'<div class="{css_class}">{svg}</div>'

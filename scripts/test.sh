@@ -25,6 +25,7 @@ printf '== mypy\n'
 "$venv/bin/python" -m mypy
 printf '== pytest\n'
 command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
+command -v node >/dev/null || scripts/apt_install.sh nodejs     # runs examples/node_actor.mjs
 # One more worker than cores, because some tests wait for other processes; --numprocesses=0 runs all tests in this
 # process, for a debugger.
 workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))

@@ -31,6 +31,8 @@ _ASCII_TICKS = "_.-~=+*#"
 _MAX_CURVE = 48  # characters
 _BESIDE_CURVE = 26  # characters taken by border, label and value
 _LOSSES = 4  # loss terms shown next to the total
+_VARIES_AFTER = {"milestone": ",", "learning": ":"}
+"""Separators after which a status has numbers that change with every row."""
 _LOCAL_MODES = 3  # index into the list returned by termios.tcgetattr
 
 
@@ -48,38 +50,6 @@ def sparkline(values: Sequence[float], width: int, ticks: str = _TICKS) -> str:
 def _plain(number: float) -> str:
     """Format a return: 12.35 or -1256."""
     return f"{number:.2f}" if abs(number) < 1000 else f"{number:.0f}"
-
-
-class _Figures:
-    """Texts shown for a row of metrics."""
-
-    def __init__(
-        self,
-        row: Mapping[str, float],
-        total_frames: int,
-        num_envs: int | None,
-        milestones: Sequence[tuple[float, int]],
-        learning: str,
-    ):
-        frames, rate, seconds = row["env_frames"], row["frames_per_second"], row.get("seconds", 0.0)
-        self.is_done = frames >= total_frames
-        self.frames = short(frames)
-        self.share = f"{min(100, math.floor(100 * frames / total_frames))}%"  # rounded down: 100 % means done
-        if self.is_done and seconds > 0:
-            self.rate, self.end = short(frames / seconds), f"done in {duration(seconds)}"
-            speed = [f"{self.rate} frames/s on average"]
-        else:
-            self.rate, self.end = short(rate), f"{duration((total_frames - frames) / rate)} left" if rate > 0 else ""
-            speed = [f"{self.rate} frames/s", f"{duration(seconds)} so far" if seconds > 0 else ""]
-        self.speed = ", ".join(filter(None, [*speed, self.end]))
-        """Frames/s, elapsed time and remaining time."""
-        of = "" if num_envs is None else f" of {num_envs}"
-        self.connected = f"{row['environments']:.0f}{of} environments"
-        if "actors" in row:
-            self.connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
-        self.bottleneck = "" if self.is_done else bottleneck(row)
-        self.learning = "" if self.is_done else learning
-        self.milestone = "" if self.is_done or "loss/total" not in row else _milestone(row, milestones)
 
 
 def _milestone(row: Mapping[str, float], milestones: Sequence[tuple[float, int]]) -> str:
@@ -107,7 +77,7 @@ def echo_control_characters(wanted: bool) -> bool:
 
 
 @dataclasses.dataclass(eq=False)
-class Progress:
+class RunDisplay:
     """Shows the latest row of metrics and the bottleneck of the run.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
@@ -131,10 +101,11 @@ class Progress:
 
     def __post_init__(self) -> None:
         self._row: Mapping[str, float] = {}
-        self._monitor, self._learning = LearningMonitor(), ""
+        self._status: dict[str, str] = {}
+        self._printed = {"learning": "", "milestone": ""}
+        self._monitor = LearningMonitor()
         self._echo = False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
-        self._printed: dict[str, str] = {}
         console = Console(file=self.stream, highlight=False)
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
         can_renew = self.stream.isatty() and console.is_terminal and not console.is_dumb_terminal
@@ -145,7 +116,7 @@ class Progress:
             else None
         )
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> RunDisplay:
         if self._live:
             self._echo = echo_control_characters(False)
             with contextlib.suppress(OSError):
@@ -162,7 +133,7 @@ class Progress:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
-        self._row, self._learning = row, self._monitor.diagnose(row)
+        self._row, self._status = row, self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:
                 curve.append(row[key])
@@ -173,13 +144,34 @@ class Progress:
                 now = time.strftime("%H:%M:%S")
                 print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
 
-    def _figures(self) -> _Figures:
-        return _Figures(self._row, self.total_frames, self.num_envs, self.milestones, self._learning)
+    def _is_done(self, row: Mapping[str, float]) -> bool:
+        return row["env_frames"] >= self.total_frames
+
+    def _status_of(self, row: Mapping[str, float]) -> dict[str, str]:
+        """Describe connections, bottleneck, next milestone and learning problem; texts may be empty."""
+        of = "" if self.num_envs is None else f" of {self.num_envs}"
+        connected = f"{row['environments']:.0f}{of} environments"
+        if "actors" in row:
+            connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
+        learning = self._monitor.diagnose(row)
+        if self._is_done(row):
+            return {"connected": connected}
+        milestone = _milestone(row, self.milestones) if "loss/total" in row else ""
+        return {"connected": connected, "bottleneck": bottleneck(row), "milestone": milestone, "learning": learning}
+
+    def _progress(self) -> tuple[str, str, str, str]:
+        """Format the share of frames done, their number, frames/s, and the remaining or total time."""
+        frames, rate, seconds = self._row["env_frames"], self._row["frames_per_second"], self._row.get("seconds", 0.0)
+        share = f"{min(100, math.floor(100 * frames / self.total_frames))}%"  # rounded down: 100 % means done
+        if self._is_done(self._row) and seconds > 0:
+            return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
+        left = f"{duration((self.total_frames - frames) / rate)} left" if rate > 0 else ""
+        return share, short(frames), short(rate), left
 
     def _lines(self) -> list[str]:
         """Format the row in under 70 columns, plus a line for each status that has changed."""
-        row, figures = self._row, self._figures()
-        parts = [f"{figures.share:>4} {figures.frames} frames", f"{figures.rate}/s"]
+        row, (share, frames, rate, end) = self._row, self._progress()
+        parts = [f"{share:>4} {frames} frames", f"{rate}/s"]
         if "loss/total" not in row and "replay/size" in row:
             parts.append(f"replay {short(row['replay/size'])}")
         elif "episode_return" in row:
@@ -188,23 +180,13 @@ class Progress:
             parts.append(f"loss {row['loss/total']:.3g}")
         if "eval/episode_return" in row:
             parts.append(f"eval {_plain(row['eval/episode_return'])}")
-        line = ", ".join([*parts, figures.end] if figures.end else parts)
-        if figures.is_done:
-            return [line]
-        news = {
-            "connected": figures.connected,
-            "milestone": figures.milestone,
-            "bottleneck": figures.bottleneck,
-            "learning": figures.learning,
-        }
-        # Compare only the symptom, and the milestone without its time: the numbers change with every row.
-        keys = news | {
-            "milestone": figures.milestone.partition(",")[0],
-            "learning": figures.learning.partition(":")[0],
-        }
-        before, self._printed = {"learning": ""} | self._printed, keys
-        changed = [name for name, key in keys.items() if key != before.get(name) and (key or name != "milestone")]
-        return [line, *(f"{name}: {news[name] or 'problem resolved'}" for name in changed)]
+        lines = [", ".join(filter(None, [*parts, end]))]
+        for name, text in self._status.items() if not self._is_done(row) else ():
+            key = text.partition(_VARIES_AFTER[name])[0] if name in _VARIES_AFTER else text
+            if key != self._printed.get(name) and (key or name != "milestone"):
+                lines.append(f"{name}: {text or 'problem resolved'}")
+            self._printed[name] = key
+        return lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 2))
@@ -212,24 +194,29 @@ class Progress:
         grid.add_column(overflow="fold")
         content: list[RenderableType] = [grid]
         if self._row:
-            figures = self._figures()
+            share, frames, rate, end = self._progress()
             bar = Table.grid(expand=True, padding=(0, 1))
             bar.add_column(ratio=1)
             bar.add_column(no_wrap=True)
             bar.add_row(
                 ProgressBar(total=self.total_frames, completed=min(self._row["env_frames"], self.total_frames)),
-                f"{figures.share}  {figures.frames} of {short(self.total_frames)} frames",
+                f"{share}  {frames} of {short(self.total_frames)} frames",
             )
             content.insert(0, bar)
-            self._add_rows(grid, figures, options)
+            seconds = self._row.get("seconds", 0.0)
+            if self._is_done(self._row) and seconds > 0:
+                speed = [f"{rate} frames/s on average", end]
+            else:
+                speed = [f"{rate} frames/s", f"{duration(seconds)} so far" if seconds > 0 else "", end]
+            grid.add_row("speed", ", ".join(filter(None, speed)))
+            self._add_rows(grid, options)
         else:
             grid.add_row("starting", "the first metrics appear in a few seconds")
         grid.add_row("stored in", Text(self.logdir))
         yield Panel(Group(*content), title="[bold]seed_rl[/bold]", title_align="left", border_style="dim")
 
-    def _add_rows(self, grid: Table, figures: _Figures, options: ConsoleOptions) -> None:
+    def _add_rows(self, grid: Table, options: ConsoleOptions) -> None:
         row = self._row
-        grid.add_row("speed", figures.speed)
         room = min(_MAX_CURVE, options.max_width - _BESIDE_CURVE)
         for name, key in _CURVES.items():
             if key in row:
@@ -241,10 +228,6 @@ class Progress:
             grid.add_row("loss", "  ".join(texts))
         elif "replay/size" in row:
             grid.add_row("replay", f"filling: {short(row['replay/size'])} sequences")
-        grid.add_row("connected", figures.connected)
-        if not figures.is_done:
-            grid.add_row("bottleneck", Text(figures.bottleneck, "yellow"))
-        if figures.milestone:
-            grid.add_row("milestone", figures.milestone)
-        if figures.learning:
-            grid.add_row("learning", Text(figures.learning, "yellow"))
+        for name, text in self._status.items():
+            if text:
+                grid.add_row(name, Text(text, "yellow" if name in ("bottleneck", "learning") else ""))

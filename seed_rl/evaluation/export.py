@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from seed_rl import __version__
 from seed_rl.evaluation.policy import Policy
@@ -46,7 +47,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
     Their outputs are `action` [B, ...] and the new state.
 
     Args:
-      policy: policy to export.
+      policy: policy to export; loaded with `float32` for programs that lack bfloat16.
       directory: output directory; created atomically, and replaces an earlier export.
       batch: B, the number of environments per call.
 
@@ -63,6 +64,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
             tf.saved_model.save(served, new, dict(served.calls))
         except tf.errors.OpError as error:
             raise OSError(f"{new} can't be written: {error.message}") from error
+        _leave_compilation_to_the_server(os.path.join(new, "saved_model.pb"))
         if model is not None:
             model.save_weights(os.path.join(new, WEIGHTS))
         about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
@@ -104,6 +106,20 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
         return {"prev_action": before, **_named(tf.nest.map_structure(tf.identity, initial))}
 
     return {"greedy": greedy, "serving_default": greedy, "sample": sample, "initial_state": initial_state}
+
+
+def _leave_compilation_to_the_server(path: str) -> None:
+    """Remove the marks of functions that XLA must compile, since other servers and converters may lack it."""
+    with open(path, "rb") as file:
+        saved = saved_model_pb2.SavedModel.FromString(file.read())
+    for graph in saved.meta_graphs:
+        for function in graph.graph_def.library.function:
+            for marked in (function, *function.node_def):
+                for name in ("_XlaMustCompile", "_noinline"):
+                    if name in marked.attr:
+                        del marked.attr[name]
+    with open(path, "wb") as file:
+        file.write(saved.SerializeToString())
 
 
 def _served_name(observed: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment, saved_config
 from seed_rl.foreign import number
 from seed_rl.learner import checkpoints
+from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
@@ -131,7 +133,9 @@ def experiment_of(logdir: str) -> Experiment:
         raise NoPolicy(str(error)) from error
 
 
-def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0) -> Policy:
+def load_policy(
+    logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0, *, float32: bool = False
+) -> Policy:
     """Load the policy of a run, which may be finished, killed or still running.
 
     Args:
@@ -139,6 +143,7 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
       checkpoint: local path, object-store URL or name of a checkpoint; None: the newest readable one.
       greedy: whether to act without exploration instead of exploring as in the run's evaluation environments.
       seed: seed of sampled actions, 0 to 2^31 - 1.
+      float32: whether to compute in float32 if the run trains in mixed precision.
 
     Raises:
       NoPolicy: there is no run or no checkpoint, or the checkpoint is damaged or belongs to another agent.
@@ -146,6 +151,9 @@ def load_policy(logdir: str, checkpoint: str | None = None, greedy: bool = False
       CannotReach: the object store can't be read.
     """
     experiment = experiment_of(logdir)
+    if float32 and isinstance(experiment.agent, TrunkConfig):
+        dtype: Any = {"dtype": "float32"}
+        experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
     try:
         directory = os.path.join(logdir, "checkpoints")
         if checkpoint is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import os
 import time
@@ -156,6 +157,7 @@ class Run:
         if link is None:
             return
         with contextlib.ExitStack() as cleanup:
+            gc.freeze()  # spares the collector the many objects of the imported modules
             learner = self._new_learner(link)
             if learner.finished:
                 _log.info(

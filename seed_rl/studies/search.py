@@ -23,7 +23,7 @@ from seed_rl.foreign import printable
 from seed_rl.reporting import metrics
 from seed_rl.reporting.text import short
 from seed_rl.studies.search_space import Space, read_space, text_of
-from seed_rl.studies.trial import Trainer, Trial, table
+from seed_rl.studies.trial import Column, Study, Trial
 from seed_rl.system.files import locked, reason
 
 STEPS = 20
@@ -45,7 +45,7 @@ def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=math.ceil(prune_after * STEPS))
 
 
-class Search:
+class Search(Study):
     """Trains trials sequentially with settings suggested by Optuna's TPE sampler."""
 
     def __init__(
@@ -75,8 +75,8 @@ class Search:
           ConfigError: the directory is unusable or holds another search.
         """
         self._count, self._total_frames, self._metric, self._seed = trials, total_frames, metric, seed
-        self._space, self._arguments = read_space(searches), arguments
-        self._trainer = Trainer(arguments, directory)
+        self._space = read_space(searches)
+        super().__init__(arguments, directory)
         given = [*arguments, *(f"--search={search}" for search in searches)]
         with self._usable():
             optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -102,7 +102,7 @@ class Search:
             yield
         except (OSError, ValueError) as error:
             text = reason(error) if isinstance(error, OSError) else str(error)
-            raise ConfigError(f"the study in {self._trainer.directory} can't be used: {text}") from error
+            raise ConfigError(f"the study in {self.directory} can't be used: {text}") from error
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
         """Train until all trials are finished or pruned, and return the first nonzero exit code of a run, if any.
@@ -116,15 +116,14 @@ class Search:
         Raises:
           ConfigError: another process is searching in the directory, or the study can't be written.
         """
-        directory = self._trainer.directory
         with self._usable(), contextlib.ExitStack() as cleanup:
             try:
-                cleanup.enter_context(locked(os.path.join(directory, "lock")))
+                cleanup.enter_context(locked(os.path.join(self.directory, "lock")))
             except BlockingIOError:
-                raise ConfigError(f"another search is running in {directory}") from None
+                raise ConfigError(f"another search is running in {self.directory}") from None
             scored = self._study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
             missing = max(0, self._count - len(scored))
-            say(f"{missing} of {self._count} trials to do, in {directory}")
+            say(f"{missing} of {self._count} trials left, in {self.directory}")
             codes: list[int] = []
             while len(codes) < missing and not stopped():
                 codes.append(self._train(self._next(), stopped, say))
@@ -147,7 +146,7 @@ class Search:
         trial = self._trial(suggested)
         title = f"{trial.name} ({', '.join(f'{_head(name)}={text}' for name, text in trial.settings.items())})"
         prunes = self._judge(suggested, trial)
-        code = self._trainer.train(trial, title, lambda: prunes() or stopped(), say)
+        code = self.train(trial, title, lambda: prunes() or stopped(), say)
         curve = self._curve(trial)
         if prunes():
             frames, score = curve[-1]
@@ -157,7 +156,7 @@ class Search:
         if stopped():
             return code
         if code or not curve:
-            suggested.set_user_attr("failure", self._trainer.failures.get(trial.name, "no episode has ended"))
+            suggested.set_user_attr("failure", self.failures.get(trial.name, "no episode has ended"))
             self._study.tell(suggested, state=TrialState.FAIL)
         else:
             self._study.tell(suggested, curve[-1][1])
@@ -168,7 +167,7 @@ class Search:
 
         The score at a step is taken from the first row after it, because rows don't fall on the same frames.
         """
-        path = self._trainer.path(trial, metrics.FILE)
+        path = self.path(trial, metrics.FILE)
         step = self._study.get_trials()[suggested.number].last_step or 0
         size, pruned = 0, False
 
@@ -194,7 +193,7 @@ class Search:
 
     def _curve(self, trial: Trial) -> list[tuple[float, float]]:
         """Return pairs of environment frames and score, one for each row with a finite score."""
-        rows = ((row["env_frames"], row.get(self._metric, math.nan)) for row in self._trainer.curve(trial))
+        rows = ((row["env_frames"], row.get(self._metric, math.nan)) for row in self.curve(trial))
         return [(frames, score) for frames, score in rows if math.isfinite(score)]
 
     def results(self) -> list[dict[str, Any]]:
@@ -209,28 +208,11 @@ class Search:
             row |= {"score": score, "frames": frames}
         return row | {key: found.user_attrs[key] for key in ("failure",) if key in found.user_attrs}
 
-    def table(self) -> str:
-        """Format the results as a table at most 100 columns wide, followed by the reasons for failures."""
-        rows = self.results()
-        reached: dict[str, Callable[[float], str]] = {"score": "{:.2f}".format, "frames": short}
-        texts = [
-            [str(row["trial"]), *(row.get(name, "") for name in self._space)]
-            + [text(row[key]) if key in row else "" for key, text in reached.items()]
-            + [row["state"]]
-            for row in rows
-        ]
-        heads = ["trial", *map(_head, self._space), *reached, "state"]
-        failures = (f"trial_{row['trial']}: {row['failure']}" for row in rows if "failure" in row)
-        return "\n".join([table(heads, texts, numbers=reached), *failures])
-
-    def write_results(self) -> str:
-        """Write `results.csv` and `results.json` into the directory; return the path of the CSV file.
-
-        Raises:
-          ConfigError: a file can't be written.
-        """
-        columns = ["trial", *self._space, "score", "frames", "state", "failure"]
-        return self._trainer.write_results(columns, self.results())
+    def columns(self) -> dict[str, Column | None]:
+        """Return the columns of `results`."""
+        settings = {name: Column(_head(name)) for name in self._space}
+        reached = {"score": Column("score", "{:.2f}".format), "frames": Column("frames", short)}
+        return {"trial": Column("trial"), **settings, **reached, "state": Column("state"), "failure": None}
 
     def best_command(self) -> str:
         """Return the command that trains with the best finished trial's settings; empty if no trial has finished."""

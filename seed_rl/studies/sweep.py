@@ -17,16 +17,15 @@ from typing import Any
 
 from seed_rl.experiment import ConfigError
 from seed_rl.reporting.text import duration, short
-from seed_rl.studies.trial import Trainer, Trial, table
+from seed_rl.studies.trial import Column, Study, Trial
 
-_REACHED: dict[str, tuple[str, Callable[[float], str]]] = {
-    "env_frames": ("frames", short),
-    "hours": ("time", lambda hours: duration(3600 * hours)),
-    "last_return": ("return", "{:.2f}".format),
-    "best_return": ("best", "{:.2f}".format),
-    "last_evaluation": ("eval", "{:.2f}".format),
+_REACHED = {
+    "env_frames": Column("frames", short),
+    "hours": Column("time", lambda hours: duration(3600 * hours)),
+    "last_return": Column("return", "{:.2f}".format),
+    "best_return": Column("best", "{:.2f}".format),
+    "last_evaluation": Column("eval", "{:.2f}".format),
 }
-"""Heading and format of each result column in the table."""
 _MAX_NAME = 120  # characters; file systems limit names to 255 bytes
 
 
@@ -95,7 +94,7 @@ def _is_open(text: str) -> bool:
     )
 
 
-class Sweep:
+class Sweep(Study):
     """Trains a list of trials."""
 
     def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
@@ -110,7 +109,7 @@ class Sweep:
           ConfigError: the directory can't be created.
         """
         self._wanted = wanted
-        self._trainer = Trainer(arguments, directory)
+        super().__init__(arguments, directory)
         self._parallel = parallel
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
@@ -121,11 +120,10 @@ class Sweep:
           say: called with a line of text when a run begins or ends.
         """
         titles = {trial.name: f"{trial.name} ({n} of {len(self._wanted)})" for n, trial in enumerate(self._wanted, 1)}
-        waiting = [trial for trial in self._wanted if not self._trainer.is_finished(trial)]
-        where = self._trainer.directory
-        say(f"{len(waiting)} of {len(self._wanted)} runs left, {self._parallel} in parallel, in {where}")
+        waiting = [trial for trial in self._wanted if not self.is_finished(trial)]
+        say(f"{len(waiting)} of {len(self._wanted)} runs left, {self._parallel} in parallel, in {self.directory}")
         with ThreadPoolExecutor(self._parallel) as pool:
-            codes = list(pool.map(lambda trial: self._trainer.train(trial, titles[trial.name], stopped, say), waiting))
+            codes = list(pool.map(lambda trial: self.train(trial, titles[trial.name], stopped, say), waiting))
         return next(filter(None, codes), 0)
 
     def results(self) -> list[dict[str, Any]]:
@@ -134,33 +132,17 @@ class Sweep:
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         row: dict[str, Any] = {"run": trial.name, **trial.settings, "state": "waiting"}
-        if os.path.isdir(self._trainer.path(trial)):
-            row["state"] = "finished" if self._trainer.is_finished(trial) else "unfinished"
-        row |= _reached(self._trainer.curve(trial))
-        if trial.name in self._trainer.failures:
-            row |= {"state": "failed", "failure": self._trainer.failures[trial.name]}
+        if os.path.isdir(self.path(trial)):
+            row["state"] = "finished" if self.is_finished(trial) else "unfinished"
+        row |= _reached(self.curve(trial))
+        if trial.name in self.failures:
+            row |= {"state": "failed", "failure": self.failures[trial.name]}
         return row
 
-    def table(self) -> str:
-        """Format the results as a table at most 100 columns wide, followed by the reasons for failures."""
-        rows = self.results()
-        reached = {key: column for key, column in _REACHED.items() if any(key in row for row in rows)}
-        texts = [
-            [row["run"], row["state"], *(text(row[key]) if key in row else "" for key, (_, text) in reached.items())]
-            for row in rows
-        ]
-        heads = [head for head, _ in reached.values()]
-        failures = (f"{row['run']}: {row['failure']}" for row in rows if "failure" in row)
-        return "\n".join([table(["run", "state", *heads], texts, numbers=heads), *failures])
-
-    def write_results(self) -> str:
-        """Write `results.csv` and `results.json` into the sweep's directory; return the path of the CSV file.
-
-        Raises:
-          ConfigError: a file can't be written.
-        """
+    def columns(self) -> dict[str, Column | None]:
+        """Return the columns of `results`; the table omits settings, which are part of the runs' names."""
         settings = dict.fromkeys(name for trial in self._wanted for name in trial.settings)
-        return self._trainer.write_results(["run", *settings, "state", *_REACHED, "failure"], self.results())
+        return {"run": Column("run"), **settings, "state": Column("state"), **_REACHED, "failure": None}
 
 
 def _reached(rows: Sequence[dict[str, float]]) -> dict[str, float]:

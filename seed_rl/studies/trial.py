@@ -1,7 +1,8 @@
-"""Trials of a sweep or search, each a `seed_rl train` process with its log directory, and tables of their results."""
+"""Studies: several `seed_rl train` processes, each with its log directory, and tables of their results."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import csv
 import json
@@ -9,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -43,8 +44,17 @@ class Trial(NamedTuple):
         return [f"{name} = {value}" for name, value in self.settings.items()]
 
 
-class Trainer:
-    """Trains trials in subdirectories of one directory."""
+class Column(NamedTuple):
+    """A column in a table of results."""
+
+    head: str
+    """Heading."""
+    text: Callable[[Any], str] | None = None
+    """Formats a number; None for a column of texts. Numbers are right-aligned and never wrapped."""
+
+
+class Study(abc.ABC):
+    """Trains trials in subdirectories of one directory, and reports their results."""
 
     def __init__(self, arguments: Sequence[str], directory: str):
         """
@@ -127,16 +137,47 @@ class Trainer:
     def _arguments_of(self, trial: Trial) -> list[str]:
         return [*self._arguments, *(f"--gin_param={binding}" for binding in trial.bindings)]
 
-    def write_results(self, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    @abc.abstractmethod
+    def results(self) -> list[dict[str, Any]]:
+        """Return one row per trial, the best first. The key `failure` has the reason for a failure."""
+
+    @abc.abstractmethod
+    def columns(self) -> Mapping[str, Column | None]:
+        """Return the columns of `results` by key, starting with the trial; None for those left out of the table."""
+
+    def table(self) -> str:
+        """Format the results as a table at most 100 columns wide, followed by the reasons for failures.
+
+        Columns of numbers that no trial has are left out.
+        """
+        rows, drawn = self.results(), Table(box=None, pad_edge=False, header_style="")
+        shown = {
+            key: column
+            for key, column in self.columns().items()
+            if column is not None and (column.text is None or any(key in row for row in rows))
+        }
+        for head, text in shown.values():
+            is_number = text is not None
+            drawn.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        for row in rows:
+            drawn.add_row(*((text or str)(row[key]) if key in row else "" for key, (_, text) in shown.items()))
+        console = Console(width=_MAX_COLUMNS, color_system=None, markup=False)
+        with console.capture() as capture:
+            console.print(drawn)
+        name = next(iter(shown))
+        failures = [f"{name} {row[name]}: {row['failure']}" for row in rows if "failure" in row]
+        return "\n".join([*(line.rstrip() for line in capture.get().splitlines()), *failures])
+
+    def write_results(self) -> str:
         """Write `results.csv` and `results.json` into the directory; return the path of the CSV file.
 
         Raises:
           ConfigError: a file can't be written.
         """
-        path = os.path.join(self.directory, "results.csv")
+        path, rows = os.path.join(self.directory, "results.csv"), self.results()
         try:
             with open(path, "w", encoding="utf-8", newline="") as file:
-                table = csv.DictWriter(file, columns, lineterminator="\n")
+                table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
                 table.writeheader()
                 table.writerows(rows)
             with open(os.path.join(self.directory, "results.json"), "w", encoding="utf-8") as file:
@@ -144,26 +185,6 @@ class Trainer:
         except OSError as error:
             raise ConfigError(f"the results in {self.directory} can't be written: {error.strerror}") from error
         return path
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str]) -> str:
-    """Format a table at most 100 columns wide.
-
-    Args:
-      heads: column headings.
-      rows: rows with one text per column.
-      numbers: headings of numeric columns, which are right-aligned and never wrapped.
-    """
-    drawn = Table(box=None, pad_edge=False, header_style="")
-    for head in heads:
-        is_number = head in numbers
-        drawn.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
-    for row in rows:
-        drawn.add_row(*row)
-    console = Console(width=_MAX_COLUMNS, color_system=None, markup=False)
-    with console.capture() as capture:
-        console.print(drawn)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def _wait(process: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> int:

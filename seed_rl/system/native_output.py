@@ -1,4 +1,4 @@
-"""Keeps the output of native libraries off the terminal: TensorFlow's print lines that no setting silences."""
+"""Keeps the output of native libraries off the terminal: TensorFlow prints lines that no setting silences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TPU_CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 
 @contextlib.contextmanager
 def native_stderr_to(path: str) -> Iterator[None]:
-    """Appends the output to file descriptor 2 to a file, except that of Python's own `sys.stderr`."""
+    """Append what is written to file descriptor 2 to a file, except the output of Python's `sys.stderr`."""
     python_stderr = sys.stderr
     python_stderr.flush()
     with _descriptor_to(path) as terminal:
@@ -36,26 +36,25 @@ class CannotLoad(ImportError):
 
 
 def load_tensorflow() -> Any:
-    """Imports TensorFlow and Keras silently, whatever Keras is set to on this machine; serious errors are exceptions.
+    """Import TensorFlow and Keras silently, overriding the machine's Keras settings; errors are still raised.
 
-    Without garbage collection: an import makes next to no garbage, and looking for it would take a quarter of the time.
+    Garbage collection is off meanwhile, because it would take a quarter of the time and find hardly any garbage.
 
     Raises:
-      CannotLoad: one can't be imported, or Keras has been, with another backend.
+      CannotLoad: the import fails, or Keras was imported before with another backend.
     """
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if not any(map(glob.glob, _TPU_CHIPS)):
-        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # a build for TPUs would ask a metadata server for minutes
+        os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # TPU builds would query a metadata server for minutes
     collects = gc.isenabled()
     gc.disable()
     try:
-        with _descriptor_to(os.devnull):  # `sys.stderr` stays the same object, as handlers that are made now keep it
+        with _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep
             tensorflow, keras = map(importlib.import_module, ("tensorflow", "keras"))
-    except Exception as error:  # a package that they import may be broken in any way
+    except Exception as error:  # broken dependencies may raise anything
         raise CannotLoad(f"TensorFlow can't be loaded: {described(error)}; `seed_rl doctor` examines more") from error
     finally:
-        gc.freeze()
         if collects:
             gc.enable()
     if keras.backend.backend() != "tensorflow":
@@ -68,7 +67,7 @@ def load_tensorflow() -> Any:
 
 @contextlib.contextmanager
 def _descriptor_to(path: str) -> Iterator[int]:
-    """Redirects file descriptor 2; yields a copy of it as it was."""
+    """Redirect file descriptor 2 to a file; yield a copy of the original descriptor."""
     before = os.dup(2)
     with open(path, "ab") as file:
         os.dup2(file.fileno(), 2)

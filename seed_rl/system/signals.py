@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP ask a run to end with a checkpoint."""
+"""Signal handling: SIGINT, SIGTERM and SIGHUP ask a run to end with a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,57 +19,58 @@ from seed_rl.system.children import guard_of
 
 _guards: list[Any] = []
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_NATIVE_SECONDS = 1.5  # of native code, such as a compilation, after which a signal that raises ends the process
-_SHOW_CURSOR = b"\x1b[?25h"  # a live display hides it
-_INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice: only a later signal is a second one
+_NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
+_SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
+_INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice, so only later signals count as a second one
 
 
 class Stopped:
-    """Whether a run is to end, and the exit code that a signal asks for.
+    """A flag that asks a run to end, and the exit code for the signal that set it.
 
-    A plain flag and not an Event, whose lock the main thread may hold when the signal arrives.
+    It is not an Event, because the main thread may hold the lock of an Event when a signal arrives.
     """
 
     def __init__(self):
         self.exit_code = 0
         self.raises = False
-        """Whether a signal raises KeyboardInterrupt at once, instead of asking: there is nothing to save yet."""
+        """Whether a signal raises KeyboardInterrupt immediately, because there is nothing to save yet."""
         self.raised = False
+        """Whether a signal has raised KeyboardInterrupt."""
         self._set = False
 
     def is_set(self) -> bool:
-        """Whether to end."""
+        """Return whether to end."""
         return self._set
 
     def set(self) -> None:
-        """Asks to end."""
+        """Ask to end."""
         self._set = True
 
     def asks(self) -> None:
-        """From now on there is something to save: signals ask."""
+        """Make signals ask from now on, because there is something to save."""
         self.raises = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler that asks to end."""
+        """Handle a signal by asking to end."""
         self.exit_code = self.exit_code or 128 + number
         self._set = True
         if self.raises:
-            self.raises, self.raised = False, True  # whatever follows cleans up
+            self.raises, self.raised = False, True  # further signals must not interrupt the clean-up
             raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Stopped]:
-    """A first signal sets the flag; one that follows after a second or more ends the process at once.
+    """Let the first signal set a flag, and a signal more than a second later end the process immediately.
 
-    Where the flag `raises`, the context ends without an error.
+    If the flag `raises`, a signal ends the context without an error, or the process if native code delays that.
     """
     stopped = Stopped()
-    with _exits_from_native_code(stopped):
+    with _watched(stopped):
         before = {number: signal.signal(number, stopped.handle) for number in _SIGNALS}
         try:
             yield stopped
-        except (Exception, KeyboardInterrupt):  # native code makes other errors of KeyboardInterrupt
+        except (Exception, KeyboardInterrupt):  # native code may turn KeyboardInterrupt into other errors
             if not stopped.raised:
                 raise
         finally:
@@ -78,17 +79,17 @@ def signals() -> Iterator[Stopped]:
 
 
 def stop_at_end_of_input(stopped: Stopped) -> None:
-    """Starts a thread that asks to end once standard input is closed, as when the parent has ended, however it did.
+    """Start a thread that asks to end once standard input is closed, because the parent has ended in whatever way.
 
-    Where the flag `raises`, the process ends as by SIGTERM. The programs that it has started, such as the engines of
-    environments, are killed when it ends, if it leads a process group.
+    If the flag `raises`, the process receives SIGTERM. If it leads a process group, the programs it has started, such
+    as the engines of environments, are killed when it ends.
     """
     if os.getpgrp() == os.getpid():
         guard = guard_of([os.getpid()])
-        _guards.append((guard, os.dup(guard.stdin.fileno())))  # type: ignore[union-attr]  # that nothing closes
+        _guards.append((guard, os.dup(guard.stdin.fileno())))  # type: ignore[union-attr]  # a copy that nothing closes
 
     def read() -> None:
-        while os.read(0, 1024):  # not through sys.stdin: a thread that reads keeps its lock, which Python takes at exit
+        while os.read(0, 1024):  # reading sys.stdin would hold a lock needed at exit
             pass
         if stopped.raises:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -99,9 +100,9 @@ def stop_at_end_of_input(stopped: Stopped) -> None:
 
 @contextlib.contextmanager
 def ctrl_c_asks() -> Iterator[Stopped]:
-    """For programs: a first Ctrl-C sets the flag, and raises KeyboardInterrupt at the end; a second one raises at once.
+    """Let Ctrl-C set a flag, and raise KeyboardInterrupt at the end of the context; a second one raises immediately.
 
-    Not outside of the main thread, nor in a program that handles Ctrl-C itself.
+    Does nothing outside of the main thread, or in a program that handles Ctrl-C itself.
     """
     stopped = Stopped()
     handler, is_main = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
@@ -123,43 +124,13 @@ def ctrl_c_asks() -> Iterator[Stopped]:
 
 
 @contextlib.contextmanager
-def _exits_from_native_code(stopped: Stopped) -> Iterator[None]:
-    """Listens in a thread: Python's handlers wait for the main thread to leave native code, such as a compilation."""
+def _watched(stopped: Stopped) -> Iterator[None]:
+    """Watch signals in a thread, because Python runs handlers only once the main thread has left native code."""
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
-    terminal = _terminal()
-
-    def leave(number: int) -> None:
-        try:
-            # In the background, a change of the terminal would stop this process.
-            if terminal is not None and os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp():
-                termios.tcsetattr(sys.stderr, termios.TCSANOW, terminal)
-                os.write(sys.stderr.fileno(), _SHOW_CURSOR)
-        finally:  # the terminal may be gone
-            os._exit(128 + number)  # the actors end with this process
-
-    def listen() -> None:
-        number, first = 0, math.inf
-        while True:
-            try:
-                received = ours.recv(1)
-            except TimeoutError:
-                if stopped.raises:  # still: the handler has not run
-                    leave(number)
-                ours.settimeout(None)
-                continue
-            if not received:
-                return
-            if received[0] in _SIGNALS:
-                number, now = received[0], time.monotonic()
-                if now - first > _INSIST_SECONDS:
-                    leave(number)
-                first = min(first, now)
-                ours.settimeout(_NATIVE_SECONDS if stopped.raises else None)
-
     with ours, pythons:
         before = signal.set_wakeup_fd(pythons.fileno(), warn_on_full_buffer=False)
-        thread = threading.Thread(target=listen, name="signals", daemon=True)
+        thread = threading.Thread(target=_watch, args=(ours, stopped, _terminal()), name="signals", daemon=True)
         thread.start()
         try:
             yield
@@ -169,8 +140,46 @@ def _exits_from_native_code(stopped: Stopped) -> Iterator[None]:
             thread.join()
 
 
+def _watch(numbers: socket.socket, stopped: Stopped, terminal: list[Any] | None) -> None:
+    """End the process if a signal insists, or if one that should raise has not been handled for a while.
+
+    Args:
+      numbers: source of a byte for each signal, which is its number.
+      stopped: flag set by the handler.
+      terminal: state of the terminal to restore.
+    """
+    first = math.inf
+    while received := numbers.recv(1):
+        (number,), now = received, time.monotonic()
+        if number not in _SIGNALS:
+            continue
+        if now - first > _INSIST_SECONDS:
+            _leave(number, terminal)
+        first = min(first, now)
+        if stopped.raises:
+            late = threading.Timer(_NATIVE_SECONDS, _leave_if_unhandled, (stopped, number, terminal))
+            late.daemon = True
+            late.start()
+
+
+def _leave_if_unhandled(stopped: Stopped, number: int, terminal: list[Any] | None) -> None:
+    if stopped.raises:  # the handler would have reset it
+        _leave(number, terminal)
+
+
+def _leave(number: int, terminal: list[Any] | None) -> None:
+    """Restore the terminal and end the process; its actors end with it."""
+    try:
+        # Changing the terminal from the background would stop this process.
+        if terminal is not None and os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp():
+            termios.tcsetattr(sys.stderr, termios.TCSANOW, terminal)
+            os.write(sys.stderr.fileno(), _SHOW_CURSOR)
+    finally:  # the terminal may be gone
+        os._exit(128 + number)
+
+
 def _terminal() -> list[Any] | None:
-    """The state of the terminal, which a display may change; None without one."""
+    """Return the state of the terminal, which a display may change; None if there is no terminal."""
     try:
         return termios.tcgetattr(sys.stderr)
     except (OSError, ValueError, termios.error):

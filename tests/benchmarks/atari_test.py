@@ -81,19 +81,19 @@ def queue(monkeypatch, tmp_path):
             return atari.measure(parse("atari", [*flags, *words]))["runs"]
 
     def train(sweep, stopped, say):
-        trainer, (trial,) = sweep._trainer, sweep._wanted
+        (trial,) = sweep._wanted
         Queue.trained.append(trial.name)
         killed = trial.name in Queue.kills
-        with open(trainer.path(trial, "metrics.jsonl"), "w", encoding="utf-8") as file:
+        with open(sweep.path(trial, "metrics.jsonl"), "w", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows_of(FRAMES // 2 if killed else FRAMES))
         if killed:
             Queue.kills.clear()
             raise Killed
         if trial.name in Queue.fails:
-            trainer.failures[trial.name] = "it diverged"
+            sweep.failures[trial.name] = "it diverged"
         else:
-            with open(trainer.path(trial, "finished.json"), "w", encoding="utf-8") as file:
-                file.write(json.dumps(trainer._arguments_of(trial)))
+            with open(sweep.path(trial, "finished.json"), "w", encoding="utf-8") as file:
+                file.write(json.dumps(sweep._arguments_of(trial)))
 
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(Sweep, "run", train)
@@ -159,7 +159,7 @@ def test_every_game_has_its_first_seed_before_one_has_a_second(queue, tmp_path):
 @pytest.mark.parametrize(
     ("flag", "sentence"),
     [
-        ("--games=pong,tetris_99", "there is no 'tetris_99'; there are: "),
+        ("--games=pong,tetris_99", "unknown name 'tetris_99'; expected "),
         ("--frames=many", "expected a whole number such as 300000, 300k, 10M or 1e6, got 'many'"),
         ("--frames=0", "must be at least 1, got 0"),
     ],

@@ -157,10 +157,10 @@ def test_flags_win_over_those_of_a_smoke_run():
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["latency"], 2, f"bench: no benchmark 'latency'; there are: {', '.join(BENCHMARKS)}, and {ALL}"),
+        (["latency"], 2, f"bench: unknown benchmark 'latency'; benchmarks are {', '.join(BENCHMARKS)} and {ALL}"),
         (["env", "--sweets=catch"], 2, "unrecognized arguments: --sweets=catch"),
         (["env", "replay", "--threads=1"], 2, "scripts/bench.sh replay: unrecognized arguments: --threads=1"),
-        (["env", "--suites=catch,tetris"], 2, "argument --suites: there is no 'tetris'"),
+        (["env", "--suites=catch,tetris"], 2, "argument --suites: unknown name 'tetris'"),
         (["load", "--actors=16,x"], 2, "must be a whole number, got 'x'"),
         (["load", "--actors=0"], 2, "must be at least 1, got 0"),
         (["load", "--step_ms=nan"], 2, "must be at least 0.0, got nan"),

@@ -60,7 +60,10 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
         (["train", "--gin_file=catch/vtrace", "--min_actors=1"], "--min_actors needs --launcher=ray"),
         ([*ON_RAY, "--min_actors=2"], "--min_actors=2 exceeds the maximum, Actors.num_actors = 1"),
-        ([*ON_RAY, "--server_address=unix:/x"], "actors on other nodes can't reach --server_address=unix:/x"),
+        (
+            [*ON_RAY, "--server_address=unix:/x"],
+            "--server_address must be HOST:PORT to be reached from other nodes, got unix:/x",
+        ),
         ([*ON_RAY, "--tls_key=x"], "--tls_cert is missing"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=nowhere"], "nowhere"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
@@ -190,7 +193,7 @@ def test_counts_may_be_written_as_people_write_them():
 def test_the_suites_and_their_tasks_are_listed(capsys):
     assert main(["envs"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"^atari +A game: .*Atari.game: 10\d known\.$", out, re.MULTILINE)
+    assert re.search(r"^atari +A game; .*Atari.game: 10\d known\.$", out, re.MULTILINE)
     assert main(["envs", "atari", "football"]) == 0
     assert {"breakout", "academy_run_to_score"} < set(capsys.readouterr().out.splitlines())
 

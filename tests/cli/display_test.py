@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from seed_rl.cli.display import Progress, sparkline
+from seed_rl.cli.display import RunDisplay, sparkline
 from seed_rl.reporting.text import duration, short
 
 ROW = {
@@ -52,7 +52,7 @@ def terminal(monkeypatch):
 
 
 def shown(stream, *rows):
-    with Progress(1_000_000, "runs/pong", stream=stream, num_envs=64) as progress:
+    with RunDisplay(1_000_000, "runs/pong", stream=stream, num_envs=64) as progress:
         for row in rows:
             progress.show(row)
     return stream.getvalue()
@@ -61,7 +61,7 @@ def shown(stream, *rows):
 def drawn(rows, width=80, logdir="runs/pong", encoding="utf-8"):
     """The panel after these rows, as text."""
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    progress = Progress(1_000_000, logdir, quiet=True, num_envs=64)
+    progress = RunDisplay(1_000_000, logdir, quiet=True, num_envs=64)
     for row in rows:
         progress.show(row)
     Console(width=width, file=file).print(progress)
@@ -152,7 +152,7 @@ def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing()
     assert "starting" in text
     assert text.endswith("\x1b[2K"), "it ends with erasing its lines"
     for stream in (io.StringIO(), Terminal()):
-        with Progress(1_000_000, "runs/pong", quiet=True, stream=stream) as progress:
+        with RunDisplay(1_000_000, "runs/pong", quiet=True, stream=stream) as progress:
             progress.show(ROW)
         assert stream.getvalue() == ""
 
@@ -160,7 +160,7 @@ def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing()
 def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
     assert shown(ClosedTerminal(), ROW) == ""
     file = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115 (closing it fails as well)
-    with Progress(1_000_000, "runs/pong", stream=file) as progress:
+    with RunDisplay(1_000_000, "runs/pong", stream=file) as progress:
         progress.show(ROW)
     with pytest.raises(OSError, match="No space left"):
         file.close()
@@ -170,7 +170,7 @@ def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_a_panel_fits_its_terminal(width, encoding):
     logdir = "/a/very/long/path/" * 9 + "pong[bold]"
-    for rows in ([], [ROW], [{"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}], [DONE]):
+    for rows in ([], [ROW], [ROW | {"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}], [DONE]):
         lines = drawn(rows, width, logdir, encoding).splitlines()
         assert set(map(len, lines)) == {width}
         if width >= 60:
@@ -219,7 +219,7 @@ def test_numbers_are_short(text, expected):
 def test_the_next_milestone_is_announced_with_the_time_until_then():
     def lines(*rows):
         stream = io.StringIO()
-        progress = Progress(1_000_000, "runs/pong", stream=stream, milestones=[(18, 700_000), (15, 400_120)])
+        progress = RunDisplay(1_000_000, "runs/pong", stream=stream, milestones=[(18, 700_000), (15, 400_120)])
         for row in rows:
             progress.show(row)
         return [line.split(" ", 1)[1] for line in stream.getvalue().splitlines() if "milestone" in line]

@@ -42,10 +42,10 @@ def test_the_panel_is_there_once_in_its_last_state_below_the_log(output):
 def test_ctrl_c_is_not_echoed_into_the_panel(tmp_path):
     program = """
 import sys, termios
-from seed_rl.cli.display import Progress
+from seed_rl.cli.display import RunDisplay
 echoes = lambda: bool(termios.tcgetattr(sys.stdin)[3] & termios.ECHOCTL)
 before = echoes()
-with Progress(100, "here"):
+with RunDisplay(100, "here"):
     print("during", echoes())
 print("before", before, "after", echoes())
 """

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 
@@ -15,6 +17,7 @@ from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.export import ABOUT, WEIGHTS, export
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 
+ONNX_EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "onnx_policy.py"
 SERVING = """
 import sys
 sys.modules["seed_rl"] = None  # importing it would fail
@@ -65,6 +68,27 @@ def test_an_export_acts_as_the_policy_without_seed_rl(saved_run, tmp_path):
     assert done.returncode == 0, done.stderr
     for logdir, actions in acted.items():
         np.testing.assert_array_equal(np.load(f"{logdir}/actions.npy"), actions)
+
+
+def test_an_export_acts_the_same_as_an_onnx_model(saved_run, tmp_path):
+    logdir, _ = saved_run(
+        *("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3"),
+        "VTrace.dtype = 'mixed_bfloat16'",  # of which ONNX's runtime has no convolution
+    )
+    policy = load_policy(logdir, greedy=True, float32=True)
+    recorded, actions = record(policy, experiment_of(logdir).env, num_envs=3)
+    export(policy, str(tmp_path / "export"), batch=3)
+    subprocess.run([sys.executable, ONNX_EXAMPLE, tmp_path / "export", tmp_path / "policy.onnx"], check=True)
+    session = onnxruntime.InferenceSession(tmp_path / "policy.onnx")
+    memory = {name: tensor.numpy() for name, tensor in signatures(tmp_path / "export")["initial_state"]().items()}
+    assert len(actions) > 20
+    for step, expected in enumerate(actions):
+        inputs = {name: tensors[step] for name, tensors in recorded.items()} | memory
+        names = [output.name for output in session.get_outputs()]
+        outputs = dict(zip(names, session.run(None, inputs), strict=True))
+        np.testing.assert_array_equal(outputs["action"], expected)
+        memory = {name.removeprefix("next_"): value for name, value in outputs.items() if name != "action"}
+        memory["prev_action"] = outputs["action"]
 
 
 def signatures(directory):

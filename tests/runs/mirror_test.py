@@ -164,7 +164,7 @@ def test_a_directory_of_this_machine_is_used_as_it_is(tmp_path):
     assert os.path.isdir(directory)
 
 
-@pytest.mark.parametrize("kind", ["bucket", "s3"])
+@pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
 def test_a_mistyped_bucket_is_named_before_the_run_and_not_created(kind, tmp_path):
     stores.directory(kind, tmp_path)
     with pytest.raises(CannotReach, match=f"^{kind}://mistyped/run can't be written: The specified bucket does not"):
@@ -172,7 +172,7 @@ def test_a_mistyped_bucket_is_named_before_the_run_and_not_created(kind, tmp_pat
     assert fsspec.filesystem(kind).ls("", detail=False) == ["bucket"]
 
 
-@pytest.mark.parametrize("kind", ["bucket", "s3"])
+@pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
 def test_a_bucket_that_vanishes_is_an_outage(kind, tmp_path):
     stores.directory(kind, tmp_path)
     write(tmp_path / "here", "metrics.jsonl", b"one\n")

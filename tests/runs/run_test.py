@@ -6,6 +6,8 @@ import logging
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -126,3 +128,10 @@ def test_misuse_is_an_error(catch, tmp_path):
         Run(catch, str(tmp_path), actors="somewhere")
     with pytest.raises(RuntimeError, match="the run is not open"):
         Run(catch, str(tmp_path)).train()
+
+
+def test_the_import_leaves_the_collector_and_signals_of_the_process_alone():
+    state = "(gc.get_freeze_count(), gc.isenabled(), gc.get_threshold(), signal.getsignal(signal.SIGINT))"
+    program = f"import gc, signal; before = {state}; import seed_rl.api; print(before == {state})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr

@@ -13,7 +13,7 @@ from seed_rl.cli.main import main
 from seed_rl.experiment import ConfigError
 from seed_rl.studies import search
 from seed_rl.studies.search import STEPS, Search, median_pruner
-from seed_rl.studies.trial import Trainer
+from seed_rl.studies.trial import Study
 from seed_rl.system.files import locked
 
 FRAMES = 1000
@@ -39,7 +39,7 @@ def trained(monkeypatch):
                 return 130
         return 0
 
-    monkeypatch.setattr(Trainer, "train", train)
+    monkeypatch.setattr(Study, "train", train)
     return names
 
 
@@ -112,7 +112,7 @@ def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(trained, tmp_pa
     done = [row for row in first.results() if row["state"] in ("finished", "pruned")]
     second = new_search(tmp_path / "parts", 8)
     _, said = run(second)
-    assert said[0] == f"{8 - len(done)} of 8 trials to do, in {tmp_path / 'parts'}"
+    assert said[0] == f"{8 - len(done)} of 8 trials left, in {tmp_path / 'parts'}"
     assert trained.count(f"trial_{unfinished[0]['trial']}") == 2
     assert by_number(second)[:8] == by_number(whole)[:8]
 
@@ -132,10 +132,10 @@ def test_a_failed_trial_is_replaced_when_the_search_is_started_again(trained, tm
     failed = [row for row in first.results() if row["state"] == "failed"]
     assert code == 3
     assert failed
-    assert first.table().splitlines()[-1] == f"trial_{failed[-1]['trial']}: too high"
+    assert first.table().splitlines()[-1] == f"trial {failed[-1]['trial']}: too high"
     second = new_search(tmp_path, 6, searches)
     _, said = run(second)
-    assert said[0].startswith(f"{len(failed)} of 6 trials to do")
+    assert said[0].startswith(f"{len(failed)} of 6 trials left")
     assert len(second.results()) == 6 + len(failed)
     assert [row for row in second.results() if row in failed] == failed
 

@@ -123,7 +123,7 @@ def test_a_failed_run_is_quoted_and_does_not_stop_the_others(twice):
     assert failed["state"] == "failed"
     assert failed["failure"] == "the board is too narrow"
     assert any(line.startswith(f"failed: {wanted[1].name} (2 of 3): the board is too narrow") for line in said)
-    assert table.splitlines()[-1] == f"{wanted[1].name}: {failed['failure']}"
+    assert table.splitlines()[-1] == f"run {wanted[1].name}: {failed['failure']}"
     assert said[-1] == f"started: {wanted[2].name} (3 of 3)"
 
 

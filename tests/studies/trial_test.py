@@ -5,7 +5,8 @@ import contextlib
 import pytest
 
 from seed_rl.studies import trial
-from seed_rl.studies.trial import Trainer, Trial
+from seed_rl.studies.sweep import Sweep
+from seed_rl.studies.trial import Trial
 from seed_rl.system.files import locked
 
 
@@ -23,13 +24,13 @@ def test_a_run_waits_for_the_one_that_a_killed_sweep_has_left(tmp_path, monkeypa
                 events.append("left")
             return False
 
-        assert Trainer([], str(tmp_path)).train(Trial("one", {}), "one", polled, events.append) == 0
+        assert Sweep([], [], str(tmp_path), 1).train(Trial("one", {}), "one", polled, events.append) == 0
     assert events.index("started: one") < events.index("left") < events.index("begins")
 
 
 @pytest.mark.parametrize("note", [b"\xff\xfe", b"", b"null", b"[" * 100_000])
 def test_a_damaged_note_of_its_end_makes_a_run_unfinished(note, tmp_path):
-    trainer, trial = Trainer(["--gin_file=catch/vtrace"], str(tmp_path)), Trial("one", {})
+    trainer, trial = Sweep([], ["--gin_file=catch/vtrace"], str(tmp_path), 1), Trial("one", {})
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "finished.json").write_bytes(note)
     assert not trainer.is_finished(trial)

@@ -1,15 +1,16 @@
 """Object stores for tests: those of fsspec that need no network, a fake with buckets, and S3 as moto serves it."""
 
 import functools
+import importlib.util
 import io
 import os
 
 import fsspec
-import pytest
 from fsspec.spec import AbstractFileSystem
 
-KINDS = ("file", "memory", "bucket", "s3")
-"""`s3` is skipped unless moto[server] and s3fs are installed, whose dependencies contradict requirements/dev.lock."""
+WITH_BUCKETS = ("bucket", *(("s3",) if importlib.util.find_spec("moto") else ()))
+"""Without `s3` unless moto[server] and s3fs are added, whose dependencies contradict requirements/dev.lock."""
+KINDS = ("file", "memory", *WITH_BUCKETS)
 
 
 class Buckets(AbstractFileSystem):
@@ -78,8 +79,9 @@ fsspec.register_implementation("bucket", Buckets, clobber=True)
 @functools.cache
 def serve_s3():
     """Starts a server for S3, to which this process's requests go."""
-    pytest.importorskip("s3fs")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     os.environ |= {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}

@@ -64,7 +64,7 @@ def test_errors_of_a_store_are_reported_in_a_sentence():
         check_writable("file:///proc/nothing/run")
 
 
-@pytest.mark.parametrize("kind", ["bucket", "s3"])
+@pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
 def test_a_mistyped_bucket_is_empty_for_readers_and_not_created_for_writers(kind, tmp_path):
     place = stores.directory(kind, tmp_path)
     check_writable(place)
@@ -76,7 +76,7 @@ def test_a_mistyped_bucket_is_empty_for_readers_and_not_created_for_writers(kind
     assert fsspec.filesystem(kind).ls("", detail=False) == ["bucket"]
 
 
-@pytest.mark.parametrize("kind", ["bucket", "s3"])
+@pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
 def test_keys_that_stand_for_directories_are_no_files(kind, tmp_path):
     place = stores.directory(kind, tmp_path)
     store, root = fsspec.core.url_to_fs(place)

@@ -134,7 +134,7 @@ def export(values: flags.FlagValues) -> int:
         from seed_rl.evaluation.export import export
         from seed_rl.evaluation.policy import load_policy
 
-        policy = load_policy(values.logdir, values.checkpoint)
+        policy = load_policy(values.logdir, values.checkpoint, float32=True)
         with _written(directory):
             export(policy, directory, values.batch_size)
         print(directory)

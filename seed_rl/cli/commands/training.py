@@ -10,7 +10,7 @@ from absl import flags
 
 from seed_rl.cli.command import command
 from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
-from seed_rl.cli.display import Progress
+from seed_rl.cli.display import RunDisplay
 from seed_rl.cli.errors import Failure, UsageError
 from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
@@ -183,11 +183,11 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         ) from error
 
 
-def _progress(values: flags.FlagValues, run: Run) -> Progress:
+def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
     """Create the display. The run must be open already, because opening it replaces standard error."""
     experiment = run.experiment
     num_envs, milestones = experiment.actors.num_envs, experiment.milestones()
-    return Progress(experiment.total_frames, run.logdir, values.quiet, num_envs=num_envs, milestones=milestones)
+    return RunDisplay(experiment.total_frames, run.logdir, values.quiet, num_envs=num_envs, milestones=milestones)
 
 
 @command(
