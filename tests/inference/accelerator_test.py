@@ -14,8 +14,8 @@ from seed_rl.system import devices
 
 BATCH, STEPS = 4, 3
 EXPERIMENTS = (
-    "atari/r2d2",
     "atari/vtrace_fast",
+    "catch/r2d2",
     "catch/vtrace",
     "dmlab/small",
     "football/vtrace",
