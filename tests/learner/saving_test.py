@@ -153,7 +153,7 @@ def test_a_snapshot_is_saved_and_restored_with_its_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["lost", "nonsense"])
-def test_a_lost_replay_is_filled_anew_and_a_damaged_one_is_named(tmp_path, caplog, damage):
+def test_a_lost_replay_starts_empty_and_a_damaged_one_is_named(tmp_path, caplog, damage):
     run, path = Run(tmp_path, updates=7), tmp_path / "checkpoints" / SNAPSHOT(7)
     if damage == "lost":
         run.saver.attach(found := Content(), restored=True)
@@ -161,7 +161,7 @@ def test_a_lost_replay_is_filled_anew_and_a_damaged_one_is_named(tmp_path, caplo
         assert f"there is no {path}: the replay starts empty" in caplog.text
     else:
         path.write_bytes(b"nonsense")
-        with pytest.raises(CheckpointError, match=f"{path} is not usable: it can't be read; without it the replay is"):
+        with pytest.raises(CheckpointError, match=f"{path} is not usable: it can't be read; without it the replay starts empty"):
             run.saver.attach(Content(), restored=True)
 
 
