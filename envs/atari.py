@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvConfig, Watchable, read_references
 from seed_rl.envs.wrappers import FlatVectorEnv
-from seed_rl.settings import Count, OneOf, Share, Within, did_you_mean
+from seed_rl.settings import Count, OneOf, UnitInterval, Within, did_you_mean
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 FULL_ACTION_SET = 18
@@ -42,7 +42,7 @@ class Atari(EnvConfig):
     """Environment frames that each action is repeated for."""
     max_noops: Annotated[int, Within(0)] = 30
     """Episodes begin with a random number of no-op frames, from 0 to this many, each as likely as the others."""
-    sticky_actions: Share = 0.0
+    sticky_actions: UnitInterval = 0.0
     """Probability that a frame repeats the previous action (0.25 in Machado et al.)."""
     full_action_set: bool = False
     """All 18 actions instead of the game's minimal set."""

@@ -120,6 +120,21 @@ class Outage:
             self._lasts = False
 
 
-def reason(error: OSError) -> str:
-    """The text of a file error, without its number."""
-    return error.strerror or str(error) or type(error).__name__
+def reason(error: Exception) -> str:
+    """Return the text of an error, for file errors without their number."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def explained(kind: type[Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn file errors, and further types of `errors`, into an error of a kind with the message `what: reason`.
+
+    Errors that are of this kind already pass unchanged.
+    """
+    caught: tuple[type[Exception], ...] = (OSError, *errors)
+    try:
+        yield
+    except kind:
+        raise
+    except caught as error:
+        raise kind(f"{what}: {reason(error)}") from error
