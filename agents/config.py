@@ -6,7 +6,7 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from seed_rl.settings import Count, NonNegative, Settings, Share, Within
+from seed_rl.settings import Count, NonNegative, Settings, UnitInterval, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -25,7 +25,7 @@ class AgentConfig(Settings, abc.ABC):
 
     unroll_length: Count = 100
     """T, agent steps of new experience in each unroll."""
-    discount: Share = 0.99
+    discount: UnitInterval = 0.99
     """gamma, per agent step."""
     reward_scale: NonNegative = 1.0
     """Factor of the rewards in the loss, applied before clipping."""

@@ -40,7 +40,7 @@ DEVICES = {
 }
 
 
-class Refused(Exception):
+class CompilerRejection(Exception):
     """The compiler rejects a program; the message gives the reason."""
 
 
@@ -58,7 +58,7 @@ def compile_for(device: Device, hlo: bytes) -> Compiled:
     """Compile a serialized HLO module for one chip.
 
     Raises:
-      Refused: the compiler rejects the program.
+      CompilerRejection: the compiler rejects the program.
       BenchmarkError: the compiler is not installed.
     """
     target = _target(device)
@@ -73,7 +73,7 @@ def compile_for(device: Device, hlo: bytes) -> Compiled:
     try:
         executable = target.client.compile(module, _jax.DeviceList((target,)), options)
     except _jax.JaxRuntimeError as error:
-        raise Refused(str(error).splitlines()[0]) from error
+        raise CompilerRejection(str(error).splitlines()[0]) from error
     memory = executable.get_compiled_memory_stats()
     text = executable.hlo_modules()[0].to_string()
     return Compiled(memory.argument_size_in_bytes, memory.temp_size_in_bytes, Program(text))

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import BenchmarkError, flags, report
-from benchmarks.runs import Run, in_turn
+from benchmarks.runs import BenchmarkRun, in_turn
 from scripts.record_result import write_table
 from seed_rl.envs.atari import ATARI_57, REFERENCES, games
 from seed_rl.experiment import config_files
@@ -96,7 +96,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"runs": results}
 
 
-class _Game(Run):
+class _Game(BenchmarkRun):
     """A run of one game, recorded in the directory of results."""
 
     def __init__(self, game: str, seed: int, directory: str, arguments: argparse.Namespace):

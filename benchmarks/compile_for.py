@@ -19,7 +19,7 @@ from unittest import mock
 import tensorflow as tf
 
 from benchmarks import flags
-from benchmarks.ahead_of_time import DEVICES, Refused, compile_for
+from benchmarks.ahead_of_time import DEVICES, CompilerRejection, compile_for
 from benchmarks.experiments import Recipe
 from benchmarks.flops import forward_flops, update_flops
 from benchmarks.hlo import Array
@@ -126,7 +126,7 @@ def _compiled(program: _Program, name: str, experiment: Experiment) -> dict[str,
     device, started = DEVICES[name], time.monotonic()
     try:
         compiled = compile_for(device, program.hlo)
-    except Refused as error:
+    except CompilerRejection as error:
         return {"refused": str(error)}
     is_float32 = getattr(experiment.agent, "dtype", "float32") == "float32"
     traffic = compiled.program.traffic(in_place=program.frames)

@@ -19,7 +19,7 @@ from seed_rl.system.signals import signals
 _STARTS = "starts.jsonl"
 
 
-class Run:
+class BenchmarkRun:
     """An experiment in a log directory."""
 
     def __init__(self, config: str, bindings: Sequence[str], trial: Trial, directory: str):
@@ -79,7 +79,7 @@ class Run:
             return [json.loads(line) for line in file]
 
 
-R = TypeVar("R", bound=Run)
+R = TypeVar("R", bound=BenchmarkRun)
 
 
 def in_turn(runs: Sequence[R]) -> Iterator[R]:

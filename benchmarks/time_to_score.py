@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import BenchmarkError, flags
 from benchmarks.env import env_rates
 from benchmarks.report import columns, median, number
-from benchmarks.runs import Run, in_turn
+from benchmarks.runs import BenchmarkRun, in_turn
 from benchmarks.timing import spread
 from scripts.record_result import write_table
 from seed_rl.cli.main import UsageError
@@ -82,11 +82,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"experiments": [_summary(group, rows, arguments.thresholds) for group, rows in groups.items()]}
 
 
-class _Race(Run):
+class _Race(BenchmarkRun):
     """A run that ends when it has reached all thresholds."""
 
     def __init__(self, config: str, trial: Trial, directory: str, arguments: argparse.Namespace):
-        """Raises the same errors as `Run`."""
+        """Raises the same errors as `BenchmarkRun`."""
         place = os.path.join(directory, os.path.splitext(config)[0].strip("./").replace("/", "_"))
         super().__init__(config, [f"Logs.metrics_interval_s={arguments.metrics_interval}"], trial, place)
         self.name = f"{config} {trial.name}"

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvConfig, Watchable, read_references
 from seed_rl.envs.wrappers import FlatVectorEnv
-from seed_rl.settings import Count, OneOf, Share, Within, did_you_mean
+from seed_rl.settings import Count, OneOf, UnitInterval, Within, did_you_mean
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 FULL_ACTION_SET = 18
@@ -42,7 +42,7 @@ class Atari(EnvConfig):
     """Number of environment frames for which each action is repeated."""
     max_noops: Annotated[int, Within(0)] = 30
     """Episodes begin with a number of no-op frames drawn uniformly from 0 to this."""
-    sticky_actions: Share = 0.0
+    sticky_actions: UnitInterval = 0.0
     """Probability that a frame repeats the previous action (0.25 in Machado et al.)."""
     full_action_set: bool = False
     """Use all 18 actions instead of the game's minimal set."""

@@ -22,7 +22,7 @@ from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.vtrace import vtrace
-from seed_rl.settings import NonNegative, Share
+from seed_rl.settings import NonNegative, UnitInterval
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Unroll
 
@@ -33,9 +33,9 @@ class SimplePPO(TrunkConfig, AgentConfig):
     """Settings; those of the torso, the recurrent core and the frame stack are inherited."""
 
     clip_reward_input: bool = True
-    lambda_: Share = 0.95
+    lambda_: UnitInterval = 0.95
     """Of generalised advantage estimation."""
-    clip: Share = 0.2
+    clip: UnitInterval = 0.2
     """The ratio of new to old probabilities is clipped to [1 - clip, 1 + clip]."""
     baseline_cost: NonNegative = 0.5
     entropy_cost: NonNegative = 0.01

@@ -51,7 +51,7 @@ class OneOf:
 
 Count: TypeAlias = Annotated[int, Within(1)]
 NonNegative: TypeAlias = Annotated[float, Within(0)]
-Share: TypeAlias = Annotated[float, Within(0, 1)]
+UnitInterval: TypeAlias = Annotated[float, Within(0, 1)]
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import pytest
 
-from seed_rl.settings import Count, OneOf, Settings, Share, Within
+from seed_rl.settings import Count, OneOf, Settings, UnitInterval, Within
 
 
 @dataclasses.dataclass(frozen=True)
 class Sound(Settings):
-    volume: Share = 0.5
+    volume: UnitInterval = 0.5
     speakers: Count = 2
     delay: Annotated[float, Within(0)] | None = 0.0
-    gain: Share | None = None
+    gain: UnitInterval | None = None
     codec: Annotated[str, OneOf("opus", "flac")] = "opus"
     loud: bool = False
     channels: tuple = ()

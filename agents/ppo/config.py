@@ -8,7 +8,7 @@ import gin
 
 from seed_rl.agents.vtrace.config import ContinuousPolicy, VTrace
 from seed_rl.networks.config import Initializer
-from seed_rl.settings import Count, NonNegative, Share
+from seed_rl.settings import Count, NonNegative, UnitInterval
 
 
 @gin.configurable
@@ -24,7 +24,7 @@ class PPO(VTrace):
     kernel_initializer: Initializer = "orthogonal"
     continuous_policy: ContinuousPolicy = "clipped"
     unroll_length: Count = 128
-    lambda_: Share = 0.95
+    lambda_: UnitInterval = 0.95
     gae: bool = True
     clip_ratio: NonNegative = 0.2
     target_network: bool = True

@@ -10,7 +10,7 @@ import gin
 from seed_rl.agents.config import AgentConfig
 from seed_rl.agents.pqn.metrics import METRICS
 from seed_rl.networks.config import Initializer, LayerNorm, TrunkConfig
-from seed_rl.settings import Count, Share
+from seed_rl.settings import Count, UnitInterval
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -28,11 +28,11 @@ class PQN(TrunkConfig, AgentConfig):
     layer_norm: LayerNorm = "all"
     kernel_initializer: Initializer = "he_normal"
     unroll_length: Count = 32
-    lambda_: Share = 0.65
+    lambda_: UnitInterval = 0.65
     """Mixes the one-step target (0) and the Monte Carlo return (1)."""
-    epsilon: Share = 1.0
+    epsilon: UnitInterval = 1.0
     """Probability of a random action at the start of a run."""
-    final_epsilon: Share = 0.001
+    final_epsilon: UnitInterval = 0.001
     """The same after `epsilon_updates`, and in evaluation environments."""
     epsilon_updates: Count = 1000
     """Learner updates over which it falls, linearly."""

@@ -10,7 +10,7 @@ import gin
 from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.agents.r2d2.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import Count, NonNegative, Share, Within
+from seed_rl.settings import Count, NonNegative, UnitInterval, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -39,23 +39,23 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     """Agent steps before those, in which both networks only update their recurrent state, without gradients."""
 
     # Targets
-    discount: Share = 0.997
+    discount: UnitInterval = 0.997
     n_steps: Count = 5
     """Number of rewards in a target before it bootstraps."""
     value_rescaling: bool = True
     """Learn h(Q) instead of Q, where h(x) = sign(x) (sqrt(|x| + 1) - 1) + 0.001 x; rewards then need no clipping."""
     target_update_period: Count = 2500
-    max_priority_weight: Share = 0.9
+    max_priority_weight: UnitInterval = 0.9
     """eta: the priority of a sequence is eta max|TD| + (1 - eta) mean|TD|."""
 
     # Exploration: training environment i of N takes a random action with probability base^x, where x is linear in i.
-    epsilon_base: Share = 0.4
+    epsilon_base: UnitInterval = 0.4
     """The base of this power."""
     epsilon_low: NonNegative = 1.0
     """The exponent x of the first environment."""
     epsilon_high: NonNegative = 8.0
     """The exponent x of the last training environment."""
-    eval_epsilon: Share = 1e-3
+    eval_epsilon: UnitInterval = 1e-3
     """Probability of a random action in evaluation environments."""
 
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> R2D2Agent:

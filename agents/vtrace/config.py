@@ -10,7 +10,7 @@ import gin
 from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import NonNegative, OneOf, Share, Within
+from seed_rl.settings import NonNegative, OneOf, UnitInterval, Within
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
 
@@ -30,7 +30,7 @@ class VTrace(TrunkConfig, TargetConfig, AgentConfig):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     # Loss
-    lambda_: Share = 1.0
+    lambda_: UnitInterval = 1.0
     """Interpolates between the one-step target (0) and the full correction (1)."""
     gae: bool = False
     """Use generalised advantage estimation (arXiv:1506.02438) instead of V-trace: targets and advantages are computed

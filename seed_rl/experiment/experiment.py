@@ -14,7 +14,7 @@ from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probed_spec
 from seed_rl.experiment.optimizer import Optimizer
-from seed_rl.settings import Count, NonNegative, OneOf, Settings, Share, Within
+from seed_rl.settings import Count, NonNegative, OneOf, Settings, UnitInterval, Within
 
 if TYPE_CHECKING:
     from seed_rl.agents.base import Agent
@@ -97,9 +97,9 @@ class Replay(Settings):
     exact because the faster of actors and learner waits for the other."""
     sampler: Annotated[str, OneOf(*SAMPLERS)] = "prioritized"
     """Sampling scheme, `prioritized` or `uniform` (see `buffers.samplers`)."""
-    priority_exponent: Share = 0.9
+    priority_exponent: UnitInterval = 0.9
     """Exponent alpha: the prioritized sampler draws sequences with probability proportional to priority^alpha."""
-    importance_exponent: Share = 0.6
+    importance_exponent: UnitInterval = 0.6
     """Exponent beta: their losses are weighted by (size * probability)^-beta, divided by the batch's maximum."""
     placement: Annotated[str, OneOf("auto", "device", "host")] = "auto"
     """Memory that holds the replay: `device` (the accelerator), `host`, or `auto` (the device if the replay fits)."""

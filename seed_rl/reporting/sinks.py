@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _ROWS_KEPT = 10_000  # newest rows kept while a sink fails; about 20 MB
 
 
-class Retrying:
+class RetryingSink:
     """A sink that forwards rows to another sink, and keeps them while that one fails.
 
     Thus a full disk, for example, stops neither training nor other sinks, and no row is lost once there is room again.
@@ -90,11 +90,11 @@ def sinks_of(experiment: Experiment, logdir: str, resume_frames: int | None, is_
         return MetricsFile(logdir, resume_frames)
 
     sinks: list[Sink] = [
-        Retrying(f"the configuration and {FILE}", files),
-        Retrying(PREFIX, lambda: EventFile(experiment, logdir, resume_frames, started)),
+        RetryingSink(f"the configuration and {FILE}", files),
+        RetryingSink(PREFIX, lambda: EventFile(experiment, logdir, resume_frames, started)),
     ]
     if experiment.logs.wandb_project and is_first:
-        sinks.append(Retrying("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
+        sinks.append(RetryingSink("Weights & Biases", lambda: WandbRun(experiment, logdir, resume_frames)))
     if experiment.logs.film_interval_min and is_first:
         minutes, modules = experiment.logs.film_interval_min, modules_needed(experiment)
         sinks.insert(0, Films(logdir, 60 * minutes, tuple(sinks), modules))  # closed first

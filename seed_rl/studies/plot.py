@@ -46,7 +46,7 @@ _POINTS = 200  # per curve that averages several runs
 _RAGGED = 0.05  # a note explains thin lines if more than this share of a curve lacks some of its runs
 
 
-class Band(NamedTuple):
+class ConfidenceBand(NamedTuple):
     """Interquartile mean of several runs with its 95 % confidence interval; arrays [n]."""
 
     x: np.ndarray
@@ -170,7 +170,7 @@ def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> boo
     return bool(1 - is_complete.mean() > _RAGGED)
 
 
-def band_of(curves: Sequence[np.ndarray]) -> Band:
+def band_of(curves: Sequence[np.ndarray]) -> ConfidenceBand:
     """Compute the interquartile mean of curves [n, 2] of (x, y), from the smallest x to the largest."""
     x = np.linspace(min(curve[0, 0] for curve in curves), max(curve[-1, 0] for curve in curves), _POINTS)
     values = np.array([np.interp(x, curve[:, 0], curve[:, 1], np.nan, np.nan) for curve in curves])
@@ -184,4 +184,4 @@ def band_of(curves: Sequence[np.ndarray]) -> Band:
             middle[there] = found.value
             if runs.all():
                 low[there], high[there] = found.low, found.high
-    return Band(x, middle, low, high, is_complete)
+    return ConfidenceBand(x, middle, low, high, is_complete)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from seed_rl.experiment import ConfigError, saved_config
 from seed_rl.foreign import printable, shortened
 from seed_rl.reporting import metrics
+from seed_rl.system.files import explained
 from seed_rl.system.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
@@ -132,7 +132,11 @@ def _runs(place: str) -> list[RecordedRun]:
     """Find the runs in a place, at any depth."""
     files = files_in(place)
     if not files and not os.path.isdir(place):
-        with _readable(place), local_file(place) as local, open(local, encoding="utf-8", newline="") as file:
+        with (
+            explained(ConfigError, f"{place} can't be read", ValueError, csv.Error),
+            local_file(place) as local,
+            open(local, encoding="utf-8", newline="") as file,
+        ):
             rows = [_numbers(row) for row in csv.DictReader(file, restval="")]
         stem = os.path.splitext(place)[0]
         series = stem.rpartition("seed=")[0] or stem
@@ -145,7 +149,7 @@ def _runs(place: str) -> list[RecordedRun]:
 
 
 def _run(directory: str, has_settings: bool) -> RecordedRun:
-    with _readable(directory):
+    with explained(ConfigError, f"{directory} can't be read", ValueError):
         rows = metrics.read(directory)
     if not has_settings:
         return RecordedRun(directory, rows, None)
@@ -159,11 +163,3 @@ def _numbers(row: dict[str | None, Any]) -> dict[str, float]:
         return {str(name): float(text) for name, text in row.items() if text}
     except (TypeError, ValueError):
         raise ValueError(f"expected a number in each column, got {shortened([*row.values()])}") from None
-
-
-@contextlib.contextmanager
-def _readable(place: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError, csv.Error) as error:
-        raise ConfigError(f"{place} can't be read: {error}") from error

@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from seed_rl.reporting import metrics
 from seed_rl.reporting.text import short
 from seed_rl.studies.search_space import Space, read_space, text_of
 from seed_rl.studies.trial import Column, Study, Trial
-from seed_rl.system.files import locked, reason
+from seed_rl.system.files import explained, locked
 
 STEPS = 20
 """Number of equal steps in a trial; it may be pruned after each step but the last."""
@@ -78,7 +78,8 @@ class Search(Study):
         self._space = read_space(searches)
         super().__init__(arguments, directory)
         given = [*arguments, *(f"--search={search}" for search in searches)]
-        with self._usable():
+        self._unusable = f"the study in {directory} can't be used"
+        with explained(ConfigError, self._unusable, ValueError):
             optuna.logging.set_verbosity(optuna.logging.WARNING)
             path = os.path.abspath(os.path.join(directory, "study.journal"))  # absolute: Optuna's lock is a link to it
             with contextlib.suppress(BlockingIOError), locked(os.path.join(directory, "lock")):
@@ -95,15 +96,6 @@ class Search(Study):
                 _check(found, self._space)
             self._study.set_user_attr("arguments", given)
 
-    @contextlib.contextmanager
-    def _usable(self) -> Iterator[None]:
-        """Turn errors while reading or writing the study into a ConfigError."""
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            text = reason(error) if isinstance(error, OSError) else str(error)
-            raise ConfigError(f"the study in {self.directory} can't be used: {text}") from error
-
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
         """Train until all trials are finished or pruned, and return the first nonzero exit code of a run, if any.
 
@@ -116,7 +108,7 @@ class Search(Study):
         Raises:
           ConfigError: another process is searching in the directory, or the study can't be written.
         """
-        with self._usable(), contextlib.ExitStack() as cleanup:
+        with explained(ConfigError, self._unusable, ValueError), contextlib.ExitStack() as cleanup:
             try:
                 cleanup.enter_context(locked(os.path.join(self.directory, "lock")))
             except BlockingIOError:

@@ -21,7 +21,7 @@ from seed_rl.reporting import metrics
 from seed_rl.reporting.text import duration
 from seed_rl.runs.local_actors import run_logged
 from seed_rl.system import children
-from seed_rl.system.files import locked, reason
+from seed_rl.system.files import explained, locked, reason
 
 _FINISHED = "finished.json"
 """File with the arguments of a finished run. With different arguments, such as more frames, the run continues."""
@@ -69,10 +69,8 @@ class Study(abc.ABC):
         self.directory = directory
         self.failures: dict[str, str] = {}
         """Reasons for failures, by name of the trial."""
-        try:
+        with explained(ConfigError, f"--logdir {directory} can't be used"):
             os.makedirs(directory, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--logdir {directory} can't be used: {error.strerror}") from error
 
     def train(self, trial: Trial, title: str, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
         """Train a trial to its end, starting from its checkpoint if it has one; return the exit code of the run.
@@ -175,15 +173,13 @@ class Study(abc.ABC):
           ConfigError: a file can't be written.
         """
         path, rows = os.path.join(self.directory, "results.csv"), self.results()
-        try:
+        with explained(ConfigError, f"the results in {self.directory} can't be written"):
             with open(path, "w", encoding="utf-8", newline="") as file:
                 table = csv.DictWriter(file, [*self.columns()], lineterminator="\n")
                 table.writeheader()
                 table.writerows(rows)
             with open(os.path.join(self.directory, "results.json"), "w", encoding="utf-8") as file:
                 json.dump(rows, file, indent=2)
-        except OSError as error:
-            raise ConfigError(f"the results in {self.directory} can't be written: {error.strerror}") from error
         return path
 
 

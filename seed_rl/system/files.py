@@ -131,3 +131,18 @@ def reason(error: BaseException) -> str:
     """Return an error's text on one line, at most 300 characters: of an `OSError`, without number and path."""
     text = (isinstance(error, OSError) and error.strerror) or str(error)
     return printable(" ".join(text.split())[:_LONGEST_REASON]) or type(error).__name__
+
+
+@contextlib.contextmanager
+def explained(kind: type[Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn file errors, and further types of `errors`, into an error of a kind with the message `what: reason`.
+
+    Errors that are of this kind already pass unchanged.
+    """
+    caught: tuple[type[Exception], ...] = (OSError, *errors)
+    try:
+        yield
+    except kind:
+        raise
+    except caught as error:
+        raise kind(f"{what}: {reason(error)}") from error

@@ -24,7 +24,7 @@ _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
 _INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice, so only later signals count as a second one
 
 
-class Stopped:
+class StopFlag:
     """A flag that asks a run to end, and the exit code for the signal that set it.
 
     It is not an Event, because the main thread may hold the lock of an Event when a signal arrives.
@@ -60,12 +60,12 @@ class Stopped:
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[Stopped]:
+def signals() -> Iterator[StopFlag]:
     """Let the first signal set a flag, and a signal more than a second later end the process immediately.
 
     If the flag `raises`, a signal ends the context without an error, or the process if native code delays that.
     """
-    stopped = Stopped()
+    stopped = StopFlag()
     with _watched(stopped):
         before = {number: signal.signal(number, stopped.handle) for number in _SIGNALS}
         try:
@@ -78,7 +78,7 @@ def signals() -> Iterator[Stopped]:
                 signal.signal(number, handler)
 
 
-def stop_at_end_of_input(stopped: Stopped) -> None:
+def stop_at_end_of_input(stopped: StopFlag) -> None:
     """Start a thread that asks to end once standard input is closed, because the parent has ended in whatever way.
 
     If the flag `raises`, the process receives SIGTERM. If it leads a process group, the programs it has started, such
@@ -99,12 +99,12 @@ def stop_at_end_of_input(stopped: Stopped) -> None:
 
 
 @contextlib.contextmanager
-def ctrl_c_asks() -> Iterator[Stopped]:
+def ctrl_c_asks() -> Iterator[StopFlag]:
     """Let Ctrl-C set a flag, and raise KeyboardInterrupt at the end of the context; a second one raises immediately.
 
     Does nothing outside of the main thread, or in a program that handles Ctrl-C itself.
     """
-    stopped = Stopped()
+    stopped = StopFlag()
     handler, is_main = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
     if not is_main or handler is not signal.default_int_handler:
         yield stopped
@@ -124,7 +124,7 @@ def ctrl_c_asks() -> Iterator[Stopped]:
 
 
 @contextlib.contextmanager
-def _watched(stopped: Stopped) -> Iterator[None]:
+def _watched(stopped: StopFlag) -> Iterator[None]:
     """Watch signals in a thread, because Python runs handlers only once the main thread has left native code."""
     ours, pythons = socket.socketpair()
     pythons.setblocking(False)
@@ -140,7 +140,7 @@ def _watched(stopped: Stopped) -> Iterator[None]:
             thread.join()
 
 
-def _watch(numbers: socket.socket, stopped: Stopped, terminal: list[Any] | None) -> None:
+def _watch(numbers: socket.socket, stopped: StopFlag, terminal: list[Any] | None) -> None:
     """End the process if a signal insists, or if one that should raise has not been handled for a while.
 
     Args:
@@ -162,7 +162,7 @@ def _watch(numbers: socket.socket, stopped: Stopped, terminal: list[Any] | None)
             late.start()
 
 
-def _leave_if_unhandled(stopped: Stopped, number: int, terminal: list[Any] | None) -> None:
+def _leave_if_unhandled(stopped: StopFlag, number: int, terminal: list[Any] | None) -> None:
     if stopped.raises:  # the handler would have reset it
         _leave(number, terminal)
 

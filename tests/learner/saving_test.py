@@ -161,7 +161,9 @@ def test_a_lost_replay_starts_empty_and_a_damaged_one_is_named(tmp_path, caplog,
         assert f"there is no {path}: the replay starts empty" in caplog.text
     else:
         path.write_bytes(b"nonsense")
-        with pytest.raises(CheckpointError, match=f"{path} is not usable: it can't be read; without it the replay starts empty"):
+        with pytest.raises(
+            CheckpointError, match=f"{path} is not usable: it can't be read; without it the replay starts empty"
+        ):
             run.saver.attach(Content(), restored=True)
 
 

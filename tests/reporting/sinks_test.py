@@ -2,7 +2,7 @@
 
 import pytest
 
-from seed_rl.reporting.sinks import Retrying
+from seed_rl.reporting.sinks import RetryingSink
 
 
 class Box:
@@ -41,7 +41,7 @@ def write(sink, *frames):
 @pytest.mark.parametrize("full_at_first", [False, True])
 def test_rows_that_could_not_be_written_follow_later(full_at_first, caplog):
     box = Box(full_at_first)
-    sink = Retrying("metrics", box.open)
+    sink = RetryingSink("metrics", box.open)
     write(sink, 1)
     assert box.calls == ([] if full_at_first else ["open", "write"])
     box.full = True
@@ -59,7 +59,7 @@ def test_rows_that_could_not_be_written_follow_later(full_at_first, caplog):
 
 def test_a_film_that_was_removed_meanwhile_does_not_keep_rows_back(tmp_path):
     box, paths = Box(), [tmp_path / "0.mp4", tmp_path / "0.gif"]
-    sink = Retrying("metrics", box.open)
+    sink = RetryingSink("metrics", box.open)
     for path in paths:
         path.touch()
     sink.film(*map(str, paths), env_frames=1, wall_time=1.0)
@@ -73,7 +73,7 @@ def test_a_film_that_was_removed_meanwhile_does_not_keep_rows_back(tmp_path):
 
 def test_missing_rows_are_logged_at_the_end(caplog):
     box = Box()
-    sink = Retrying("metrics", box.open)
+    sink = RetryingSink("metrics", box.open)
     box.full = True
     write(sink, 1, 2)
     sink.close()
@@ -83,5 +83,5 @@ def test_missing_rows_are_logged_at_the_end(caplog):
 
 def test_a_sink_that_was_never_opened_is_not_closed():
     box = Box(full=True)
-    Retrying("metrics", box.open).close()
+    RetryingSink("metrics", box.open).close()
     assert box.calls == []

@@ -114,9 +114,9 @@ STARTS_A_PROGRAM = """
 import subprocess
 import sys
 import time
-from seed_rl.system.signals import Stopped, stop_at_end_of_input
+from seed_rl.system.signals import StopFlag, stop_at_end_of_input
 
-stop_at_end_of_input(Stopped())
+stop_at_end_of_input(StopFlag())
 program = subprocess.Popen(["sh", "-c", "trap '' TERM; echo $$; sleep 300; exit"])
 if "waits" in sys.argv:
     time.sleep(300)

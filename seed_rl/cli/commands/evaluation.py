@@ -14,7 +14,7 @@ from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import EXIT_WITH_PARENT, IMPORT_MODULE, boolean, comma_separated, integer, number, string
 from seed_rl.learner.ending import Stop
-from seed_rl.system.files import reason
+from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals, stop_at_end_of_input
@@ -75,7 +75,7 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
         )
         print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before an episode ended")
         if evaluation["episodes"] == values.episodes:
-            with _written(path):
+            with explained(UsageError, f"--output {path} can't be written"):
                 episodes.write(evaluation, path)
             print(path)
     return evaluation
@@ -103,7 +103,7 @@ def play(values: flags.FlagValues) -> int:
             stop_at_end_of_input(stopped)
         from seed_rl.evaluation.film import Limits, film_run
 
-        with _written(*paths):
+        with explained(UsageError, f"--output {', '.join(paths)} can't be written"):
             played = film_run(
                 values.logdir,
                 *paths,
@@ -135,7 +135,7 @@ def export(values: flags.FlagValues) -> int:
         from seed_rl.evaluation.policy import load_policy
 
         policy = load_policy(values.logdir, values.checkpoint, float32=True)
-        with _written(directory):
+        with explained(UsageError, f"--output {directory} can't be written"):
             export(policy, directory, values.batch_size)
         print(directory)
     return 0
@@ -165,11 +165,3 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
         yield paths
     except NoPolicy as error:
         raise UsageError(str(error)) from error
-
-
-@contextlib.contextmanager
-def _written(*paths: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"--output {', '.join(paths)} can't be written: {reason(error)}") from error
