@@ -1,4 +1,4 @@
-"""An agent of one's own: PPO's clipped objective (arXiv:1707.06347) on unrolls from central inference.
+"""A custom agent: PPO's clipped objective (arXiv:1707.06347) on unrolls from central inference.
 
     PYTHONPATH=examples seed_rl train --gin_file=examples/custom_agent.gin
 
@@ -30,11 +30,11 @@ from seed_rl.types import Unroll
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class SimplePPO(TrunkConfig, AgentConfig):
-    """Settings; those of the torso, the recurrent core and the frame stack are inherited."""
+    """Settings; torso, recurrent core and frame stack are inherited."""
 
     clip_reward_input: bool = True
     lambda_: UnitInterval = 0.95
-    """Of generalised advantage estimation."""
+    """Lambda of generalised advantage estimation."""
     clip: UnitInterval = 0.2
     """The ratio of new to old probabilities is clipped to [1 - clip, 1 + clip]."""
     baseline_cost: NonNegative = 0.5
@@ -54,7 +54,7 @@ class ActorCritic(TrunkModel):
         self._baseline = keras.layers.Dense(1, dtype="float32", name="baseline")
 
     def heads(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of features [T, B, F]."""
+        """Logits and value of features [T, B, F]."""
         return self._policy(features), tf.squeeze(self._baseline(features), -1)
 
 
@@ -77,7 +77,7 @@ class SimplePPOAgent(ModelAgent):
         return action, self._actions.log_prob(policy, action)
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
-        """Of T + 1 steps: action t leads to the reward of step t + 1."""
+        """Compute the loss of T + 1 steps: action t leads to the reward of step t + 1."""
         config = self._config
         (policy, baseline), _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
         r_t, discount_t, last_t = transitions_of(unroll.env_output, config)

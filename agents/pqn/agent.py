@@ -19,7 +19,7 @@ from seed_rl.types import Unroll
 
 
 class PQNAgent(ModelAgent):
-    """Acts epsilon-greedily, with an epsilon that falls; learns Q by lambda-returns of its own greedy values."""
+    """Acts epsilon-greedily with a decreasing epsilon; learns Q from lambda-returns of its greedy values."""
 
     def __init__(self, config: PQN, env_spec: EnvSpec, num_training_envs: int, seed: int):
         if not isinstance(env_spec.action, DiscreteSpec):

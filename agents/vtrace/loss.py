@@ -57,7 +57,7 @@ def vtrace_loss(
       env_output: `reward`, `done` and `last` [T + 1, B].
       entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
       value_unit: deviation of the value targets, in which errors of the value and advantages are measured.
-      frozen: of the target network at the same steps; None without one.
+      frozen: output of the target network at the same steps; None without one.
       config: all other settings.
     """
     transitions = transitions_of(env_output, config)

@@ -127,14 +127,14 @@ def evaluate_run(
     """Play complete episodes with a run's policy; returns are sums of unclipped rewards.
 
     Args:
-      logdir: see `load_policy`.
-      checkpoint: see `load_policy`.
+      logdir: log directory, as in `load_policy`.
+      checkpoint: checkpoint, as in `load_policy`.
       episodes: number of episodes.
       num_envs: number of parallel environments.
       greedy: whether to act without exploration.
       seed: seed of environments and sampled actions, 0 to 2^31 - 1.
       stop: says whether to stop early, which biases the results towards short episodes.
-      max_steps: see `play`.
+      max_steps: maximum length of an episode, as in `play`.
 
     Returns:
       The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, `wanted_episodes`,

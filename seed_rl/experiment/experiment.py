@@ -86,7 +86,7 @@ class Actors(Settings):
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Replay(Settings):
-    """Settings of the replay buffer; the defaults are those of the published Atari runs."""
+    """Settings of the replay buffer, by default as in the published Atari runs."""
 
     capacity: Count = 100_000
     """Maximum number of sequences (unrolls); the oldest are evicted first."""
@@ -242,7 +242,7 @@ class Experiment(Settings):
 
         Raises:
           CannotAct: the agent does not support these environments.
-          CannotBuild: see `env_spec`.
+          CannotBuild: the spec can't be determined, as in `env_spec`.
         """
         return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
 

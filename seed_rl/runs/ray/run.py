@@ -89,7 +89,7 @@ def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given
 
 
 def credentials_of_run(given: ServerSecurity, name: str | None = None) -> tuple[ServerSecurity, ClientSecurity]:
-    """Complete the user's credentials and return those of the learner and of its actors.
+    """Complete the user's credentials; return the learner's and its actors'.
 
     Args:
       given: the user's credentials; a missing certificate or token is generated for this run, unless the network is
