@@ -34,6 +34,7 @@ def cluster():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", "/tmp")  # the paths of its sockets have to be short
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", str(pathlib.Path(__file__).resolve().parents[2]))  # for `Lacking`
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_health_check_period_ms", "1000")
         patch.setenv("RAY_health_check_timeout_ms", "1000")
@@ -60,7 +61,10 @@ def test_actors_follow_the_nodes_and_training_never_stops(cluster, runs, rows, w
     (tmp_path / "token").write_text(token)
     flags = (f"--ray_address={cluster.address}", f"--logdir={logdir}", f"--token_file={tmp_path}/token")
     flags += ("--num_actors=4", "--min_actors=2", "--total_frames=1000000000")
-    run = runs.start("train", "--gin_file=catch/vtrace", *ON_RAY, *flags)
+    shadow = tmp_path / "shadow"
+    shadow.mkdir()
+    (shadow / "gin.py").write_text("raise ImportError('a module of the working directory')")
+    run = runs.start("train", "--gin_file=catch/vtrace", *ON_RAY, *flags, cwd=shadow)
     wait_for_environments(3)  # three of the four actors have room
     cluster.remove_node(first, allow_graceful=False)
     wait_for_environments(2)

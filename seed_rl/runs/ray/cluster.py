@@ -37,12 +37,16 @@ def connected(address: str) -> Iterator[None]:
     if address not in ("", "auto", "local"):
         _check(address)
     logging.getLogger("ray").setLevel(logging.WARNING)
+    directory = os.getcwd()
     try:
+        os.chdir("/")  # Ray puts the working directory first in its workers' paths, where a file may shadow any module
         ray.init(address or None, log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         # The cause may quote a traceback, whose last line is the relevant error.
         why = " ".join(str(error.__cause__ or error).rpartition("Error: ")[2].split())[:300]
         raise NoCluster(f"can't use a Ray cluster at {address or 'this machine'}: {why}") from error
+    finally:
+        os.chdir(directory)
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ import logging.handlers
 import math
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -42,8 +43,17 @@ class RayActor:
 
     _actor: Actor
 
-    def run(self, address: str, security: ClientSecurity, modules: tuple[str, ...], log_level: int) -> Iterator[str]:
+    def run(
+        self, address: str, security: ClientSecurity, modules: tuple[str, ...], directory: str, log_level: int
+    ) -> Iterator[str]:
         """Act until `stop`. Credentials are passed here because Ray stores the arguments of constructors.
+
+        Args:
+          address: address of the learner.
+          security: credentials for it.
+          modules: modules that the environments need.
+          directory: the learner's working directory, where modules are looked for last.
+          log_level: level of the log.
 
         Yields:
           A description of this process, then lines of its log.
@@ -53,6 +63,7 @@ class RayActor:
           EnvironmentFailed, Rejected: as in `Actor.run`.
         """
         self._actor = Actor(lambda: LearnerClient(address, security))
+        sys.path.append(directory)
         here = this_node()[1]
         records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
         handler = logging.handlers.QueueHandler(records)
@@ -175,7 +186,9 @@ class RayActors(Fleet):
     def _call(self, member: _Member) -> None:
         """Make an actor act as soon as it has resources."""
         call = member.handle.run.options(num_returns="streaming", max_task_retries=0)
-        self._members[call.remote(self._address, self.security, self.modules, logging.getLogger().level)] = member
+        level = logging.getLogger().level
+        stream = call.remote(self._address, self.security, self.modules, os.getcwd(), level)
+        self._members[stream] = member
 
     def _listen(self) -> None:
         """Wait up to half a second and take one message from each actor that has sent something."""
