@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from seed_rl.actor.loop import growing_delays
@@ -62,6 +62,8 @@ class SupervisedFleet(Fleet):
     log_directory: str
     """Directory of the actors' logs, `actor-<n>.log`."""
     _: dataclasses.KW_ONLY
+    on_failure: Callable[[], None] = lambda: None
+    """Called when `failed` is set."""
     max_failures: int = 3
     """Give up after an actor has this many early failures in a row; kills don't count."""
 
@@ -167,3 +169,4 @@ class SupervisedFleet(Fleet):
             return
         with self._lock:
             self.failed = self.failed or failed
+        self.on_failure()
