@@ -60,7 +60,10 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
         (["train", "--gin_file=catch/vtrace", "--min_actors=1"], "--min_actors needs --launcher=ray"),
         ([*ON_RAY, "--min_actors=2"], "--min_actors=2 exceeds the maximum, Actors.num_actors = 1"),
-        ([*ON_RAY, "--server_address=unix:/x"], "actors on other nodes can't reach --server_address=unix:/x"),
+        (
+            [*ON_RAY, "--server_address=unix:/x"],
+            "--server_address must be HOST:PORT to be reached from other nodes, got unix:/x",
+        ),
         ([*ON_RAY, "--tls_key=x"], "--tls_cert is missing"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=nowhere"], "nowhere"),
         (["learner", "--gin_file=catch/vtrace", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
