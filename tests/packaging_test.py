@@ -82,7 +82,7 @@ import seed_rl, seed_rl.agents, seed_rl.configs, seed_rl.envs
 for module in (seed_rl, seed_rl.agents, seed_rl.configs, seed_rl.envs):
     assert module.__file__.startswith({str(tmp_path)!r}), module.__file__
 assert list(pathlib.Path(seed_rl.configs.__file__).parent.glob("catch/*.gin"))
-assert not any(map(importlib.util.find_spec, ("agents", "envs", "configs", "benchmarks", "tests")))
+assert not any(map(importlib.util.find_spec, ("agents", "envs", "configs", "benchmarks")))
 """
     run("-I", "-c", program, cwd=tmp_path)
 
