@@ -36,8 +36,9 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize(("device", "name", "program"), chosen)
 
 
-def test_compiled_without_a_copy_of_the_store(device, name, program):
-    arguments = {"devices": [device], "experiments": [name], "programs": [program], "environments": 256}
+def test_compiled_without_a_copy_of_the_store(device, name, program, request):
+    environments = 256 if request.config.getoption("accelerators") else 64
+    arguments = {"devices": [device], "experiments": [name], "programs": [program], "environments": environments}
     (cell,) = measure(argparse.Namespace(**arguments))["programs"]
     assert "refused" not in cell
     if program == "act":
