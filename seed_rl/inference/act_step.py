@@ -1,4 +1,4 @@
-"""The compiled act step: everything that happens to a batch of observations on the device, in one call."""
+"""The compiled act step: everything the device does with a batch of observations, in one call."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ActStep:
         """
         Args:
           agent: chooses the actions.
-          store: of the steps.
-          sizes: numbers of environments and batch sizes to compile for.
-          seed: of the sampled actions.
-          device: TensorFlow's name of the device that computes and holds the agent's weights; empty: the default.
+          store: receives the steps.
+          sizes: the number of environments and the batch sizes to compile for.
+          seed: the seed for sampling actions.
+          device: TensorFlow's name of the device that computes and holds the agent's weights; empty for the default.
         """
         self.batch_sizes = sizes.act_batches
         self._agent = agent
@@ -62,16 +62,16 @@ class ActStep:
         writes: StepWrites,
         outputs: Sequence[EnvOutput],
     ) -> np.ndarray:
-        """Acts for B different environments.
+        """Act for B different environments.
 
         Args:
           env_ids: int32 [B].
-          restarted: bool [B], environments whose run begins with this step.
-          writes: numpy arrays; destinations in the unroll store.
-          outputs: consecutive pieces of the batch, with fields [B_i, ...], sum of B_i = B.
+          restarted: bool [B], whether an environment's run begins with this step.
+          writes: NumPy arrays, the destinations in the unroll store.
+          outputs: consecutive pieces of the batch with fields [B_i, ...]; the B_i sum to B.
 
         Returns:
-          The actions [B, ...], as the environments' spec says.
+          Actions [B, ...] as in the environments' spec.
         """
         batch = len(env_ids)
         size = self._padded(batch)
@@ -85,15 +85,15 @@ class ActStep:
             return self._compiled(control, staging.batch, seed).numpy()[:batch]
 
     def warm_up(self) -> None:
-        """Compiles every batch size, by acting for padding only."""
+        """Compile every batch size by acting on padding alone."""
         for size in self.batch_sizes:
             function, arguments = self.program(size)
             with tf.device(self._device):
-                function.get_concrete_function(*arguments)  # else TensorFlow warns of retracing
+                function.get_concrete_function(*arguments)  # otherwise TensorFlow warns about retracing
                 function(*arguments)
 
     def program(self, size: int) -> tuple[Any, tuple[Any, ...]]:
-        """The `tf.function` for one of `batch_sizes`, and its arguments for a batch of padding."""
+        """Return the `tf.function` for one of `batch_sizes`, and its arguments for a batch of padding."""
         return self._compiled, (
             np.repeat(self._padding, size, axis=1),
             self._staging[size].batch,
@@ -101,7 +101,7 @@ class ActStep:
         )
 
     def padding(self, batch: int) -> int:
-        """Rows of padding that a batch of this size gets."""
+        """Return the number of padding rows added to a batch of this size."""
         return self._padded(batch) - batch
 
     def _padded(self, batch: int) -> int:
@@ -115,7 +115,7 @@ class ActStep:
         return step.action
 
     def _act_apart(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
-        """As `_act`, with the unroll store in the host's memory."""
+        """Do the same as `_act` with the unroll store in the host's memory."""
 
         @tf.function(jit_compile=True, autograph=False)
         def on_device(control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> Unroll:
@@ -129,12 +129,12 @@ class ActStep:
 
         step = on_device(control, env_output, seed)
         with tf.device(self._store.device):
-            # The observations of the host: they need not come back from the device.
+            # The observations are on the host already: don't copy them back from the device.
             on_host(control, step._replace(env_output=step.env_output._replace(observation=env_output.observation)))
         return step.action
 
     def _decide(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tuple[Unroll, Any]:
-        """The step to be stored, which has the state before it, and the state after it."""
+        """Return the step to store, with the state before it, and the state after it."""
         env_ids, restarted = control[0], tf.cast(control[1], tf.bool)
         env_output = env_output._replace(done=env_output.done | restarted)
         prev_action, state = self._load(env_ids, restarted)
@@ -143,7 +143,7 @@ class ActStep:
 
     @tf.function(jit_compile=True, autograph=False)
     def _load(self, env_ids: tf.Tensor, restarted: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        """Previous actions and states of the batch, zero where a run begins."""
+        """Return the batch's previous actions and states, zero where a run begins."""
 
         def zero_where_restarted(values: tf.Tensor) -> tf.Tensor:
             mask = tf.reshape(restarted, [-1] + [1] * (values.shape.rank - 1))
@@ -153,15 +153,15 @@ class ActStep:
 
     @tf.function(jit_compile=True, autograph=False)
     def _save(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
-        """All writes of a step, as one program."""
+        """Make all writes of a step in one program."""
         self._append(control, step)
         self._remember(control, step, state)
 
     def _append(self, control: tf.Tensor, step: Unroll) -> None:
-        """Appends the step to its unrolls."""
+        """Append the step to its unrolls."""
         slots, positions = tf.split(control[_CONTROL_ROWS:], 2)
         self._store.write(StepWrites(slots, positions, opened=control[2]), step)
 
     def _remember(self, control: tf.Tensor, step: Unroll, state: Any) -> None:
-        """Keeps the action and the state for the environments' next steps."""
+        """Keep action and state for the environments' next steps."""
         self._memory.scatter(control[0][:, None], (step.action, state))

@@ -1,4 +1,4 @@
-"""Central inference on one device: from the requests of actors to finished unrolls in a store."""
+"""Central inference on one device: from actors' requests to finished unrolls in a store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from seed_rl.inference.thread import ActingThread
 
 
 class Acting:
-    """An inference device, for all environments or for its share of them.
+    """An inference device, which serves all environments or a share of them.
 
-    `thread` acts, the steps go to `unrolls`. Environments from `Sizes.num_training_envs` on act, but their steps are
-    not stored.
+    `thread` acts and stores the steps in `unrolls`, except those of the environments from `Sizes.num_training_envs` on.
     """
 
     def __init__(
@@ -28,10 +27,11 @@ class Acting:
         """
         Args:
           agent: chooses the actions; its weights are on the device.
-          sizes: of the store, the queue and the batches.
-          inference: waiting times.
-          seed: of sampled actions; another one for each start of a run.
-          devices: TensorFlow's names of the device that acts and of the one that holds the unrolls; empty: the default.
+          sizes: the sizes of store, queue and batches.
+          inference: the waiting times.
+          seed: the seed for sampling actions; must differ each time a run is started.
+          devices: TensorFlow's names of the device that acts and the device that holds the unrolls; empty for the
+            default.
         """
         device, store_device = devices
         pool = SlotPool(sizes.num_slots)

@@ -1,4 +1,4 @@
-"""Collects the requests of many streams into inference batches."""
+"""Collects requests from many streams into inference batches."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from seed_rl.types import EnvOutput
 
 @dataclasses.dataclass(eq=False)
 class Request:
-    """The outputs of a group's environments, waiting for actions."""
+    """A step of a group's environments that is waiting for actions."""
 
     lease: GroupLease
     env_ids: np.ndarray
-    """int32 [E]: all of the group, or some of them."""
+    """int32 [E], all or some of the group's environments."""
     first: bool
-    """Whether a new run of the group begins with this request."""
+    """Whether this request begins a new run of the group."""
     output: EnvOutput
     """Fields [E, ...]."""
     stream: ActorStream
-    """Gets the actions, [E, ...]."""
+    """Receives the actions [E, ...]."""
 
 
 class _Group:
@@ -36,31 +36,31 @@ class _Group:
     def __init__(self):
         self.asked_at = 0.0
         self.answered_at: float | None = None
-        self.turnaround = float("inf")  # seconds from an answer to the next request, smoothed; unknown at first
+        self.turnaround = float("inf")  # smoothed seconds from an answer to the next request; unknown at first
         self.expected = False
 
 
 class Batcher:
-    """A first-come first-served queue that hands out its requests in batches. Thread-safe, one consumer.
+    """A first-come, first-served queue that hands out its requests in batches. Thread-safe, for one consumer.
 
-    A batch is due as soon as it is full, or no expected group could still join it, or its oldest request has waited for
-    `max_wait` seconds. A group is expected if it has been answered and usually comes back within `max_wait`; slow and
-    dead groups delay no other. Requests are never split; the queue holds no more than one per open group.
+    A batch is due once it is full, no other group is expected, or its oldest request has waited for `max_wait` seconds.
+    A group is expected if it has been answered and usually comes back within `max_wait`, so slow and dead groups delay
+    no others. Requests are never split; the queue holds at most one per open group.
     """
 
     def __init__(self, max_batch_size: int, max_wait: float, clock: Callable[[], float] = time.monotonic):
         """
         Args:
           max_batch_size: environments per batch; no request may hold more.
-          max_wait: seconds.
-          clock: gives seconds.
+          max_wait: seconds a request may wait for others.
+          clock: returns seconds.
         """
         self.max_batch_size = max_batch_size
         self.max_wait = max_wait
         self.waiting_seconds = 0.0
-        """Time that groups waited for answers, summed over groups."""
+        """Seconds that groups waited for answers, summed over groups."""
         self.stepping_seconds = 0.0
-        """Time from an answer to the next request, summed over groups."""
+        """Seconds from an answer to the next request, summed over groups."""
         self._clock = clock
         self._requests: collections.deque[tuple[float, Request]] = collections.deque()
         self._size = 0
@@ -71,12 +71,12 @@ class Batcher:
         self._closed = False
 
     def group_opened(self, lease: GroupLease) -> None:
-        """Announces a group that will send requests, one at a time."""
+        """Register a group, which will send one request at a time."""
         with self._changed:
             self._groups[id(lease)] = _Group()
 
     def group_closed(self, lease: GroupLease) -> None:
-        """Forgets a group, and its request if one is waiting."""
+        """Remove a group and its waiting request, if any."""
         with self._changed:
             self._expected -= self._groups.pop(id(lease)).expected
             kept = [entry for entry in self._requests if entry[1].lease is not lease]
@@ -85,7 +85,7 @@ class Batcher:
             self._changed.notify()
 
     def put(self, request: Request) -> None:
-        """Appends a request of an open group."""
+        """Append a request of an open group."""
         with self._changed:
             now = self._clock()
             group = self._groups[id(request.lease)]
@@ -99,18 +99,18 @@ class Batcher:
             group.expected = False
             self._requests.append((now, request))
             self._size += len(request.env_ids)
-            # Waking the consumer is the expensive part: it needs the first request, which starts its clock, and the one
-            # that makes the batch due.
+            # Waking the consumer is expensive: do it only for the first request, which starts its clock, and for the
+            # one that makes the batch due.
             if len(self._requests) == 1 or self._size >= self.max_batch_size or not self._expected:
                 self._changed.notify()
 
     def answered(self, requests: Sequence[Request]) -> None:
-        """Records that these requests of the last batch have been answered: their groups may come back."""
+        """Record that these requests have been answered, so their groups may come back."""
         with self._changed:
             now = self._clock()
             for request in requests:
                 group = self._groups.get(id(request.lease))
-                if group is not None:  # not closed meanwhile
+                if group is not None:  # not closed in the meantime
                     group.answered_at = now
                     self.waiting_seconds += now - group.asked_at
                     group.expected = group.turnaround < self.max_wait
@@ -118,13 +118,13 @@ class Batcher:
             self._last_expectation = now
 
     def get(self) -> list[Request] | None:
-        """Blocks until a batch is due: at least one request; None when the batcher was closed."""
+        """Wait until a batch is due and return its requests, at least one; None once the batcher is closed."""
         with self._changed:
             while not self._closed:
                 if not self._requests:
                     self._changed.wait()
                     continue
-                # An expected group is late if it is not back within `max_wait` of its last answer.
+                # An expected group that isn't back within `max_wait` of its last answer is late.
                 since = min(self._requests[0][0], self._last_expectation)
                 remaining = since + self.max_wait - self._clock()
                 if self._size >= self.max_batch_size or not self._expected or remaining <= 0:
@@ -133,7 +133,7 @@ class Batcher:
             return None
 
     def close(self) -> None:
-        """Wakes the consumer for the last time."""
+        """Wake the consumer for the last time."""
         with self._changed:
             self._closed = True
             self._changed.notify()

@@ -1,4 +1,4 @@
-"""The position of each environment in its unrolls: numpy bookkeeping that feeds the compiled act step."""
+"""Each environment's position in its unrolls: NumPy bookkeeping that feeds the compiled act step."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from seed_rl.buffers.unroll_store import StepWrites
 
 
 class UnrollCursor:
-    """Cuts the endless experience of N environments into unrolls of L steps that start every `stride` steps.
+    """Cuts the continuous experience of N environments into unrolls of L steps that start every `stride` steps.
 
-    Unroll k of an environment holds its steps k * stride ... k * stride + L - 1 since the run began; consecutive
-    unrolls share L - stride steps, and D = ceil(L / stride) of them are written at a time.
+    Unroll k of an environment holds steps k * stride ... k * stride + L - 1 of its run. Consecutive unrolls share
+    L - stride steps, and D = ceil(L / stride) unrolls are written at a time.
     """
 
     def __init__(self, recorded: np.ndarray, length: int, stride: int, pool: SlotPool, stagger: bool):
         """
         Args:
-          recorded: bool [N], environments whose experience is stored.
+          recorded: bool [N], whether an environment's experience is stored.
           length: L.
           stride: L - overlap.
-          pool: of free slots.
-          stagger: let environments begin their first unroll at different steps, spread over a stride, so that
-            unrolls finish evenly in time. Up to `stride` - 1 steps before it are acted on, not recorded.
+          pool: provides free slots.
+          stagger: whether to spread the first unrolls of the environments over a stride, so that unrolls finish evenly
+            in time. Up to `stride` - 1 steps before the first unroll are then acted on but not recorded.
         """
         num_envs = len(recorded)
         self.length = length
@@ -31,9 +31,9 @@ class UnrollCursor:
         self.depth = -(-length // stride)
         self.spare = pool.num_slots
         self.version = 0
-        """Learner updates of the acting weights; set by the learner."""
+        """Number of learner updates in the acting weights; set by the learner."""
         self.newest_version = 0
-        """Learner updates so far, of which the acting copy of the weights may lag behind; set by the learner."""
+        """Number of learner updates so far, which the acting copy may lag behind; set by the learner."""
         self.unrecorded_steps = 0
         self.discarded_unrolls = 0
         self._pool = pool
@@ -44,11 +44,11 @@ class UnrollCursor:
 
     @property
     def updates_behind(self) -> int:
-        """Learner updates that the acting weights lack."""
+        """Number of learner updates that the acting weights lack."""
         return self.newest_version - self.version
 
     def restart(self, env_ids: np.ndarray) -> None:
-        """Begins a new run of these environments; their unrolls in progress are discarded and counted."""
+        """Begin a new run of these environments; discard and count their unrolls in progress."""
         open_slots = self._open[env_ids].ravel()
         held = open_slots[open_slots != self.spare]
         self._pool.release(held)
@@ -57,20 +57,20 @@ class UnrollCursor:
         self._step[env_ids] = -self._delay[env_ids]
 
     def finishing(self, env_ids: np.ndarray) -> bool:
-        """Whether the next step of any of these environments completes an unroll."""
+        """Return whether the next step of any of these environments completes an unroll."""
         step = self._step[env_ids]
         done = (step >= self.length - 1) & ((step - (self.length - 1)) % self.stride == 0)
         return bool(np.any(done & self.recorded[env_ids]))
 
     def advance(self, env_ids: np.ndarray, last: np.ndarray | None = None) -> tuple[StepWrites, np.ndarray]:
-        """Moves each of B different environments one step on.
+        """Advance each of B different environments by one step.
 
         Args:
           env_ids: int32 [B].
-          last: bool [B], steps in which an episode ends (`EnvOutput.last`); None: in none.
+          last: bool [B], whether the step ends an episode (`EnvOutput.last`); None if none does.
 
         Returns:
-          The destinations of that step, and int32 [any]: the slots whose unrolls it completes.
+          The destinations of the step, and int32 [any], the slots of the unrolls that it completes.
         """
         step = self._step[env_ids]
         live = self.recorded[env_ids] & (step >= 0)

@@ -1,4 +1,4 @@
-"""Returns and lengths of the episodes that the learner sees through its actors' rewards."""
+"""Returns and lengths of episodes, from the rewards that actors send."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 
 class Episodes(NamedTuple):
-    """Episodes that ended: arrays [number of episodes]."""
+    """Finished episodes: arrays [number of episodes]."""
 
     env_ids: np.ndarray
-    """int32: their environments."""
+    """int32, the environments."""
     returns: np.ndarray
-    """float64: sum of unclipped rewards."""
+    """float64, sums of unclipped rewards."""
     lengths: np.ndarray
-    """int64: environment steps (agent decisions, before action repeats)."""
+    """int64, environment steps (agent decisions, before action repeats)."""
 
 
 class EpisodeTracker:
-    """Adds up the rewards of N environments and collects the episodes that end. One thread steps, another one takes."""
+    """Adds up the rewards of N environments and collects finished episodes. One thread may step while another takes."""
 
     def __init__(self, num_envs: int):
         self._returns = np.zeros(num_envs)
@@ -29,17 +29,17 @@ class EpisodeTracker:
         self._ended: collections.deque[Episodes] = collections.deque()
 
     def restart(self, env_ids: np.ndarray) -> None:
-        """Forgets the unfinished episodes of these environments: a new run begins."""
+        """Begin a new run of these environments; forget their unfinished episodes."""
         self._returns[env_ids] = 0
         self._lengths[env_ids] = 0
         self._over[env_ids] = False
 
     def step(self, env_ids: np.ndarray, reward: np.ndarray, done: np.ndarray, last: np.ndarray) -> None:
-        """Adds one step of each of B different environments.
+        """Add one step of each of B different environments.
 
         Args:
           env_ids: int32 [B].
-          reward: float32 [B], zero where no transition led to the step.
+          reward: float32 [B], zero if no transition led to the step.
           done: bool [B], see `EnvOutput`.
           last: bool [B], see `EnvOutput`.
         """
@@ -54,5 +54,5 @@ class EpisodeTracker:
         self._over[env_ids] = last
 
     def take(self) -> list[Episodes]:
-        """The episodes that have ended since the last call."""
+        """Return the episodes that have ended since the last call."""
         return [self._ended.popleft() for _ in range(len(self._ended))]

@@ -20,16 +20,16 @@ class _Session:
     groups: Sequence[GroupLease]
     joined_at: float
     awaited: set[int]
-    """Groups that have had no stream yet."""
+    """Groups that haven't had a stream yet."""
     held: set[int]
-    """Groups whose ids are in use: those, and the ones that stream."""
+    """Groups whose ids are in use: the awaited and the streaming ones."""
 
 
 class Membership:
-    """Leases the environment ids 0 .. N - 1 to actors, the lowest free ones first. Used on one thread.
+    """Leases the environment ids 0 .. N - 1 to actors, the lowest free ones first. Not thread-safe.
 
-    All ids of a group belong to one inference device, id i to device i mod D; a group gets the device with the most
-    free ids. They are free again when the group's stream ends, or `timeout` seconds after a join without a stream.
+    Id i belongs to inference device i mod D. All ids of a group belong to one device, the one with the most free ids.
+    They become free when the group's stream ends, or `timeout` seconds after a join if no stream is opened.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Membership:
         """
         Args:
           num_envs: N.
-          seed: of the environments' seeds.
-          timeout: seconds.
-          clock: gives seconds.
+          seed: the first environment seed.
+          timeout: seconds that a lease lasts without a stream.
+          clock: returns seconds.
           num_devices: D.
         """
         self.num_envs = num_envs
@@ -59,25 +59,25 @@ class Membership:
 
     @property
     def actors(self) -> int:
-        """Actors that hold ids."""
+        """Number of actors that hold ids."""
         return len(self._sessions)
 
     @property
     def leased(self) -> int:
-        """Environment ids in use."""
+        """Number of environment ids in use."""
         return self.num_envs - sum(map(len, self._free))
 
     def device_of(self, lease: GroupLease) -> int:
-        """The inference device of a group."""
+        """Return the inference device of a group."""
         return lease.env_ids[0] % self.num_devices
 
     def join(self, group_sizes: Sequence[int], actor: str = "") -> Lease:
-        """Leases ids for groups of these sizes to an actor, which the name stands for in logs.
+        """Lease ids for groups of these sizes to an actor; logs identify it by the name `actor`.
 
-        Every lease has new environment seeds, so that a restarted actor does not repeat its episodes.
+        Every lease has new environment seeds, so that a restarted actor doesn't repeat its episodes.
 
         Raises:
-          Refused: not enough free ids.
+          Refused: too few ids are free.
         """
         self._expire()
         groups = []
@@ -91,7 +91,7 @@ class Membership:
         return lease
 
     def _spread(self, group_sizes: Sequence[int]) -> list[int]:
-        """The device of each group."""
+        """Choose the device of each group."""
         free = [len(ids) for ids in self._free]
         devices = []
         for size in group_sizes:
@@ -108,10 +108,10 @@ class Membership:
         return devices
 
     def open(self, session: str, group: int) -> GroupLease:
-        """Marks a group as streaming.
+        """Mark a group as streaming.
 
         Raises:
-          Refused: no such session or group, or the group has had its stream.
+          Refused: the session or group doesn't exist, or the group has already had its stream.
         """
         self._expire()
         entry = self._sessions.get(session)
@@ -123,11 +123,11 @@ class Membership:
         return entry.groups[group]
 
     def actor_of(self, session: str) -> str:
-        """The name of a session's actor."""
+        """Return the name of a session's actor."""
         return self._sessions[session].actor
 
     def close(self, session: str, group: int) -> None:
-        """Frees the ids of a group whose stream ended."""
+        """Free the ids of a group whose stream has ended."""
         entry = self._sessions[session]
         entry.held.remove(group)
         lease = entry.groups[group]

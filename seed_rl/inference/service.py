@@ -25,8 +25,8 @@ _LINES = 100  # in the log, of one host's actors in a minute
 class CentralInference:
     """Implements `transport.streams.Service`.
 
-    Calls from the server arrive on its thread and only queue work for the thread of each inference device. If one
-    fails, `raise_failure` raises, and every later request fails with a sentence.
+    The server's thread calls it, and each call only queues work for the thread of an inference device. If such a thread
+    fails, `raise_failure` raises, and every later request is refused with a sentence.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class CentralInference:
     ):
         """
         Args:
-          settings: for actors.
-          env_spec: of their environments.
+          settings: the settings that actors are given.
+          env_spec: the spec of their environments.
           membership: leases environment ids.
-          threads: one for each of the membership's devices.
+          threads: one thread for each of the membership's devices.
         """
         self._settings = settings
         self._env_spec = env_spec
@@ -46,17 +46,17 @@ class CentralInference:
         self._host_log = HostLog(_log, _LINES)
 
     def start(self) -> None:
-        """Begins to act."""
+        """Start acting."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Ends the threads; requests that wait stay unanswered (the server ends their streams)."""
+        """End the threads; waiting requests stay unanswered (the server ends their streams)."""
         for thread in self._threads:
             thread.stop()
 
     def take_episodes(self) -> list[Episodes]:
-        """The episodes that have ended since the last call."""
+        """Return the episodes that have ended since the last call."""
         return [episodes for thread in self._threads for episodes in thread.episodes.take()]
 
     @property
@@ -65,9 +65,10 @@ class CentralInference:
         return InferenceStats.of([thread.stats for thread in self._threads])
 
     def raise_failure(self) -> None:
-        """
+        """Raise the failure of a thread, if one has failed.
+
         Raises:
-          RuntimeError: one of the threads has failed.
+          RuntimeError: a thread has failed.
         """
         failure = next((thread.failure for thread in self._threads if thread.failure is not None), None)
         if failure is not None:
@@ -75,20 +76,20 @@ class CentralInference:
 
     @property
     def actors(self) -> int:
-        """Actors that are connected or about to be."""
+        """Number of actors that are connected or about to be."""
         return self._membership.actors
 
     @property
     def leased_envs(self) -> int:
-        """Environments of actors that are connected or about to be."""
+        """Number of environments of those actors."""
         return self._membership.leased
 
     def describe(self) -> ActorSettings:
-        """The settings from which an actor builds its environments."""
+        """Return the settings from which an actor builds its environments."""
         return self._settings
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
-        """Makes room for an actor's groups, or refuses with a sentence."""
+        """Make room for an actor's groups, or refuse with a sentence."""
         if env_spec != self._env_spec:
             raise Refused(
                 Refusal.FAILED_PRECONDITION,
@@ -108,13 +109,13 @@ class CentralInference:
         return lease
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
-        """A group's stream begins."""
+        """Register a group whose stream begins."""
         lease = self._membership.open(session, group)
         self._batcher(lease).group_opened(lease)
         return lease, self._env_spec
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        """A group's stream has ended; its environment ids may be leased again."""
+        """Remove a group whose stream has ended; its environment ids may be leased again."""
         self._batcher(lease).group_closed(lease)
         actor = self._membership.actor_of(session)
         self._membership.close(session, group)
@@ -122,7 +123,7 @@ class CentralInference:
         self._host_log.write(logging.INFO, actor, sentence)
 
     def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        """Queues observations of a group's environments; the stream gets their actions, [E, ...]."""
+        """Queue the observations of a group's environments; the stream receives the actions [E, ...]."""
         thread = self._threads[self._membership.device_of(lease)]
         if thread.failure is not None:
             raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")

@@ -1,4 +1,4 @@
-"""Collects the observations of many streams in one batch: the only copy of each on the host."""
+"""Gathers the observations of many streams into one batch, the only copy on the host."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from seed_rl.types import EnvOutput
 
 
 class Staging:
-    """Arrays for a batch of one size, used again and again."""
+    """Reusable arrays for batches of one size."""
 
     def __init__(self, env_spec: EnvSpec, size: int):
         """
         Args:
-          env_spec: of one environment.
-          size: environments in a batch.
+          env_spec: the spec of one environment.
+          size: number of environments in a batch.
         """
         observation = {name: np.zeros((size, *spec.shape), spec.dtype) for name, spec in env_spec.observation_tensors()}
         self._names = () if isinstance(env_spec.observation, ArraySpec) else tuple(observation)
         reward, (done, last) = np.zeros(size, np.float32), np.zeros((2, size), bool)
         self.batch = EnvOutput(reward, done, last, observation if self._names else observation[""])
-        """The whole batch, fields [size, ...]; rows beyond the last `fill` are stale."""
+        """The whole batch, fields [size, ...]; rows that the last `fill` didn't write are stale."""
         self._arrays = self._tensors(self.batch)
 
     def fill(self, outputs: Sequence[EnvOutput]) -> None:
-        """Copies consecutive pieces with fields [B_i, ...] into the first rows."""
+        """Copy consecutive pieces with fields [B_i, ...] into the first rows."""
         if len(outputs) == 1:
             for to, piece in zip(self._arrays, self._tensors(outputs[0]), strict=True):
                 np.copyto(to[: len(piece)], piece)

@@ -1,4 +1,4 @@
-"""The thread of an inference device: takes requests in batches and answers them."""
+"""The thread of an inference device, which answers requests in batches."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from seed_rl.inference.episodes import EpisodeTracker
 _log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 60.0
-"""A batch takes less, even one that is compiled first."""
+"""Even a batch that has to be compiled first takes less."""
 
 
 @dataclasses.dataclass
 class InferenceStats:
-    """Totals of inference since it started; read without locks by the learner's logs."""
+    """Totals since inference started; the learner's logs read them without a lock."""
 
     agent_steps: int = 0
     batches: int = 0
     padded_steps: int = 0
-    """Rows of padding, computed in vain."""
+    """Padding rows (wasted compute)."""
     updates_behind: int = 0
-    """Sum over batches of the learner updates that the acting weights lacked."""
+    """Learner updates that the acting weights lacked, summed over batches."""
     waiting_seconds: float = 0.0
-    """Time spent waiting for observations."""
+    """Seconds spent waiting for observations."""
     blocked_seconds: float = 0.0
-    """Time spent waiting for room in the unroll queue (back-pressure)."""
+    """Seconds spent waiting for room in the unroll queue (back-pressure)."""
     acting_seconds: float = 0.0
     groups_waiting_seconds: float = 0.0
-    """Sum over environment groups of the time that they waited for actions."""
+    """Seconds that groups waited for actions, summed over groups."""
     groups_stepping_seconds: float = 0.0
-    """Sum over environment groups of the time from actions to observations, the wire included."""
+    """Seconds from actions to the next observations, the wire included, summed over groups."""
 
     @staticmethod
     def of(several: Sequence[InferenceStats]) -> InferenceStats:
-        """Totals over several devices: sums, but the mean over devices of the time of their threads."""
+        """Combine several devices: sums, except for the times of the threads, which are means over devices."""
         total = {
             field.name: sum(getattr(stats, field.name) for stats in several)
             for field in dataclasses.fields(InferenceStats)
@@ -57,15 +57,15 @@ class InferenceStats:
 class ActingThread:
     """Batches requests, runs the compiled act step and answers, until it is stopped.
 
-    If it fails, `failure` holds the exception, and the queue of unrolls is closed, which wakes the learner.
+    If it fails, `failure` holds the exception and the unroll queue is closed, which wakes the learner.
     """
 
     def __init__(self, act_step: ActStep, cursor: UnrollCursor, queue: UnrollQueue, batcher: Batcher):
         """
         Args:
           act_step: chooses the actions.
-          cursor: the environments' positions in their unrolls.
-          queue: takes the slots of finished unrolls.
+          cursor: tracks the environments' positions in their unrolls.
+          queue: receives the slots of finished unrolls.
           batcher: hands out requests.
         """
         self.stats = InferenceStats()
@@ -78,17 +78,17 @@ class ActingThread:
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
 
     def start(self) -> None:
-        """Begins to act."""
+        """Start acting."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread; requests that wait stay unanswered. One that is stuck is left behind."""
+        """End the thread; waiting requests stay unanswered. A stuck thread is abandoned."""
         self.batcher.close()
         self._queue.close()
         if self._thread.ident is not None:
             self._thread.join(STUCK_SECONDS)
             if self._thread.is_alive():
-                _log.error("the inference thread is stuck, and left behind")
+                _log.error("the inference thread is stuck and has been abandoned")
 
     def _run(self) -> None:
         try:
@@ -104,7 +104,7 @@ class ActingThread:
             self._queue.close()  # wakes the learner, which looks at `failure`
 
     def _answer(self, requests: Sequence[Request]) -> bool:
-        """Acts for a batch of requests; False when the queue of unrolls was closed meanwhile."""
+        """Act for a batch of requests; return False if the unroll queue was closed in the meantime."""
         env_ids = np.concatenate([request.env_ids for request in requests])
         restarted = np.repeat([request.first for request in requests], [len(request.env_ids) for request in requests])
         for request in requests:

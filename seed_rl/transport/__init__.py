@@ -2,12 +2,12 @@
 
 import os
 
-# gRPC's own log has a line for each handshake that fails, so that strangers could fill a disk with it.
+# gRPC logs every failed handshake: strangers could fill a disk that way.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-# Let the thread that polls a server's queue read its connections as well. By default threads of gRPC's event engine
-# read them and wake the polling thread for each message. gRPC looks at the variable once, when it is imported; other
-# libraries in this process, and child processes, have a gRPC of their own and shouldn't see it.
+# Let the thread that polls a server's queue read its connections as well. By default, threads of gRPC's event engine
+# read them and wake the polling thread for each message. gRPC reads the variable once, on import. It is unset again
+# because other libraries and child processes bring their own gRPC.
 if "GRPC_EXPERIMENTS" not in os.environ:
     os.environ["GRPC_EXPERIMENTS"] = "-event_engine_listener"
     import grpc  # noqa: F401

@@ -34,7 +34,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether it can only be reached from this machine."""
+        """Whether only this machine can reach the address."""
         if self.path or self.host == "localhost":
             return True
         try:
@@ -44,9 +44,10 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """
+    """Parse the address of a learner.
+
     Raises:
-      AddressError: neither `unix:PATH` nor `HOST:PORT`.
+      AddressError: the text is neither `unix:PATH` nor `HOST:PORT`.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"] or 0) > 65535:
@@ -55,7 +56,7 @@ def parse_address(text: str) -> Address:
 
 
 def clear_stale_socket(path: str) -> None:
-    """Removes the socket file that a dead server left behind.
+    """Remove the socket file that a dead server left behind.
 
     Raises:
       AddressError: a server answers there, or the file isn't a socket.
@@ -65,7 +66,7 @@ def clear_stale_socket(path: str) -> None:
         try:
             probe.connect(path)
             reason = "another process serves there"
-        except (FileNotFoundError, NotADirectoryError):  # if binding fails as well, it has the reason
+        except (FileNotFoundError, NotADirectoryError):  # if binding fails too, its error says why
             return
         except ConnectionRefusedError:
             if stat.S_ISSOCK(os.stat(path).st_mode):
@@ -78,14 +79,14 @@ def clear_stale_socket(path: str) -> None:
 
 
 def check_all_free(address: Address) -> None:
-    """Finds out whether all addresses of this machine that a name stands for are free; gRPC is content with one.
+    """Check that every local address a host name resolves to is free; gRPC would settle for one of them.
 
     Raises:
       AddressError: another process listens at one of them.
     """
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror:  # binding will fail, too
+    except socket.gaierror:  # binding will fail too
         return
     for family, _, _, _, numeric in found:
         with socket.socket(family) as probe:
@@ -101,7 +102,7 @@ def check_all_free(address: Address) -> None:
 
 
 def explain_bind_failure(address: Address) -> AddressError:
-    """The reason why gRPC, which reports none, couldn't bind an address."""
+    """Return the error that explains why gRPC, which gives no reason, couldn't bind an address."""
     family = socket.AF_UNIX if address.path else socket.AF_INET6 if ":" in address.host else socket.AF_INET
     reason = "gRPC could not bind it"
     try:

@@ -1,9 +1,8 @@
-"""A server whose calls are operations on one completion queue, which a single thread polls.
+"""A server on gRPC's completion queue, polled by a single thread.
 
-gRPC's Python servers use a thread for each call, or coroutines. Both spend more time on waking each other than on
-carrying a message, and both poll a queue of completed operations. Here one thread polls that queue directly and sends
-every answer: other threads post their answers, and wake it once for all that it hasn't sent yet. No other module uses
-this layer of grpcio.
+gRPC's own Python servers run each call in a thread or a coroutine, and spend more time on waking them than on carrying
+messages. Underneath, both poll a queue of completed operations. Here one thread polls that queue directly and sends
+every answer: other threads post answers and wake it once per batch. No other module uses this layer of grpcio.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
 _log = logging.getLogger(__name__)
 
-_MAX_SENTENCE = 1000  # characters; a status travels in headers, whose size is limited
-_POLL_SECONDS = 0.1  # longest wait of a function that was posted without a call
+_MAX_SENTENCE = 1000  # characters; the status travels in headers, whose size is limited
+_POLL_SECONDS = 0.1  # longest wait for a function posted without a call
 STUCK_SECONDS = 5.0
-_SILENCE_SECONDS = 0.01  # from a peer's last message to the news that it vanished, if it did
-_PAUSE_SECONDS = 0.002  # after an unwelcome call: a flood of them takes a twentieth of the thread's time
+_SILENCE_SECONDS = 0.01  # after a peer's last message; if it vanished, gRPC says so within this time
+_PAUSE_SECONDS = 0.002  # after an unwelcome call, so a flood of them takes a twentieth of the thread's time
 _NO_FLAGS = 0
-_LINES = 10  # in the log, of one host in a minute
+_LINES = 10  # in the log, per host and minute
 
 
 class IncomingCall:
-    """A peer's call. It must be listened to, finished or refused. For the server's thread, except for `post`."""
+    """A peer's call, which must be listened to, finished or refused. Only `post` may be called on any thread."""
 
     def __init__(self, event: Any, server: CallServer):
         self.method: str = event.call_details.method.decode("ascii", "replace")
         self.metadata: Metadata = event.invocation_metadata
         self.is_over = False
-        """Whether it was finished or refused, or the peer vanished."""
+        """Whether the call was finished or refused, or the peer vanished."""
         self._server = server
         self._call = event.call
         self._listening = False
@@ -55,7 +54,7 @@ class IncomingCall:
         return peer.decode(errors="replace") if isinstance(peer, bytes) else peer
 
     def report(self, level: int, sentence: str, error: Exception | None = None) -> None:
-        """Logs a sentence that begins after the peer's address, unless its host has had its lines for this minute."""
+        """Log the peer's address followed by a sentence, unless its host has used up this minute's lines."""
         self._server.host_log.write(level, self.peer, f"{self.peer} {sentence}", error)
 
     def listen(
@@ -64,10 +63,10 @@ class IncomingCall:
         vanished: Callable[[], None] = lambda: None,
         metadata: Metadata = (),
     ) -> None:
-        """Accepts the call, and asks for its first message.
+        """Accept the call and ask for its first message.
 
         Args:
-          received: takes each message, and None when the peer will send no more; must return at once.
+          received: called with each message, and with None once the peer has sent its last; must return at once.
           vanished: called if the peer or the network ends the call; never after `finish` or `refuse`.
           metadata: sent to the peer immediately.
         """
@@ -78,21 +77,21 @@ class IncomingCall:
         self._call.start_server_batch((accept, cygrpc.ReceiveMessageOperation(_NO_FLAGS)), self._on_message)
 
     def send(self, message: bytes) -> None:
-        """Sends an answer and asks for the next message, as one operation; does nothing if the call is over."""
+        """Send an answer and ask for the next message, as one operation; do nothing if the call is over."""
         operations = (cygrpc.SendMessageOperation(message, _NO_FLAGS), cygrpc.ReceiveMessageOperation(_NO_FLAGS))
         if not self.is_over:
             self._call.start_server_batch(operations, self._on_message)
 
     def post(self, function: Callable[[], None]) -> None:
-        """Calls a function on the server's thread, soon. On any thread."""
+        """Run a function on the server's thread, soon. May be called on any thread."""
         self._server.post(function, self._call)
 
     def finish(self, message: bytes | None = None) -> None:
-        """Ends the call with success and perhaps a last message; does nothing if it is over."""
+        """End the call successfully, optionally with a last message; do nothing if it is over."""
         self._end(grpc.StatusCode.OK, "", message)
 
     def refuse(self, error: Exception) -> None:
-        """Ends the call with a `Refused`'s status and sentence; any other error is logged as the learner's failure."""
+        """End the call with the status and sentence of a `Refused`; log any other error as a failure of the learner."""
         if not isinstance(error, Refused):
             self.report(logging.ERROR, "made a call that failed in the learner", error)
             error = Refused(Refusal.INTERNAL, f"the learner failed: {error!r}")
@@ -112,7 +111,7 @@ class IncomingCall:
         if not event.success or self.is_over:  # without success, `_on_close` follows
             return
         message = event.batch_operations[-1].message()
-        if message is None:  # a peer that vanishes also falls silent first
+        if message is None:  # a vanishing peer falls silent first, too
             self._server.call_later(_SILENCE_SECONDS, self._on_silence)
         else:
             self._received(message)
@@ -128,35 +127,35 @@ class IncomingCall:
             vanished()
 
     def _forget(self) -> None:
-        """The call is over: gRPC counts it as open until nothing refers to it, not even in a cycle."""
+        """Drop all references: gRPC counts a call as open while anything refers to it, even a cycle."""
         self.is_over = True
         self._received = self._vanished = _ignore
 
 
 def _ignore(*_: object) -> None:
-    """Handles the last event of a call."""
+    """Handle an event that needs no action."""
 
 
 class CallServer:
-    """Takes calls on one address, on one thread."""
+    """Accepts calls on one address, on one thread."""
 
     def __init__(self, on_call: Callable[[IncomingCall], bool], options: Iterable[tuple[str, int]]):
         """
         Args:
-          on_call: called on the server's thread with each new call; must return at once. After False the next call
-            has to wait for a moment.
-          options: gRPC's options by name.
+          on_call: called on the server's thread with each new call; must return at once. If it returns False, the
+            next call has to wait for a moment.
+          options: gRPC options by name.
         """
         self.host_log = HostLog(_log, _LINES)
-        """Of sentences about calls."""
+        """The log of what peers do."""
         self._on_call = on_call
         self._queue = cygrpc.CompletionQueue()
         self._server = cygrpc.Server(tuple(options), False)
         self._server.register_completion_queue(self._queue)
         self._posted: collections.deque[Callable[[], None]] = collections.deque()
-        self._is_woken = False  # whether an event will follow, after which the posted functions are called
+        self._is_woken = False  # whether an event is on its way, after which the posted functions run
         self._queue_open = True
-        self._waking = threading.Lock()  # an operation on a closed queue would abort the process
+        self._waking = threading.Lock()  # starting an operation on a closed queue aborts the process
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap
         self._timers_made = itertools.count()
         self._stopping = False
@@ -165,15 +164,15 @@ class CallServer:
 
     @property
     def is_serving(self) -> bool:
-        """Between `start` and `stop`."""
+        """Whether the server has been started and not stopped."""
         return self._thread.is_alive()
 
     def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        """Begins to take calls.
+        """Start accepting calls.
 
         Args:
           address: `host:port` or `unix:/path`.
-          credentials: for TLS; None: plain text.
+          credentials: the TLS credentials; None for plain text.
 
         Returns:
           The port, or an arbitrary positive number for a path; 0 if the address can't be bound.
@@ -187,22 +186,29 @@ class CallServer:
         return port
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
-        """Calls a function on the server's thread, at which it must be asked for, or before `start`."""
+        """Run a function on the server's thread after a delay. Must be called on that thread, or before `start`."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timers_made), function))
 
     def post(self, function: Callable[[], None], call: cygrpc.Call | None = None) -> None:
-        """Calls a function on the server's thread: at once, or without any call within a tenth of a second."""
+        """Run a function on the server's thread: at once, or within a tenth of a second if no call is given.
+
+        May be called on any thread.
+
+        Args:
+          function: takes no arguments.
+          call: any call of this server; wakes its thread.
+        """
         self._posted.append(function)
         if call is not None and not self._is_woken:
             with self._waking:
                 if self._queue_open:
                     self._is_woken = True
-                    call.start_server_batch((), _ignore)  # is complete at once
+                    call.start_server_batch((), _ignore)  # completes immediately
 
     def stop(self, grace: float) -> None:
-        """Refuses new calls, gives the others `grace` seconds to end, then cancels them and ends the thread.
+        """Refuse new calls, give open ones `grace` seconds to end, then cancel them and end the thread.
 
-        A thread that is stuck is left behind after `STUCK_SECONDS`, so that the learner can end.
+        A stuck thread is abandoned after `STUCK_SECONDS`, so that the learner can exit.
         """
         self._stopping = True
         self._server.shutdown(self._queue, lambda _: self._calls_ended.set())
@@ -214,7 +220,7 @@ class CallServer:
             self._queue.shutdown()
         self._thread.join(STUCK_SECONDS)
         if self._thread.is_alive():
-            _log.error("the server's thread is stuck, and left behind")
+            _log.error("the server's thread is stuck and has been abandoned")
         else:
             self._server.destroy()
 

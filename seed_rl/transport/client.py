@@ -1,4 +1,4 @@
-"""The actors' side: a synchronous client. Each group of environments has a thread and a stream of its own."""
+"""The actor's side: a synchronous client. Each group of environments has its own thread and stream."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _CLOSE_SECONDS = 1.0
 
 
 class Disconnected(Exception):
-    """No learner at the moment, or none that knows this session; the actor may try again after a back-off."""
+    """There is no learner at the moment, or it doesn't know this session; the actor may retry after a back-off."""
 
 
 class Rejected(Exception):
-    """The learner refuses this actor permanently (version, spaces, credentials, a bad message); one sentence."""
+    """The learner refuses this actor for good (version, spaces, credentials, a bad message); one sentence."""
 
 
 class LearnerClient:
     """A connection to one learner. Its methods may be called from any thread.
 
-    They raise `Rejected` if the peer refuses this actor or isn't a learner, and `Disconnected` if there is no answer in
-    time, the learner is full, or this client is closed. After `Disconnected`, close the client, wait, and create
-    another: one that stays open tries to connect twice a second.
+    They raise `Rejected` if the peer refuses this actor or isn't a learner, and `Disconnected` if no answer arrives in
+    time, the learner is full, or this client is closed. After `Disconnected`, close the client, wait, and create a new
+    one: an open client tries to reconnect twice a second.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class LearnerClient:
         """
         Args:
           address: `host:port` or `unix:/path`.
-          security: credentials.
-          name: of this actor in the learner's log; by default, the name of the host.
-          keepalive_seconds: a learner that has been silent for this long is pinged, and counts as lost after the same
-            time without an answer.
+          security: the actor's credentials.
+          name: this actor's name in the learner's log; by default the host name.
+          keepalive_seconds: how long a learner may be silent before it is pinged, and how long it then has to answer
+            before it counts as lost.
           share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
 
         Raises:
-          AddressError: malformed.
+          AddressError: the address is malformed.
           SecurityError: the token would cross a network in plain text.
         """
         self._learner = address
@@ -83,24 +83,24 @@ class LearnerClient:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),  # despite its name, the time to connect
             ("grpc.max_reconnect_backoff_ms", 400),
-            ("grpc.enable_http_proxy", 0),  # a proxy would see the token of a plain loopback connection
+            ("grpc.enable_http_proxy", 0),  # a proxy would see the token of a plain-text loopback connection
             ("grpc.use_local_subchannel_pool", 1),  # a new client gets a new connection
             ("grpc.enable_retries", 0),  # a step must not be sent twice
         ]
         self._channel = security.channel(str(target), options)
 
     def describe(self, timeout: float) -> ActorSettings:
-        """The environments that the learner asks for. Waits up to `timeout` seconds for a learner that is starting."""
+        """Ask which environments to build. Waits up to `timeout` seconds for a learner that is still starting."""
         request = messages.describe_request(self._name)
         return self._call(protocol.DESCRIBE, request, messages.read_describe_reply, timeout)
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], timeout: float) -> Lease:
-        """Asks for room for groups of environments.
+        """Ask for room for groups of environments.
 
         Args:
-          run_id: random, new for each run.
-          env_spec: of one environment.
-          group_sizes: number of environments of each group.
+          run_id: a random id, new for each run.
+          env_spec: the spec of one environment.
+          group_sizes: the number of environments in each group.
           timeout: seconds.
         """
         request = messages.join_request(run_id, env_spec, group_sizes)
@@ -108,12 +108,12 @@ class LearnerClient:
         return self._call(protocol.JOIN, request, read, timeout)
 
     def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
-        """Opens a group's stream. If the learner refuses it, the first step raises the error.
+        """Open a group's stream. If the learner refuses it, the first step raises the error.
 
         Args:
-          lease: from `join`.
+          lease: the result of `join`.
           group: index into `lease.groups`.
-          env_spec: the one given to `join`.
+          env_spec: the spec given to `join`.
         """
         codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
         memory = self._allocate(codec.payload_bytes)
@@ -122,7 +122,7 @@ class LearnerClient:
         act: Any = self._channel.stream_stream(protocol.ACT)
         try:
             call = act(iter(requests.get, None), metadata=(*self._metadata, *opening.metadata()))
-            # Waits for the initial metadata, which precede any message of the learner.
+            # Waits for the learner's initial metadata, which precede its first message.
             accepted = memory and protocol.MEMORY_ACCEPTED in (call.initial_metadata() or ())
         except ValueError as error:
             raise Disconnected("the client is closed") from error
@@ -132,11 +132,11 @@ class LearnerClient:
         return ActStream(call, requests, codec, memory.step if memory and accepted else None, self._learner)
 
     def close(self) -> None:
-        """Ends all streams and calls; waiting ones raise Disconnected. May be called twice."""
+        """End all streams and calls; those that are waiting raise Disconnected. May be called twice."""
         self._channel.close()
 
     def _allocate(self, num_bytes: int) -> OfferedMemory | None:
-        """Memory for the steps of a stream, if it can be shared with the learner."""
+        """Allocate memory for the steps of a stream, if it can be shared with the learner."""
         try:
             return OfferedMemory(num_bytes) if self._share_memory else None
         except OSError as error:
@@ -144,7 +144,7 @@ class LearnerClient:
             return None
 
     def _call(self, method: str, request: bytes, read: Callable[[bytes], _Reply], timeout: float) -> _Reply:
-        """Calls until the learner can be reached; gRPC's own waiting would not report why it can't."""
+        """Retry until the learner can be reached; gRPC's own waiting wouldn't report why it can't."""
         call: Any = self._channel.unary_unary(method)
         deadline = time.monotonic() + timeout
         unreachable: Exception | None = None
@@ -169,14 +169,14 @@ class LearnerClient:
 
 
 class ActStream:
-    """A group's stream, from `LearnerClient.open`. For one thread; `LearnerClient.close` ends a waiting step."""
+    """A group's stream, from `LearnerClient.open`. Not thread-safe; `LearnerClient.close` ends a waiting step."""
 
     def __init__(
         self,
         call: Any,  # a grpc.Call, grpc.Future and iterator of replies
-        requests: queue.SimpleQueue[bytes | None],  # sent by a thread of gRPC's; None ends it
+        requests: queue.SimpleQueue[bytes | None],  # sent by one of gRPC's threads; None ends the stream
         codec: StepCodec,
-        shared: memoryview | None,  # the memory in which the learner reads steps
+        shared: memoryview | None,  # memory in which the learner reads steps
         learner: str,
     ):
         self._call = call
@@ -189,14 +189,14 @@ class ActStream:
         call.add_done_callback(self._on_end)
 
     def step(self, output: EnvOutput) -> np.ndarray:
-        """Sends a step of the group's E environments and waits for the answer.
+        """Send a step of the group's E environments and wait for the answer.
 
         Args:
-          output: reward float32 [E], done and last bool [E], observation [E, ...] of the spec. After a step with
-            `last`, the environments that have it may go on alone, with fields [n, ...].
+          output: reward float32 [E], done and last bool [E], observation [E, ...] as in the spec. After a step in
+            which `last` is set, those n environments may send their next step alone, with fields [n, ...].
 
         Returns:
-          Actions [E, ...] of the spec, or [n, ...].
+          Actions [E, ...] as in the spec, or [n, ...].
 
         Raises:
           Disconnected: the connection to the learner is lost, or the client is closed.
@@ -221,7 +221,7 @@ class ActStream:
             raise Rejected(str(error)) from error
 
     def close(self) -> None:
-        """Closes cleanly, if the connection still exists. May be called twice."""
+        """Close the stream cleanly if the connection still exists. May be called twice."""
         self._requests.put(None)
         if not self._ended.wait(_CLOSE_SECONDS):
             self._call.cancel()
@@ -243,7 +243,7 @@ _NO_LEARNER = (
     ),
     ("Method not found", "the server at {} is not a learner"),
 )
-"""Parts of gRPC's messages, and the reason of each."""
+"""Parts of gRPC's messages, and what each means."""
 _HINTS = (
     ("Socket closed", "; does the learner use TLS? Then actors need --tls_ca"),
     ("Failed parsing HTTP/2", "; is this a learner's address?"),
@@ -251,7 +251,7 @@ _HINTS = (
 
 
 def _failure(error: grpc.RpcError, learner: str) -> Disconnected | Rejected:
-    """The error that an actor gets for a failed call."""
+    """Return the error to raise for a failed call."""
     code, details = error.code(), printable(error.details() or "no reason given")
     for part, reason in _NO_LEARNER:
         if part in details:

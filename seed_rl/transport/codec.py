@@ -1,7 +1,7 @@
-"""A step's tensors as bytes: raw arrays whose spec is agreed on before a stream opens.
+"""The encoding of a step's tensors: raw arrays whose spec both sides agree on before a stream opens.
 
-On the wire a step is a protobuf message with a single field, `bytes payload = 1`. Its header is written and compared by
-hand: the generated classes would copy the observations twice.
+On the wire a step is a protobuf message with a single field, `bytes payload = 1`. The header is written and checked by
+hand because the generated classes would copy the observations twice.
 
 E is the number of environments in the group.
 """
@@ -23,7 +23,7 @@ if sys.byteorder != "little":
 
 
 class Bounds(NamedTuple):
-    """The largest magnitudes that are decoded, settings of `Inference`; by default whatever is finite."""
+    """The largest magnitudes accepted by decoding, from `Inference`; by default anything finite."""
 
     max_reward: float = np.inf
     max_observation: float = np.inf
@@ -33,7 +33,7 @@ DEFAULT_BOUNDS = Bounds()
 
 
 class _Field(NamedTuple):
-    """A tensor of all environments, and its position in a payload."""
+    """A tensor of all environments and its position in a payload."""
 
     name: str
     dtype: np.dtype
@@ -41,7 +41,7 @@ class _Field(NamedTuple):
     begin: int  # bytes from the payload's start
 
     def check(self, tensor: object) -> None:
-        """Raises a WireError unless this is an array of the field's dtype and shape."""
+        """Raise a WireError unless this is an array of the field's dtype and shape."""
         if not isinstance(tensor, np.ndarray) or tensor.dtype != self.dtype or tensor.shape != self.shape:
             got = _describe(tensor.dtype, tensor.shape) if isinstance(tensor, np.ndarray) else type(tensor).__name__
             raise WireError(f"expected {self.name} {_describe(self.dtype, self.shape)}, got {got}")
@@ -50,27 +50,27 @@ class _Field(NamedTuple):
 class StepCodec:
     """Encodes and decodes the steps of one group of environments, checking both.
 
-    A step's tensors are reward float32 [E], done and last bool [E], and the observation [E, ...shape] as the spec says:
-    one array, or a mapping of arrays by name. Actions are [E, ...] as the spec says.
+    A step's tensors are reward float32 [E], done and last bool [E], and the observation [E, ...shape] as in the spec:
+    one array, or a mapping from names to arrays. Actions are [E, ...] as in the spec.
 
-    Encoding raises a WireError if a tensor is missing, unexpected, or of the wrong dtype or shape. Decoding raises one
+    Encoding raises a WireError if a tensor is missing, unexpected, or has the wrong dtype or shape. Decoding raises one
     if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number beyond its
     bound, or an action outside the action space.
     """
 
     payload_bytes: int
-    """Size of a step's tensors."""
+    """Size of a step's tensors, in bytes."""
     step_bytes: int
-    """Size of an encoded step, header included."""
+    """Size of an encoded step in bytes, header included."""
     actions_bytes: int
-    """Size of an encoded reply, header included."""
+    """Size of an encoded reply in bytes, header included."""
 
     def __init__(self, env_spec: EnvSpec, num_envs: int, bounds: Bounds = DEFAULT_BOUNDS):
         """
         Args:
-          env_spec: of one environment.
+          env_spec: the spec of one environment.
           num_envs: E.
-          bounds: of rewards and of floating-point observations.
+          bounds: the bounds on rewards and floating-point observations.
         """
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
@@ -101,43 +101,43 @@ class StepCodec:
         self._action_low, self._action_high = np.array(low), np.array(high)
 
     def of(self, num_envs: int) -> StepCodec:
-        """The codec for steps of so many of the group's environments."""
+        """Return the codec for steps of `num_envs` of the group's environments."""
         return self if num_envs == self.num_envs else StepCodec(self._env_spec, num_envs, self._bounds)
 
     def encode_step(self, output: EnvOutput) -> bytes:
-        """The message of a step."""
+        """Encode a step as a message."""
         return b"".join((self._header, *(np.ascontiguousarray(tensor).data for tensor in self._tensors(output))))
 
     def write_step(self, output: EnvOutput, views: Sequence[np.ndarray]) -> None:
-        """Writes a step into memory that the learner reads, through its `views`; writes nothing on an error."""
+        """Write a step through `views` into memory that the learner reads; on an error, write nothing."""
         for view, tensor in zip(views, self._tensors(output), strict=True):
             view[...] = tensor
 
     def decode_step(self, message: bytes) -> EnvOutput:
-        """A step from its message: read-only views, in general not aligned."""
+        """Decode a step: read-only views into the message, in general not aligned."""
         _check_framing(message, self._header, self.step_bytes)
         return self.checked_step(self.views(message, len(self._header)))
 
     def views(self, buffer: bytes | memoryview, offset: int = 0) -> list[np.ndarray]:
-        """Views of the tensors of a payload that begins `offset` bytes into a buffer."""
+        """Return views of the tensors in a payload that begins `offset` bytes into a buffer."""
         return [np.ndarray(shape, dtype, buffer, offset + begin) for _, dtype, shape, begin in self._fields]
 
     def read_step(self, views: Sequence[np.ndarray]) -> EnvOutput:
-        """The step in memory that another process may change at any time, through its `views`.
+        """Read a step through `views` of memory that another process may change at any time.
 
-        Tensors with values to check are copied first. The others, such as pictures, may hold anything.
+        Tensors whose values are checked are copied first. Any value is valid in the others, such as images.
         """
         copied = (0, 1, 2, *self._checked)
         return self.checked_step([view.copy() if index in copied else view for index, view in enumerate(views)])
 
     def checked_step(self, tensors: Sequence[np.ndarray]) -> EnvOutput:
-        """The step whose tensors are these, in the order of the payload.
+        """Check the tensors of a step, given in the order of the payload, and return the step.
 
         Raises:
-          WireError: a bool isn't 0 or 1, or a floating-point number isn't within its bound.
+          WireError: a bool isn't 0 or 1, or a floating-point number is beyond its bound.
         """
         reward, done, last, *observation = tensors
-        # Strips every 0 and 1 from both ends: faster than numpy for these few bytes.
+        # Stripping 0 and 1 from both ends is faster than numpy for so few bytes.
         if (done.tobytes() + last.tobytes()).strip(b"\x00\x01"):
             raise WireError("done and last must hold only 0 and 1, got another value")
         _check_magnitude("reward", reward, "max_reward", self._bounds.max_reward)
@@ -152,21 +152,21 @@ class StepCodec:
         return EnvOutput(reward, done, last, dict(zip(self._names, observation, strict=True)))
 
     def encode_actions(self, actions: np.ndarray) -> bytes:
-        """The message of a reply."""
+        """Encode a reply as a message."""
         self._actions.check(actions)
         return self._actions_header + actions.tobytes()
 
     def decode_actions(self, message: bytes) -> np.ndarray:
-        """The actions of a reply, in a new array."""
+        """Decode the actions of a reply into a new array."""
         _check_framing(message, self._actions_header, self.actions_bytes)
         actions = np.frombuffer(message, self._actions.dtype, offset=len(self._actions_header)).copy()
         actions = actions.reshape(self._actions.shape)
-        if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # a NaN isn't, either
+        if not ((actions >= self._action_low) & (actions <= self._action_high)).all():  # False for a NaN
             raise WireError(f"actions must be in {self._action_spec}, got {actions.min()} to {actions.max()}")
         return actions
 
     def _tensors(self, output: EnvOutput) -> tuple[np.ndarray, ...]:
-        """A step's tensors in the order of the payload, each of its field's dtype and shape."""
+        """Return a step's tensors in the order of the payload, checked for dtype and shape."""
         observation: Any = output.observation
         parts: Sequence[Any] = [observation]
         if self._names is not None:
@@ -181,7 +181,7 @@ class StepCodec:
 
 
 def _header(payload_bytes: int) -> bytes:
-    """The header of a protobuf message with this many bytes in field 1: the field's tag and the length as a varint."""
+    """Return the header of a protobuf message with field 1 of this size: the field's tag and the length as a varint."""
     header = bytearray(b"\x0a")
     while payload_bytes >= 0x80:
         header.append(payload_bytes & 0x7F | 0x80)
@@ -192,7 +192,7 @@ def _header(payload_bytes: int) -> bytes:
 
 def _check_framing(message: bytes, header: bytes, size: int) -> None:
     if len(message) != size:
-        payload = size - len(header)  # what the peer knows of; the header is protobuf's
+        payload = size - len(header)  # what the peer knows about; the header is protobuf's
         raise WireError(f"expected a payload of {payload} bytes, got {max(0, len(message) - len(header))}")
     if not message.startswith(header):
         begin = message[: len(header)].hex()
@@ -204,7 +204,7 @@ def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
 
 
 def _check_magnitude(name: str, tensor: np.ndarray, setting: str, bound: float) -> None:
-    if (largest := np.abs(tensor).max()) <= bound and largest < np.inf:  # which a NaN isn't
+    if (largest := np.abs(tensor).max()) <= bound and largest < np.inf:  # False for a NaN
         return
     beyond = ~((np.abs(tensor) <= bound) & np.isfinite(tensor))
     value, env = tensor[beyond][0], np.argwhere(beyond)[0, 0]

@@ -1,9 +1,9 @@
-"""Authentication of learner and actors: TLS, a shared secret (the token), and the rules for when they are needed.
+"""Authentication of learner and actors: TLS, a shared secret (the token), and the rules for when each is required.
 
 Without them, anyone who can reach a learner can feed it arbitrary experience. A unix socket and the loopback interface
-need neither; any other address needs both, unless the user declares the network trusted (`insecure`). A token is read
-from a file or from the environment variable SEED_RL_TOKEN, never from the command line, which other users of the
-machine can see.
+need neither; any other address needs both, unless the user declares the network trusted (`insecure`). The token comes
+from a file or the environment variable SEED_RL_TOKEN, never from the command line, which other users of the machine
+can see.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _METADATA_KEY = "authorization"
 
 
 class SecurityError(ValueError):
-    """Credentials that are missing, unusable or insufficient; one sentence that names the flags."""
+    """Missing, unusable or insufficient credentials; one sentence that names the flags."""
 
 
 def read_token(token_file: str | None = None) -> str | None:
-    """The shared secret from a file, else from the environment variable SEED_RL_TOKEN, else None.
+    """Return the shared secret from a file, else from the environment variable SEED_RL_TOKEN, else None.
 
     Raises:
       SecurityError: the file can't be read, or holds no usable token.
@@ -46,10 +46,10 @@ def read_token(token_file: str | None = None) -> str | None:
 
 
 def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes | None, bytes | None]:
-    """The contents of a learner's PEM files: its certificate chain and its unencrypted private key.
+    """Return the contents of a learner's PEM files: its certificate chain and its unencrypted private key.
 
     Raises:
-      SecurityError: a file can't be read, one of the two is missing, or they aren't a certificate and its key.
+      SecurityError: a file is missing or can't be read, or the two aren't a certificate and its key.
     """
     if not cert_file and not key_file:
         return None, None
@@ -57,7 +57,7 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
         missing = "--tls_key" if cert_file else "--tls_cert"
         raise SecurityError(f"TLS needs both --tls_cert and --tls_key: {missing} is missing")
     certificate, key = _read(cert_file, "--tls_cert"), _read(key_file, "--tls_key")
-    try:  # gRPC would only report that it can't listen
+    try:  # gRPC would only say that it can't listen
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=lambda: "")
     except (OSError, ValueError) as error:
         raise SecurityError(
@@ -68,7 +68,7 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
 
 
 def read_authorities(file: str | None) -> bytes | None:
-    """The contents of a PEM file of the authorities that an actor trusts; None without a file.
+    """Return the contents of a PEM file with the authorities that an actor trusts; None without a file.
 
     Raises:
       SecurityError: the file can't be read or holds no certificate.
@@ -85,21 +85,22 @@ def read_authorities(file: str | None) -> bytes | None:
 
 @dataclasses.dataclass(frozen=True)
 class ServerSecurity:
-    """A learner's own credentials, and the token that it demands of its callers."""
+    """A learner's own credentials, and the token that it requires from callers."""
 
     certificate: bytes | None = dataclasses.field(default=None, repr=False)
-    """PEM: the learner's certificate, followed by those of intermediate authorities; None: plain text."""
+    """PEM of the learner's certificate, followed by any intermediate ones; None for plain text."""
     private_key: bytes | None = dataclasses.field(default=None, repr=False)
-    """PEM: the certificate's key, unencrypted."""
+    """PEM of the certificate's unencrypted key."""
     token: str | None = dataclasses.field(default=None, repr=False)
-    """Shared secret that every call must carry, from `read_token`."""
+    """The shared secret that every call must carry, from `read_token`."""
     insecure: bool = False
-    """Allow any address without TLS or without a token."""
+    """Whether to allow any address without TLS or a token."""
 
     def check(self, address: Address) -> None:
-        """
+        """Check that the credentials suffice for listening on an address.
+
         Raises:
-          SecurityError: insufficient for listening on this address.
+          SecurityError: they don't.
         """
         missing = [] if self.certificate else ["--tls_cert", "--tls_key"]
         if not self.token:
@@ -111,15 +112,16 @@ class ServerSecurity:
             )
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """gRPC's credentials for TLS, None for plain text."""
+        """Return gRPC's credentials for TLS, or None for plain text."""
         if self.certificate is None or self.private_key is None:
             return None
         return grpc.ssl_server_credentials([(self.private_key, self.certificate)])
 
     def check_token(self, metadata: Metadata) -> None:
-        """
+        """Check that the metadata of a call carry the token.
+
         Raises:
-          Refused: the metadata of a call doesn't carry the token.
+          Refused: they don't.
         """
         if not self.token:
             return
@@ -133,21 +135,22 @@ class ServerSecurity:
 
 @dataclasses.dataclass(frozen=True)
 class ClientSecurity:
-    """How an actor authenticates itself to a learner, and the learner to it."""
+    """How an actor and a learner authenticate each other, from the actor's side."""
 
     authorities: bytes | None = dataclasses.field(default=None, repr=False)
-    """PEM: the authorities that may sign the learner's certificate (or that certificate itself); None: plain text."""
+    """PEM of the authorities that may sign the learner's certificate, or of that one itself; None for plain text."""
     token: str | None = dataclasses.field(default=None, repr=False)
-    """Shared secret sent with every call, from `read_token`."""
+    """The shared secret sent with every call, from `read_token`."""
     insecure: bool = False
-    """Allow the token to cross a network in plain text."""
+    """Whether the token may cross a network in plain text."""
     server_name: str | None = None
-    """The name in the learner's certificate, if it isn't the host of its address."""
+    """The name in the learner's certificate, if it differs from the host in its address."""
 
     def check(self, address: Address) -> None:
-        """
+        """Check that the token stays secret on the way to an address.
+
         Raises:
-          SecurityError: the token would cross a network in plain text.
+          SecurityError: it would cross a network in plain text.
         """
         if self.token and not self.authorities and not self.insecure and not address.is_local:
             raise SecurityError(
@@ -155,14 +158,14 @@ class ClientSecurity:
             )
 
     def channel(self, target: str, options: list[tuple[str, int]]) -> grpc.Channel:
-        """A channel to a learner, with TLS if there are authorities."""
+        """Return a channel to a learner, with TLS if there are authorities."""
         if not self.authorities:
             return grpc.insecure_channel(target, options)
         name = [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
         return grpc.secure_channel(target, grpc.ssl_channel_credentials(self.authorities), [*options, *name])
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The metadata of every call."""
+        """Return the metadata of every call."""
         return ((_METADATA_KEY, _bearer(self.token)),) if self.token else ()
 
 

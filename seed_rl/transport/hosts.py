@@ -1,4 +1,4 @@
-"""What a peer's host gets a limited share of: lines in the learner's log, and joins that are refused."""
+"""Limits per host: on lines in the learner's log, and on refused joins."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ import threading
 import time
 from collections.abc import Callable
 
-_HOSTS = 1024  # that are remembered, the latest
-_ALL_HOSTS = 10  # times the lines of one, for all of them together
+_HOSTS = 1024  # remembered, the most recent ones
+_ALL_HOSTS = 10  # all hosts together get this many times the lines of one
 
 
 class Allowance:
-    """A number of things that each host may have in every period. For any thread."""
+    """A number of things that each host may take per period. Thread-safe."""
 
     def __init__(self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic):
         """
         Args:
-          count: things of one host.
-          seconds: of a period, which begins with the first of them.
-          clock: gives seconds.
+          count: how many things a host may take per period.
+          seconds: length of a period, which begins when the host takes its first thing.
+          clock: returns seconds.
         """
         self._count, self._seconds, self._clock = count, seconds, clock
         self._lock = threading.Lock()
-        self._periods: collections.OrderedDict[str, tuple[float, int]] = collections.OrderedDict()  # end, things asked
+        self._periods: collections.OrderedDict[str, tuple[float, int]] = (
+            collections.OrderedDict()
+        )  # end, things asked for
 
     def is_spent(self, peer: str) -> bool:
-        """Whether the host of a peer, whose address is in gRPC's notation, gets nothing more in this period."""
+        """Return whether the host of a peer (an address in gRPC's notation) may take nothing more in this period."""
         end, asked = self._periods.get(_host(peer), (0.0, 0))
         return asked >= self._count and self._clock() < end
 
     def take(self, peer: str) -> int | None:
-        """Takes one thing for the host of a peer.
+        """Take one thing for the host of a peer.
 
         Returns:
-          None if nothing is left; otherwise how many it was denied in its last period, if this is the first since.
+          None if nothing is left. Otherwise 0, or for the first thing in a period the number denied in the last one.
         """
         now = self._clock()
         with self._lock:
@@ -50,23 +52,23 @@ class Allowance:
 
 
 class HostLog:
-    """A log of what peers do, of which each host gets some lines a minute, and all hosts together ten times as many."""
+    """A log of what peers do, with a limit on lines per minute for each host and a tenfold limit for all together."""
 
     def __init__(self, log: logging.Logger, lines: int, clock: Callable[[], float] = time.monotonic):
         """
         Args:
-          log: gets the lines.
-          lines: a minute, of one host.
-          clock: gives seconds.
+          log: receives the lines.
+          lines: maximum per host and minute.
+          clock: returns seconds.
         """
         self._log = log
         self._lines = Allowance(lines, 60.0, clock)
         self._all_lines = Allowance(lines * _ALL_HOSTS, 60.0, clock)
 
     def write(self, level: int, peer: str, sentence: str, error: Exception | None = None) -> None:
-        """Logs a sentence about a peer, whose address may be behind other words, or counts it for the host's next line.
+        """Log a sentence about a peer, with the traceback of the error if any; once over the limit, only count it.
 
-        With the traceback of an error, if there is one.
+        The address may follow other words in `peer`.
         """
         if not self._log.isEnabledFor(level) or (withheld := self._lines.take(peer)) is None:
             return
@@ -76,5 +78,5 @@ class HostLog:
 
 
 def _host(peer: str) -> str:
-    """The address without what is new with each connection: its port, and words before it."""
+    """Return the address without its port and any words before it, which change with each connection."""
     return peer.rpartition(" ")[2].rpartition(":")[0]

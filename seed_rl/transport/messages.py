@@ -1,7 +1,7 @@
-"""The handshake's messages: dataclasses to bytes and back. No other module uses protobuf's generated classes.
+"""The messages of the handshake, from dataclasses to bytes and back. Only this module uses protobuf's classes.
 
-The peer isn't trusted: every `read_...` function raises a ValueError for malformed bytes, another protocol version and
-invalid values. The dataclasses check their own values; only the remaining checks are here.
+Peers aren't trusted: every `read_...` function raises a ValueError for malformed bytes, another protocol version or
+invalid values. The dataclasses check their own values; the remaining checks are here.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.protocol import MAX_GROUPS, VersionMismatch, WireError
 
 PROTOCOL_VERSION = 4
-"""Goes up with every change of the messages or of their meaning."""
+"""Incremented with every change to the messages or their meaning."""
 
 MAX_REQUEST_BYTES = 1 << 16
-"""Largest request of the handshake: reading it, and comparing the spaces in it, delays all other actors."""
+"""Largest request in the handshake; reading it and comparing its spaces delays all other actors."""
 
 _MAX_REPLY_BYTES = 1 << 20
 _MAX_TEXT = 256  # characters of a name
 _MAX_TENSORS, _MAX_RANK, _MAX_CHOICES = 256, 8, 1024  # of the spaces
-_MOST_GROUPS, _MAX_GROUP_SIZE = 1 << 12, 1 << 16  # an actor starts threads and environments for what a learner asks
+_MOST_GROUPS, _MAX_GROUP_SIZE = 1 << 12, 1 << 16  # an actor starts threads and environments at a learner's request
 _MAX_SEED = 2**31 - 1  # of an environment
 
 _OPTION_FIELDS: dict[type, str] = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
@@ -41,17 +41,18 @@ _Message = TypeVar("_Message", bound=protobuf.Message)
 
 
 def describe_request(client: str) -> bytes:
-    """The request of an actor that calls itself `client`."""
+    """Encode the request of an actor that calls itself `client`."""
     return pb.DescribeRequest(protocol_version=PROTOCOL_VERSION, client=client).SerializeToString()
 
 
 def read_describe_request(data: bytes) -> str:
-    """The actor's name, for the learner's log."""
+    """Decode a request; return the actor's name, for the learner's log."""
     return _parse(pb.DescribeRequest, data).client
 
 
 def describe_reply(settings: specs.ActorSettings) -> bytes:
-    """
+    """Encode the learner's settings.
+
     Raises:
       WireError: an option can't be sent.
     """
@@ -65,7 +66,7 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
 
 
 def read_describe_reply(data: bytes) -> specs.ActorSettings:
-    """The learner's settings."""
+    """Decode the learner's settings."""
     reply = _parse(pb.DescribeReply, data)
     if reply.num_groups > _MOST_GROUPS or reply.envs_per_group > _MAX_GROUP_SIZE:
         raise WireError(
@@ -78,7 +79,7 @@ def read_describe_reply(data: bytes) -> specs.ActorSettings:
 
 
 def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int]) -> bytes:
-    """The request for room for groups of these sizes."""
+    """Encode the request for room for groups of these sizes."""
     observation = {
         name: pb.TensorSpec(dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
     }
@@ -93,7 +94,7 @@ def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int
 
 
 def read_join_request(data: bytes) -> tuple[str, specs.EnvSpec, tuple[int, ...]]:
-    """Run id, spaces, and sizes of the groups, of which there is at least one."""
+    """Decode a request; return the run id, the spaces and the sizes of the groups (at least one)."""
     request = _parse(pb.JoinRequest, data)
     _check_count(request.group_sizes, MAX_GROUPS, "groups")
     sizes = tuple(request.group_sizes)
@@ -103,13 +104,13 @@ def read_join_request(data: bytes) -> tuple[str, specs.EnvSpec, tuple[int, ...]]
 
 
 def join_reply(lease: specs.Lease) -> bytes:
-    """The answer to a successful join."""
+    """Encode the answer to a successful join."""
     groups = [pb.GroupLease(env_ids=group.env_ids, seed=group.seed) for group in lease.groups]
     return pb.JoinReply(session=lease.session, groups=groups).SerializeToString()
 
 
 def read_join_reply(data: bytes, group_sizes: Sequence[int]) -> specs.Lease:
-    """The lease for groups of the requested sizes."""
+    """Decode the lease for groups of the requested sizes."""
     reply = _parse(pb.JoinReply, data)
     groups = tuple(specs.GroupLease(tuple(group.env_ids), group.seed) for group in reply.groups)
     sizes = [len(group.env_ids) for group in groups]
@@ -130,7 +131,7 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
         message = kind.FromString(data)
     except protobuf.DecodeError as error:
         raise WireError(f"expected a {name}, got {len(data)} bytes that aren't one") from error
-    version = getattr(message, "protocol_version", PROTOCOL_VERSION)  # JoinReply has none: Describe came before
+    version = getattr(message, "protocol_version", PROTOCOL_VERSION)  # JoinReply has none, because Describe comes first
     if version != PROTOCOL_VERSION:
         sentence = f"expected version {PROTOCOL_VERSION} of the protocol, the other side has {version}"
         raise VersionMismatch(f"{sentence}: install the same version of seed_rl for learner and actors")
@@ -192,7 +193,7 @@ def _option(name: str, message: pb.OptionValue) -> specs.Option:
 
 
 def _text(what: str, value: str) -> str:
-    """A name that may appear in logs and metadata."""
+    """Return a name that may appear in logs and metadata."""
     if not value or len(value) > _MAX_TEXT or not value.isascii() or not value.isprintable():
         raise WireError(f"{what} must be 1 to {_MAX_TEXT} printable ASCII characters, got {value[:_MAX_TEXT]!r}")
     return value

@@ -1,4 +1,4 @@
-"""The conventions of client and server around their messages: methods, metadata, refusals and keepalive."""
+"""Conventions shared by client and server: methods, metadata, refusals and keepalive."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 MAX_GROUPS = 512
-"""Most groups of environments, each with a stream, of an actor's connection."""
+"""Most groups of environments, each with a stream, per connection of an actor."""
 
 _HANDSHAKE_MILLISECONDS = 10_000
-_WITHOUT_CALLS_MILLISECONDS = 300_000  # environments may take that long to build between an actor's calls
-_AGE_MILLISECONDS = 600_000  # of a connection, after which it takes no further calls
+_WITHOUT_CALLS_MILLISECONDS = 300_000  # building environments between two calls may take this long
+_AGE_MILLISECONDS = 600_000  # a connection older than this accepts no further calls
 
 DESCRIBE, JOIN, ACT = "/seed_rl.Learner/Describe", "/seed_rl.Learner/Join", "/seed_rl.Learner/Act"
 
@@ -24,10 +24,10 @@ _GROUP_KEY = "seed-rl-group"
 _MEMORY_KEY = "seed-rl-memory"
 
 MEMORY_ACCEPTED = (_MEMORY_KEY, "shared")
-"""The learner's metadata for a stream whose steps it reads from the offered memory."""
+"""The learner's metadata on a stream whose steps it reads from the offered memory."""
 ALL_IN_MEMORY, SOME_IN_MEMORY = b"", b"\x0a\x00"
-"""The messages of steps in shared memory: of the whole group, and of those environments alone whose last observation
-ended an episode. Both are a `StepRequest` without a payload, in the second it is present and empty."""
+"""Messages for steps in shared memory: of the whole group, or of only the environments whose last observation ended an
+episode. Both are a `StepRequest` without data; in the second, the payload is present but empty."""
 
 
 class Opening(NamedTuple):
@@ -36,18 +36,19 @@ class Opening(NamedTuple):
     session: str
     group: int
     memory: str = ""
-    """An offer of shared memory for the steps; empty if there is none."""
+    """An offer of shared memory for the steps, or an empty string."""
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """As gRPC sends it."""
+        """Return the metadata that gRPC sends."""
         offer = ((_MEMORY_KEY, self.memory),) if self.memory else ()
         return ((_SESSION_KEY, self.session), (_GROUP_KEY, str(self.group)), *offer)
 
     @classmethod
     def read(cls, metadata: Metadata) -> Opening:
-        """
+        """Read an opening from the metadata of a call.
+
         Raises:
-          WireError: session or group are missing or malformed.
+          WireError: session or group is missing or malformed.
         """
         values = dict(metadata)
         session, group, memory = (str(values.get(key, "")) for key in (_SESSION_KEY, _GROUP_KEY, _MEMORY_KEY))
@@ -60,13 +61,13 @@ class Opening(NamedTuple):
 class Refusal(enum.Enum):
     """Why the learner refuses a call. On the wire each is gRPC's status code of the same name."""
 
-    # Another attempt would fail as well: the actor gives up.
+    # Retrying would fail again: the actor gives up.
     INVALID_ARGUMENT = "a malformed message"
     FAILED_PRECONDITION = "another protocol version, or other spaces"
     UNAUTHENTICATED = "no token, or a wrong one"
     UNIMPLEMENTED = "an unknown method"
     PERMISSION_DENIED = "a proxy in between"
-    # The actor tries again after a back-off.
+    # The actor retries after a back-off.
     NOT_FOUND = "an unknown session"
     RESOURCE_EXHAUSTED = "no room for more environments"
     UNAVAILABLE = "the learner is stopping"
@@ -87,7 +88,7 @@ class Refused(Exception):
 
 
 class WireError(ValueError):
-    """A malformed message; one sentence with what was expected and what arrived."""
+    """A malformed message; one sentence saying what was expected and what came."""
 
 
 class VersionMismatch(WireError):
@@ -96,7 +97,7 @@ class VersionMismatch(WireError):
 
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Blames a ValueError on the peer; outside of this context it is the learner's own fault."""
+    """Blame any ValueError on the peer; outside this context it is the learner's own fault."""
     try:
         yield
     except ValueError as error:
@@ -106,7 +107,7 @@ def reading() -> Iterator[None]:
 
 
 def keepalive_options(seconds: float) -> list[tuple[str, int]]:
-    """Channel options that detect a vanished peer within twice this many seconds.
+    """Return channel options that detect a vanished peer within twice this many seconds.
 
     Both sides send pings. A server treats more than two in this time as an attack (too_many_pings).
     """
@@ -114,7 +115,7 @@ def keepalive_options(seconds: float) -> list[tuple[str, int]]:
     return [
         ("grpc.keepalive_time_ms", milliseconds),
         ("grpc.keepalive_timeout_ms", milliseconds),
-        # gRPC 1.85 starts no timer for the line above, and gives up only after this one, by default a minute.
+        # gRPC 1.85 starts no timer for the option above; only this one counts, by default a minute.
         ("grpc.http2.ping_timeout_ms", milliseconds),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),  # unlimited
@@ -123,7 +124,7 @@ def keepalive_options(seconds: float) -> list[tuple[str, int]]:
 
 
 def server_options(keepalive_seconds: float, max_message_bytes: int, max_connections: int) -> list[tuple[str, int]]:
-    """Options of a learner's server, which bound the resources that a peer can take before it shows its token."""
+    """Return server options that bound the resources a peer can take before it shows its token."""
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.so_reuseport", 0),  # otherwise two learners could share a port unnoticed
@@ -132,10 +133,10 @@ def server_options(keepalive_seconds: float, max_message_bytes: int, max_connect
         ("grpc.http2.settings_timeout", _HANDSHAKE_MILLISECONDS),
         ("grpc.max_connection_idle_ms", _WITHOUT_CALLS_MILLISECONDS),
         ("grpc.max_connection_age_ms", _AGE_MILLISECONDS),
-        ("grpc.max_connection_age_grace_ms", 2**31 - 1),  # unlimited: streams that are open go on
+        ("grpc.max_connection_age_grace_ms", 2**31 - 1),  # unlimited: open streams continue
         ("grpc.http2.max_ping_strikes", 3),
-        # gRPC goes on counting a call that was cancelled until the server has dealt with it: opening calls and
-        # cancelling them at once (a rapid reset) gets no further than this.
-        ("grpc.max_concurrent_streams", MAX_GROUPS + 16),  # the other calls of an actor
+        # gRPC keeps counting a cancelled call until the server has dealt with it, so opening calls and cancelling them
+        # at once (a rapid reset) gets no further than this.
+        ("grpc.max_concurrent_streams", MAX_GROUPS + 16),  # for an actor's other calls
         *keepalive_options(keepalive_seconds),
     ]

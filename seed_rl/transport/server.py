@@ -1,4 +1,4 @@
-"""The learner's side: serves the actors' calls on one thread and passes their steps to a `Service`."""
+"""The learner's side: serves actors on one thread and passes their steps to a `Service`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 _STOPPING = "the learner is stopping"
 _MAX_CONNECTIONS = 16_384
-_MAX_UNANSWERED = 64  # calls whose requests are awaited; each may take the memory of a message
-_REFUSED_JOINS = 10  # of one host, a second: more aren't read
+_MAX_UNANSWERED = 64  # calls that haven't sent their request yet; each may take the memory of a message
+_REFUSED_JOINS = 10  # per host and second; further ones aren't read
 
 
 class ActorServer:
-    """Serves actors from `start` to `stop`, on a thread of its own."""
+    """Serves actors from `start` to `stop`, on its own thread."""
 
     def __init__(
         self,
@@ -47,15 +47,16 @@ class ActorServer:
         Args:
           address: `host:port` (port 0: any free one) or `unix:/path`.
           service: answers the calls.
-          security: credentials.
-          max_message_bytes: largest message that is read; groups whose steps are larger may not join.
-          bounds: a step with a larger reward or observation ends its stream.
-          keepalive_seconds: a peer that has been silent for this long is pinged, and counts as lost after the same
-            time without an answer.
-          silence_seconds: a stream without a step for so long is ended; some environments take minutes to reset.
+          security: the learner's credentials.
+          max_message_bytes: the largest message to read; groups with larger steps may not join.
+          bounds: the largest reward and observation; a step beyond them ends its stream.
+          keepalive_seconds: how long a peer may be silent before it is pinged, and how long it then has to answer
+            before it counts as lost.
+          silence_seconds: how long a stream may go without a step before it is ended; some environments take minutes
+            to reset.
 
         Raises:
-          AddressError: malformed.
+          AddressError: the address is malformed.
           SecurityError: `security` isn't enough for this address.
         """
         self.stats = ServerStats()
@@ -67,7 +68,7 @@ class ActorServer:
         self._max_message_bytes = max_message_bytes
         self._bounds = bounds
         self._silence_seconds = silence_seconds
-        # The other half of the files that this process may open is its own.
+        # The rest of the files that this process may open is for itself.
         self._max_connections = min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         options = protocol.server_options(keepalive_seconds, max_message_bytes, self._max_connections)
         self._calls = CallServer(self._on_call, options)
@@ -78,22 +79,22 @@ class ActorServer:
         self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
         self._streams: set[ActorStream] = set()
-        self._stopping = threading.Event()  # set when all streams have ended; no other may begin
+        self._stopping = threading.Event()  # set once all streams have ended; no more may begin
 
     def start(self) -> str:
-        """Begins to serve.
+        """Start serving.
 
         Returns:
-          The address, with the port that was chosen.
+          The address, with the chosen port.
 
         Raises:
-          AddressError: the address can't be listened on; the server is unusable from then on.
+          AddressError: the address can't be listened on; the server can't be used any more.
         """
         if self._address.path:
             addresses.clear_stale_socket(self._address.path)
         elif self._address.port:
             addresses.check_all_free(self._address)
-        reuse_freed_blocks()  # every message is a block
+        reuse_freed_blocks()  # each message is one
         port = self._calls.start(str(self._address), self._credentials)
         if not port:
             raise addresses.explain_bind_failure(self._address)
@@ -102,10 +103,10 @@ class ActorServer:
         return str(self._address)
 
     def stop(self, grace: float) -> None:
-        """Ends all streams with UNAVAILABLE, so that actors come back later, then the thread. May be called twice.
+        """End all streams with UNAVAILABLE, so that actors come back later, then the thread. May be called twice.
 
         Args:
-          grace: seconds for calls to end before they are cancelled.
+          grace: seconds that calls have to end before they are cancelled.
         """
         if self._calls.is_serving:
             self._calls.post(self._end_streams)
@@ -118,7 +119,7 @@ class ActorServer:
         self._stopping.set()
 
     def _watch(self) -> None:
-        """Ends streams that have been silent for too long, and reports connections that use up the open files."""
+        """End streams that have been silent for too long, and warn when connections use up the open files."""
         self._calls.call_later(1.0, self._watch)
         latest = time.monotonic() - self._silence_seconds
         error = Refused(Refusal.NOT_FOUND, f"there was no step for {self._silence_seconds:g} s: join again")
@@ -126,17 +127,16 @@ class ActorServer:
             stream.end(error)
         try:
             is_crowded = len(os.listdir("/dev/fd")) > self._max_connections
-        except OSError:  # there is no descriptor left to look
+        except OSError:  # no descriptor left to look with
             is_crowded = True
         if is_crowded and self._crowds.take("") is not None:
             _log.warning(
-                "%d connections are open, the most that are taken at a time (half of `ulimit -n`): others are closed "
-                "until some of these end",
+                "%d connections are open, the maximum (half of `ulimit -n`): further ones are closed until some end",
                 self._max_connections,
             )
 
     def _on_call(self, call: IncomingCall) -> bool:
-        """Checks a call's token before any message is read, then its method."""
+        """Check a call's token before reading any message, then its method."""
         try:
             self._security.check_token(call.metadata)
             if call.method == protocol.ACT:
@@ -157,10 +157,10 @@ class ActorServer:
         call.listen(functools.partial(self._reply, call, answer), functools.partial(self._unanswered.pop, call))
         if len(self._unanswered) > _MAX_UNANSWERED:
             self._unanswered.pop(oldest := next(iter(self._unanswered)))
-            oldest.refuse(Refused(Refusal.RESOURCE_EXHAUSTED, f"{_MAX_UNANSWERED} younger calls wait for requests"))
+            oldest.refuse(Refused(Refusal.RESOURCE_EXHAUSTED, f"{_MAX_UNANSWERED} newer calls are waiting"))
 
     def _reply(self, call: IncomingCall, answer: Callable[[bytes, str], bytes], request: bytes | None) -> None:
-        """Answers a call's only request, as bytes so that the refusal of a malformed one has a reason."""
+        """Answer a call's only request, given as bytes so that a malformed one is refused with a reason."""
         del self._unanswered[call]
         try:
             if request is None:

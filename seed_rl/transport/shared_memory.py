@@ -1,7 +1,7 @@
-"""Memory that an actor and a learner on the same machine share: steps are written there instead of being sent.
+"""Memory shared by an actor and a learner on the same machine, which replaces sending the steps.
 
 The actor allocates the memory and offers it in the metadata of its stream; the learner accepts if it can open it. The
-memory has no name in any file system, so it is freed once both processes are gone, however they ended.
+memory has no name in any file system, so it is freed once both processes are gone, however they end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import secrets
 import sys
 
 _NAME = "seed_rl-step"
-_TOKEN_BYTES = 32  # proves that the opened memory is the offered one: containers reuse process numbers
-_STEP_OFFSET = 64  # bytes; a step begins at a cache line
+_TOKEN_BYTES = 32  # proves that the opened memory is the offered one: containers reuse process ids
+_STEP_OFFSET = 64  # bytes; steps begin on a cache line
 _SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -25,7 +25,7 @@ class OfferedMemory:
     def __init__(self, num_bytes: int):
         """
         Args:
-          num_bytes: of a step.
+          num_bytes: size of a step.
 
         Raises:
           OSError: this machine has no sealed memory.
@@ -36,7 +36,7 @@ class OfferedMemory:
         self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._file, _STEP_OFFSET + num_bytes)
-            # It must not shrink: reading beyond its end would kill the learner.
+            # Seal its size: reading beyond the end would kill the learner.
             fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _SEALS)
             memory = mmap.mmap(self._file, _STEP_OFFSET + num_bytes)
         except OSError:
@@ -44,33 +44,33 @@ class OfferedMemory:
             raise
         memory[:_TOKEN_BYTES] = token
         self.step = memoryview(memory)[_STEP_OFFSET:]
-        """For one step."""
+        """The memory of one step."""
         self.offer = f"{os.getpid()}/{self._file}/{token.hex()}"
-        """For `open_offered`, in ASCII."""
+        """The argument of `open_offered`, in ASCII."""
 
     def close(self) -> None:
-        """Withdraws the offer; memory that has been opened stays open. May be called twice."""
+        """Withdraw the offer; opened memory stays open. May be called twice."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def open_offered(offer: str, num_bytes: int) -> memoryview:
-    """The learner's read-only view of a step in an actor's memory.
+    """Open the memory that an actor offers and return a read-only view of its step.
 
     Args:
-      offer: of an `OfferedMemory`, from another process and not trusted.
-      num_bytes: of a step.
+      offer: the `OfferedMemory.offer` of another process, not trusted.
+      num_bytes: size of a step.
 
     Raises:
-      OSError: it can't be opened from here, or isn't the offered memory.
+      OSError: the memory can't be opened from here, or isn't what was offered.
     """
     match = re.fullmatch(rf"([0-9]{{1,10}})/([0-9]{{1,10}})/([0-9a-f]{{{2 * _TOKEN_BYTES}}})", offer)
     if match is None:
         raise OSError("the offer isn't process/file/token")
     process, file, token = match.groups()
-    # An O_PATH descriptor holds the file without opening it, which might have effects, such as waiting for a FIFO's
-    # writer. Whatever the actor does meanwhile, the file that is checked is the one that is opened.
+    # An O_PATH descriptor holds the file without opening it, which could have side effects such as waiting for a FIFO's
+    # writer. Whatever the actor does meanwhile, the file checked here is the file opened.
     held = os.open(f"/proc/{process}/fd/{file}", os.O_PATH | os.O_CLOEXEC)
     try:
         path = f"/proc/self/fd/{held}"
@@ -83,10 +83,10 @@ def open_offered(offer: str, num_bytes: int) -> memoryview:
         if fcntl.fcntl(opened, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
             raise OSError("its size isn't sealed")
         if os.fstat(opened).st_size != _STEP_OFFSET + num_bytes:
-            raise OSError("it has another size than a step")
+            raise OSError("its size isn't that of a step")
         memory = mmap.mmap(opened, _STEP_OFFSET + num_bytes, prot=mmap.PROT_READ)
     finally:
         os.close(opened)
     if not secrets.compare_digest(memory[:_TOKEN_BYTES], bytes.fromhex(token)):
-        raise OSError("it is another process's")
+        raise OSError("it belongs to another process")
     return memoryview(memory)[_STEP_OFFSET:]

@@ -1,4 +1,4 @@
-"""The learner's side of a group's stream, and the interface of what answers it."""
+"""The learner's side of a group's stream, and the interface of the service that answers it."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ from seed_rl.types import EnvOutput
 
 
 class Service(Protocol):
-    """The transport's view of central inference.
+    """Central inference as the transport sees it.
 
-    Each method is called on the server's thread and must return at once. `join`, `open` and `step` may raise `Refused`.
+    The server's thread calls all methods, which must return at once. `join`, `open` and `step` may raise `Refused`.
     """
 
     def describe(self) -> ActorSettings:
-        """The settings from which an actor builds its environments."""
+        """Return the settings from which an actor builds its environments."""
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
-        """Makes room for an actor's groups."""
+        """Make room for an actor's groups."""
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
-        """Called when a group's stream begins; returns its environments and their spec."""
+        """Handle the beginning of a group's stream; return its environments and their spec."""
 
     def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        """Takes the observations of a group's environments.
+        """Accept the observations of a group's environments.
 
         Args:
-          lease: from `open`.
-          env_ids: int32 [E]: those of the lease, or some of them.
+          lease: the lease returned by `open`.
+          env_ids: int32 [E], all or some of the lease's ids.
           first: whether this is the stream's first message.
-          output: fields [E, ...], read-only. The observation must not be read once the answer is given.
-          stream: takes the actions, once.
+          output: fields [E, ...], read-only. The observation must not be read after the answer.
+          stream: expects the actions, once.
         """
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        """A group's stream has ended; called exactly once after each `open` that returned."""
+        """Handle the end of a group's stream; called exactly once for each `open` that returned."""
 
 
 @dataclasses.dataclass
 class ServerStats:
-    """Written by the server's thread without a lock; any thread may read."""
+    """Counters that the server's thread writes without a lock; any thread may read them."""
 
     streams: int = 0
-    """Open streams."""
+    """Number of open streams."""
     steps: int = 0
-    """Group steps that have arrived since the server started."""
+    """Number of group steps received since the server started."""
 
 
 class ActorStream:
-    """A group's open stream: each message is a step, and is answered before the next is read."""
+    """A group's open stream: each message is a step, answered before the next one is read."""
 
     def __init__(
         self,
         call: IncomingCall,
         service: Service,
         opening: protocol.Opening,
-        streams: set[ActorStream],  # of the server: it is one of them while it is open
+        streams: set[ActorStream],  # all open ones; this one adds and removes itself
         stats: ServerStats,
         bounds: Bounds,
     ):
@@ -80,12 +80,12 @@ class ActorStream:
         self._stats = stats
         self._first = True
         self.silent_since = time.monotonic()
-        """When the actor was last answered; infinite while the learner has its step."""
+        """Time of the last answer; infinite while a step is unanswered."""
         self._lease, env_spec = service.open(opening.session, opening.group)
         self._codec = self._asked = StepCodec(env_spec, len(self._lease.env_ids), bounds)
-        """Of steps of the whole group; of the last one."""
+        """Codecs of the whole group's steps, and of the last step."""
         self._ids = self._waiting = self._lease.env_id_array
-        """All environments of the group; those which must begin an episode with their next observation."""
+        """All environments of the group; those whose next observation must begin an episode."""
         self._memory = self._open_memory(opening.memory)
         self._views = [] if self._memory is None else self._codec.views(self._memory)
         streams.add(self)
@@ -93,11 +93,11 @@ class ActorStream:
         call.listen(self._received, self._vanished, () if self._memory is None else (protocol.MEMORY_ACCEPTED,))
 
     def answer(self, actions: np.ndarray) -> None:
-        """Sends actions [E, ...] for the last step, if the stream is still there. On any thread."""
+        """Send actions [E, ...] for the last step, if the stream still exists. May be called on any thread."""
         self._call.post(functools.partial(self._send, actions))
 
     def end(self, error: Exception) -> None:
-        """Ends the stream from the learner's side, with this error. On the server's thread."""
+        """End the stream with this error, from the learner's side. Must be called on the server's thread."""
         if not self._call.is_over:
             self._close(str(error))
             self._call.refuse(error)
@@ -106,7 +106,7 @@ class ActorStream:
         self.silent_since = time.monotonic()
         try:
             self._call.send(self._asked.encode_actions(actions))
-        except WireError as error:  # not the actor's fault
+        except WireError as error:  # isn't the actor's fault
             self.end(error)
 
     def _received(self, message: bytes | None) -> None:
@@ -125,7 +125,7 @@ class ActorStream:
             self.end(error)
 
     def _read(self, message: bytes) -> tuple[np.ndarray, EnvOutput]:
-        """The environments that a message is about, and their step."""
+        """Decode a message; return its environments and their step."""
         codec, views, env_ids, in_memory = self._codec, self._views, self._ids, protocol.ALL_IN_MEMORY
         if 0 < len(self._waiting) < codec.num_envs:
             some = codec.of(len(self._waiting))
@@ -148,7 +148,7 @@ class ActorStream:
         self._close("the actor vanished")
 
     def _close(self, reason: str) -> None:
-        """Frees the group before the actor is notified and may join again."""
+        """Free the group before the actor learns of it and may join again."""
         # The last references to the actor's memory, unless an observation is still being read.
         self._memory, self._views = None, []
         self._streams.discard(self)
@@ -156,7 +156,7 @@ class ActorStream:
         self._service.close(self._opening.session, self._opening.group, self._lease, reason)
 
     def _open_memory(self, offer: str) -> memoryview | None:
-        """The memory that the actor offers for its steps, if this process can open it."""
+        """Open the memory that the actor offers for its steps, if possible."""
         try:
             return open_offered(offer, self._codec.payload_bytes) if offer else None
         except OSError as error:
