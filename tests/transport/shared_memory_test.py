@@ -68,7 +68,7 @@ def test_it_outlives_a_process_that_is_killed():
         (lambda process, file, token: f"{process}/-1/{token}", "the offer isn't process/file/token"),
         (lambda process, file, token: f"../{file}/{token}", "the offer isn't process/file/token"),
         (lambda process, file, token: f"{process}/{file}/xyz", "the offer isn't process/file/token"),
-        (lambda process, file, token: f"{process}/{file}/{token[::-1]}", "it is another process's"),
+        (lambda process, file, token: f"{process}/{file}/{token[::-1]}", "it belongs to another process"),
         (lambda process, file, token: f"{process}/9999999/{token}", "No such file or directory"),
     ],
 )
@@ -79,7 +79,7 @@ def test_another_offer_is_refused(offered, change, sentence):
 
 @pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1])
 def test_another_size_is_refused(offered, size):
-    with pytest.raises(OSError, match="it has another size than a step"):
+    with pytest.raises(OSError, match="its size isn't that of a step"):
         open_offered(offered.offer, size)
 
 
