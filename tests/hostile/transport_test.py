@@ -147,7 +147,7 @@ def test_calls_whose_requests_never_come_make_room_for_others(siege):
         http2.begin(connection)
         connection.sendall(b"".join(http2.call(stream, block) for stream in range(1, 400, 2)))
         received = b""
-        while b"younger calls" not in received:
+        while b"newer calls" not in received:
             received += connection.recv(1 << 16)
         siege.client.describe(timeout=10.0)
     siege.ends_well(megabytes=30)
