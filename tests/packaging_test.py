@@ -83,6 +83,8 @@ for module in (seed_rl, seed_rl.agents, seed_rl.configs, seed_rl.envs):
     assert module.__file__.startswith({str(tmp_path)!r}), module.__file__
 assert list(pathlib.Path(seed_rl.configs.__file__).parent.glob("catch/*.gin"))
 assert not any(map(importlib.util.find_spec, ("agents", "envs", "configs", "benchmarks")))
+tests = importlib.util.find_spec("tests")  # another package may install one
+assert tests is None or not any(pathlib.Path(place, "support").exists() for place in tests.submodule_search_locations)
 """
     run("-I", "-c", program, cwd=tmp_path)
 

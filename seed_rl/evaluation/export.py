@@ -64,7 +64,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
             tf.saved_model.save(served, new, dict(served.calls))
         except tf.errors.OpError as error:
             raise OSError(f"{new} can't be written: {error.message}") from error
-        _leave_compilation_to_the_server(os.path.join(new, "saved_model.pb"))
+        _leave_compilation_to_the_server(new)
         if model is not None:
             model.save_weights(os.path.join(new, WEIGHTS))
         about = {"seed_rl": __version__, "checkpoint": policy.checkpoint, "env_frames": policy.env_frames}
@@ -108,8 +108,10 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
     return {"greedy": greedy, "serving_default": greedy, "sample": sample, "initial_state": initial_state}
 
 
-def _leave_compilation_to_the_server(path: str) -> None:
+def _leave_compilation_to_the_server(directory: str) -> None:
     """Remove the marks of functions that XLA must compile, since other servers and converters may lack it."""
+    os.remove(os.path.join(directory, "fingerprint.pb"))  # it has a checksum of the file that changes
+    path = os.path.join(directory, "saved_model.pb")
     with open(path, "rb") as file:
         saved = saved_model_pb2.SavedModel.FromString(file.read())
     for graph in saved.meta_graphs:

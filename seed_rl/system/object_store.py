@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from seed_rl.foreign import relative_name
-from seed_rl.system.files import PARTIAL, reason
+from seed_rl.system.files import PARTIAL, explained
 
 _BLOCK = 32 << 20  # bytes per request of an upload
 
@@ -149,9 +149,5 @@ def reaching(url: str, done: str) -> Iterator[None]:
     Raises:
       CannotReach: an error occurred.
     """
-    try:
+    with explained(CannotReach, f"{url} can't be {done}", Exception):  # each store's package has its own errors
         yield
-    except CannotReach:
-        raise
-    except Exception as error:  # each store's package has its own kinds of errors
-        raise CannotReach(f"{url} can't be {done}: {reason(error)}") from error

@@ -43,6 +43,13 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
             ["train", "--gin_file=atari/vtrace", "--gin_param=Atari.game=ALE/SpaceInvaders-v5"],
             r"one of \d+ ROMs \(`seed_rl envs atari`\), got 'ALE/SpaceInvaders-v5'. Did you mean 'space_invaders'\?",
         ),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=Optimizer.learning_rate=1e999"], "must be finite, got inf"),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"],
+            r"in \[0, 65536\], got 1",
+        ),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
         (["train", f"--gin_file={sys.executable}"], f"{sys.executable} is not a gin file: it is not UTF-8"),
         (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir must name a directory, got ''"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),

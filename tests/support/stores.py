@@ -9,7 +9,7 @@ import fsspec
 from fsspec.spec import AbstractFileSystem
 
 WITH_BUCKETS = ("bucket", *(("s3",) if importlib.util.find_spec("moto") else ()))
-"""Without `s3` unless moto[server] and s3fs are added, whose dependencies contradict requirements/dev.lock."""
+"""`s3` only if moto[server] and s3fs have been added, whose dependencies contradict requirements/dev.lock."""
 KINDS = ("file", "memory", *WITH_BUCKETS)
 
 

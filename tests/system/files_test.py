@@ -38,12 +38,12 @@ def test_a_lock_has_one_holder(tmp_path):
 
 def test_an_outage_is_logged_when_it_starts_and_when_it_is_over(caplog):
     caplog.set_level(logging.INFO)
-    outage = Outage("checkpoints", "training goes on", logging.getLogger("tests"))
+    outage = Outage("checkpoints", "training continues", logging.getLogger("tests"))
     for error in (None, FULL, FULL, None, None, FULL):
         with outage.tolerated():
             if error:
                 raise error
-    failing = "checkpoints can't be written (No space left on device): training goes on"
+    failing = "checkpoints can't be written (No space left on device): training continues"
     assert [record.message for record in caplog.records] == [failing, "checkpoints can be written again", failing]
 
 
