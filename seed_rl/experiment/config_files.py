@@ -200,6 +200,11 @@ def _sentence(error: BaseException) -> str:
     text = " ".join(str(error).split())
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
+    text = re.sub(
+        r"^malformed node or string.* Failed to parse token '(.*?)'",
+        r"expected a Python value such as True, None or 'text', got \1; JSON needs quotes, as in '{...}'",
+        text,
+    )
     text = re.sub(r"^No bindings specified for '(.+)/gin.macro'", r"the macro %\1 has no value", text)
     if "No values supplied by Gin or caller" in text:
         return "the gin files must set Experiment.env and Experiment.agent"

@@ -236,6 +236,10 @@ CATCH = "include 'catch/vtrace.gin'\n"
     [
         ("include 'mine.gin'", "mine.gin includes itself"),
         ("include 'folder'", "Unable to open file: folder"),
+        (
+            f"{CATCH}Optimizer.name = {{'a': false}}",
+            r"^expected a Python .*, got false; JSON needs quotes.*mine.gin, line 2",
+        ),
         (f"{CATCH}VTrace.discount = %nope", "^the macro %nope has no value$"),
         (
             f"{CATCH}import tests_that_exit",
