@@ -39,6 +39,19 @@ repeated = _declare(flags.DEFINE_multi_string)
 string = _declare(flags.DEFINE_string)
 
 
+def group(title: str, *declared: Flag) -> Flag:
+    """Declare flags that `--help` shows together under a title."""
+
+    def flags_of_group(values: flags.FlagValues) -> None:
+        before = set(values)
+        for define in declared:
+            define(values)
+        for name in set(values) - before:
+            values[name].title = title
+
+    return flags_of_group
+
+
 def count(name: str, text: str) -> Flag:
     """Declare a whole-number flag without default that also accepts 1e6, 300k, 10M and 1_000_000."""
     return _declare(flags.DEFINE)(_Count(), name, None, text)
@@ -69,7 +82,7 @@ def directory(name: str, text: str) -> Flag:
     return flag
 
 
-def number(name: str, default: float | None, text: str, lower_bound: float) -> Flag:
+def number(name: str, default: float | None, text: str, lower_bound: float | None = None) -> Flag:
     """Declare a flag for a finite number (plain absl flags accept `nan` and `inf`)."""
 
     def flag(values: flags.FlagValues) -> None:
@@ -85,7 +98,7 @@ def number(name: str, default: float | None, text: str, lower_bound: float) -> F
 
 
 OF_ALL_COMMANDS = (
-    choice("log_level", "info", ["debug", "info", "warning", "error"], "Lowest log level to show."),
+    choice("log_level", "info", ["debug", "info", "warning", "error"], "Lowest shown."),
     boolean("help", False, "Show this help.", short_name="h"),
 )
 
@@ -100,7 +113,7 @@ IMPORT_MODULE = repeated(
 )
 
 SHARED_CREDENTIALS = (
-    string("tls_server_name", None, "Name in the learner's certificate, if different from its host name."),
-    string("token_file", None, "File with the secret shared by learner and actors (or set SEED_RL_TOKEN)."),
+    string("tls_server_name", None, "Name in the certificate, if not the host name."),
+    string("token_file", None, "File with the shared secret (or SEED_RL_TOKEN)."),
     boolean("insecure", False, "Allow other hosts to connect without TLS and token."),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import itertools
 import json
@@ -16,9 +17,11 @@ from typing import IO, Any
 import gin
 
 from seed_rl import __version__
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.agents.config import AgentConfig
+from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.saved_config import SAVED, groups, saved_settings
 from seed_rl.foreign import described
+from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Settings, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
 
@@ -51,30 +54,68 @@ _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement",
 """Settings that affect only speed and logs: they may change when a run is resumed and differ between learner hosts."""
 
 
-def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -> Experiment:
+_AGENTS = "agents/"
+_OF_AN_AGENT = {
+    *("unroll_length", "mlp_layers", "kernel_initializer", "layer_norm", "observation_norm", "clip_reward_input")
+}
+"""Settings of networks and data that a new agent brings along instead of keeping those of the files."""
+
+
+def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), agent: str | None = None) -> Experiment:
     """Build an experiment from gin files and bindings.
 
     Args:
       gin_files: one or several paths, or names of shipped files with or without extension (`atari/vtrace_pong`).
       gin_params: bindings such as `Optimizer.learning_rate = 1e-4`, which override the files. Single words need no
         quotes: `Atari.game = breakout`.
+      agent: one of `agents()`, which replaces the agent of the files; its own file is read before `gin_params`, while
+        network, discount and rewards stay the same.
 
     Raises:
       ConfigError: a file is missing, or a parameter is unknown or has an invalid value.
     """
     gin.clear_config()
     try:
+        gin_params = [gin_params] if isinstance(gin_params, str) else gin_params
         for name in [gin_files] if isinstance(gin_files, str) else gin_files:
             _parse(gin.parse_config_file, find_config(name), "")
-        for binding in [gin_params] if isinstance(gin_params, str) else gin_params:
+        if agent is not None:
+            _change_agent(agent)
+        for binding in gin_params:
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
         _refuse_unused_scopes(gin.config_str())
-        return Experiment()  # type: ignore[call-arg]  # gin supplies the arguments
+        experiment = Experiment()  # type: ignore[call-arg]  # gin supplies the arguments
+        _refuse_unused_groups(gin_params, experiment)
+        return experiment
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
     finally:
         gin.clear_config()  # so that objects created later have the defaults
+
+
+def _change_agent(name: str) -> None:
+    """Read the gin file of an agent; task, network and number of environments stay as in the files read before."""
+    old = _agent()
+    if type(old).__name__.lower() == name:
+        return
+    _parse(gin.parse_config_file, find_config(_AGENTS + name), "")
+    new = _agent()
+    if not new.learns_from_replay:
+        bound = gin.get_bindings("Experiment", resolve_references=False)
+        is_new = old is None or old.learns_from_replay
+        size = Actors().num_training_envs if is_new else bound.get("batch_size", Experiment.batch_size)
+        parts = bound["minibatches"]
+        gin.bind_parameter("Experiment.batch_size", max(size - size % parts, parts))
+    for field in (f for base in (TrunkConfig, AgentConfig) for f in dataclasses.fields(base)):
+        value = getattr(old, field.name, field.default)
+        if field.name not in _OF_AN_AGENT and value != field.default:
+            gin.bind_parameter(f"{type(new).__name__}.{field.name}", value)
+
+
+def _agent() -> Any:
+    """Return the agent that the files read so far have chosen, or None."""
+    return copy.deepcopy(gin.get_bindings("Experiment", resolve_references=False).get("agent"))  # gin's call
 
 
 def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
@@ -97,6 +138,14 @@ def _refuse_unused_scopes(bindings: str) -> None:
             raise ConfigError(f"{scope}/{setting} has no effect: nothing refers to this scope, as @{scope}/... would")
 
 
+def _refuse_unused_groups(gin_params: Sequence[str], experiment: Experiment) -> None:
+    used = {type(group).__name__ for group in groups(experiment)}
+    unused = {group.__name__ for group in subclasses(Settings)} - used
+    for binding in gin_params:
+        if (name := binding.partition(".")[0].strip()) in unused:
+            raise ConfigError(f"{binding!r} has no effect: the experiment has {', '.join(sorted(used))}, but no {name}")
+
+
 def _quoted(binding: str) -> str:
     """Quote the value of a binding if it is a bare word, a number such as 300k or a JSON object."""
     match = re.fullmatch(r"\s*([\w./]+)\s*=\s*([A-Za-z][\w./:-]*|[\d_.]+[kMG]|\{.*\})\s*", binding)
@@ -116,7 +165,16 @@ def find_config(name: str) -> str:
 
 
 def shipped_configs() -> list[str]:
-    """Return the names of the gin files shipped with the package, without extension."""
+    """Return the names of the experiments shipped with the package, without extension."""
+    return [name for name in _shipped() if not name.startswith(_AGENTS)]
+
+
+def agents() -> list[str]:
+    """Return the agents that `load` can put in place of another."""
+    return [name.removeprefix(_AGENTS) for name in _shipped() if name.startswith(_AGENTS)]
+
+
+def _shipped() -> list[str]:
     root = str(resources.files("seed_rl.configs"))
     found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
     return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))

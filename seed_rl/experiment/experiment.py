@@ -246,6 +246,11 @@ class Experiment(Settings):
         """
         return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
 
+    @property
+    def score(self) -> str:
+        """Metric by which to judge a run: the mean return in evaluation environments, or else in training."""
+        return "eval/episode_return" if self.actors.num_eval_envs else "episode_return"
+
     def milestones(self) -> list[tuple[float, int]]:
         """Return pairs of a return and the environment frames at which runs usually reach it, within `total_frames`."""
         task = getattr(self.env, self.env.task_setting) if self.env.task_setting else ""

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -23,6 +23,15 @@ FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
 RECENT_EVAL_EPISODES = 30
 _MAX_LINE = 1 << 20  # bytes
+
+
+def settled_return(row: Mapping[str, float], metric: str) -> float:
+    """Return a mean return, `episode_return` or `eval/episode_return`; minus infinity before it is meaningful.
+
+    Means of training episodes count from the hundredth episode on, because short episodes end first.
+    """
+    is_full = metric != "episode_return" or row["episodes"] >= RECENT_EPISODES
+    return row.get(metric, -math.inf) if is_full else -math.inf
 
 
 class EpisodeWindow:

@@ -173,6 +173,31 @@ def test_native_code_is_loaded_from_permitted_directories_alone_and_nothing_is_w
     assert (env.runfiles_path, env.level_cache) == (simulator, "")
 
 
+def test_another_agent_keeps_network_and_task_and_brings_its_own_way_of_learning():
+    before, after = config_files.load("memory/r2d2"), config_files.load("memory/r2d2", agent="ppo")
+    kept = (before.env, before.actors, "lstm", 32)
+    assert (after.env, after.actors, after.agent.core, after.agent.core_units) == kept
+    assert (after.replay, after.passes, after.batch_size) == (None, 10, before.actors.num_training_envs)
+    after = config_files.load("gym/pendulum", ["SAC.n_steps = 3"], agent="sac")
+    assert (after.agent.discount, after.agent.hidden, after.agent.reward_scale) == (0.95, 64, 0.03)
+    assert (after.agent.n_steps, after.replay.sampler, after.batch_size) == (3, "uniform", 256)
+    assert config_files.load("gym/any", agent="vtrace") == config_files.load("gym/any")
+    assert config_files.load("dmlab/small", agent="pqn").batch_size == 8, "a multiple of PQN's minibatches"
+
+
+@pytest.mark.parametrize("agent", config_files.agents())
+def test_every_agent_can_replace_another_or_stand_in_a_file_without_one(agent, tmp_path):
+    (tmp_path / "mine.gin").write_text("import seed_rl.envs.gym\nExperiment.env = @Gym()")
+    for name in ("gym/any", str(tmp_path / "mine.gin")):
+        assert type(config_files.load(name, agent=agent).agent).__name__.lower() == agent
+
+
+@pytest.mark.parametrize("binding", ["VTrace.hidden = 64", "Replay.capacity = 7", "Atari.game = pong"])
+def test_a_setting_of_something_else_has_no_effect_and_is_refused(binding):
+    with pytest.raises(experiment.ConfigError, match=f"^'{binding}' has no effect: .*PPO.*, but no {binding[:5]}"):
+        config_files.load("gym/any", ["import seed_rl.envs.atari", binding], agent="ppo")
+
+
 VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
 
 
