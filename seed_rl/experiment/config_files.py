@@ -260,14 +260,15 @@ def _sentence(error: BaseException) -> str:
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
     text = re.sub(
         r"^malformed node or string.* Failed to parse token '(.*?)'",
-        r"expected a Python value such as True, None or 'text', got \1; JSON needs quotes, as in '{...}'",
+        r"expected a value such as 1e-4, True, None, 'text' or ('GPU:0',), got \1; JSON needs quotes, as in '{...}'",
         text,
     )
+    text = re.sub(r"^\('EOF in multi-line statement'.*", "a bracket or quote is not closed", text)
     text = re.sub(r"^No bindings specified for '(.+)/gin.macro'", r"the macro %\1 has no value", text)
     if "No values supplied by Gin or caller" in text:
         return "the gin files must set Experiment.env and Experiment.agent"
     text += _guess(text)
-    return f"{text} ({place[1]}, line {place[2]})" if place else text
+    return f"{text} ({place[1]}, line {place[2]})" if place and place[1] != "None" else text
 
 
 def _guess(text: str) -> str:

@@ -217,11 +217,12 @@ class Experiment(Settings):
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
-        filling = 0 if self.replay is None else self.replay.min_size * self.agent.unroll_length * self.env.action_repeat
-        if filling >= self.total_frames:
+        first = self.frames_before_update
+        if first >= self.total_frames + (self.replay is None):
+            taker = "filling the replay to Replay.min_size" if self.replay else "a batch (Experiment.batch_size)"
             raise ValueError(
-                f"the run would end before its first update: filling the replay to Replay.min_size takes {filling:,} "
-                f"frames, and Experiment.total_frames is {self.total_frames:,}"
+                f"the run would end before its first update: {taker} takes {first:,} frames, and "
+                f"Experiment.total_frames is {self.total_frames:,}"
             )
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
@@ -245,6 +246,12 @@ class Experiment(Settings):
           CannotBuild: the spec can't be determined, as in `env_spec`.
         """
         return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+
+    @property
+    def frames_before_update(self) -> int:
+        """Number of environment frames before the first update, at least."""
+        unrolls = self.replay.min_size if self.replay else self.batch_size
+        return unrolls * self.agent.unroll_length * self.env.action_repeat
 
     @property
     def score(self) -> str:

@@ -199,6 +199,8 @@ class Run:
         return connect(self.hosts, common_settings(self.experiment), stop)
 
     def _new_learner(self, link: Link) -> Learner:
+        import tensorflow as tf
+
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner
         from seed_rl.learner.placement import DoesNotFit
@@ -211,6 +213,8 @@ class Run:
             return Learner(self.experiment, self._directory, address, self.security, link)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
+        except tf.errors.ResourceExhaustedError as error:
+            raise ConfigError("the agent's networks need more memory than is free") from error
 
     def _new_actors(self) -> Fleet:
         logs = os.path.join(self._directory, "actors")

@@ -69,7 +69,7 @@ def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
 @pytest.mark.parametrize(
     ("config", "binding"),
     [
-        ("catch/vtrace", "Experiment.total_frames = 9"),
+        ("catch/vtrace", "Experiment.total_frames = 999"),
         ("catch/vtrace", "Actors.num_actors = 3"),
         ("catch/vtrace", "Inference.max_wait_ms = 1.0"),
         ("catch/r2d2", "Replay.placement = 'host'"),
@@ -86,9 +86,9 @@ def test_length_speed_and_placement_may_change_when_a_run_is_resumed(config, bin
 def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
     linear = ["Optimizer.schedule = 'linear'"]
     config_files.save_config(config_files.load(["catch/vtrace"], linear), str(tmp_path))
-    longer = config_files.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 9"])
+    longer = config_files.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 999"])
     (difference,) = config_files.differences_from_saved(longer, str(tmp_path))
-    assert difference.startswith("total_frames was 300000 and is now 9 (the linear schedule")
+    assert difference.startswith("total_frames was 300000 and is now 999 (the linear schedule")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 from absl import flags
 
 from seed_rl.cli.errors import UsageError
-from seed_rl.cli.flags import choice, count, group, repeated
+from seed_rl.cli.flags import choice, group, integer, repeated
 from seed_rl.experiment import Experiment, config_files
 
 EXPERIMENT = (
@@ -16,7 +16,7 @@ EXPERIMENT = (
         repeated("gin_file", [], "Path, or shipped file such as gym/any; repeatable."),
         repeated("gin_param", [], "Setting, e.g. Optimizer.learning_rate=1e-4; repeatable."),
         choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
-        count("total_frames", "Overrides Experiment.total_frames, e.g. 300k."),
+        integer("total_frames", None, "Overrides Experiment.total_frames, e.g. 300k."),
     ),
 )
 _OVERRIDES = {
