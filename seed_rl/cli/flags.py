@@ -46,7 +46,7 @@ def group(title: str, *declared: Flag) -> Flag:
         for define in declared:
             define(values)
         for name in set(values) - before:
-            values[name].title = title
+            values[name].title = title  # type: ignore[attr-defined]
 
     return flags_of_group
 

@@ -11,14 +11,16 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import resources
+from importlib import metadata, resources
 from typing import IO, Any
 
 import gin
 
 from seed_rl import __version__
 from seed_rl.agents.config import AgentConfig
+from seed_rl.envs import registry
 from seed_rl.experiment import Actors, ConfigError, Experiment
+from seed_rl.experiment.gin_text import to_gin
 from seed_rl.experiment.saved_config import SAVED, groups, saved_settings
 from seed_rl.foreign import described
 from seed_rl.networks.config import TrunkConfig
@@ -239,20 +241,6 @@ def save_config(experiment: Experiment, logdir: str) -> None:
             file.write(text.encode())
 
 
-def to_gin(experiment: Experiment) -> str:
-    """Format a self-contained gin file that binds every setting of the experiment."""
-    every = list(groups(experiment))
-    imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
-    return "\n\n".join(["\n".join(sorted(imports)), *map(_bindings, every)]) + "\n"
-
-
-def _bindings(group: Any) -> str:
-    name = type(group).__name__
-    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
-    texts = {key: f"@{type(v).__name__}()" if dataclasses.is_dataclass(v) else repr(v) for key, v in values.items()}
-    return "\n".join(f"{name}.{key} = {text}" for key, text in texts.items())
-
-
 def _sentence(error: BaseException) -> str:
     """Extract the informative first part of a gin or dataclass error, on one line."""
     text = " ".join(str(error).split())
@@ -274,6 +262,10 @@ def _sentence(error: BaseException) -> str:
 def _guess(text: str) -> str:
     """Suggest the setting or group of settings that a gin error may be about, as a question; may be empty."""
     groups = {group.__name__: group for group in subclasses(Settings)}
+    if (found := re.match(r"No configurable matching (?:reference )?'@?(\w+)", text)) and (
+        module := _module_of(found[1])
+    ):
+        return f" Add the line `import {module}` to the file."
     match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
         case None:
             return ""
@@ -283,3 +275,9 @@ def _guess(text: str) -> str:
             name = found[2]
             candidates = [field.name for field in dataclasses.fields(groups[found[1]])] if found[1] in groups else []
     return did_you_mean(name, candidates)
+
+
+def _module_of(name: str) -> str | None:
+    """Find the module of a shipped agent or an installed suite by the name of its class; None if there is none."""
+    suites = {suite.attr: suite.module for suite in metadata.entry_points(group=registry.ENTRY_POINTS)}
+    return suites.get(name) or next((f"seed_rl.agents.{own}" for own in agents() if own == name.lower()), None)

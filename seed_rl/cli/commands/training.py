@@ -196,6 +196,10 @@ def _train(values: flags.FlagValues, run: Run) -> int:
                 if not reached and values.target_return is not None and best >= values.target_return:
                     reached = True
                     stopped.set()
+        if stopped.exit_code and not stopped.raised:
+            print(f"seed_rl: stopped; the same command continues the run in {run.logdir}", file=sys.stderr)
+        elif reached:
+            print(f"seed_rl: a mean return of {best:g} is reached", file=sys.stderr)
         if stopped.raised:
             print("seed_rl: interrupted before the first update", file=sys.stderr)
         elif values.target_return is not None and not reached and not stopped.exit_code:
@@ -226,8 +230,14 @@ def _how_far(row: Mapping[str, float], best: float) -> str:
 def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
     """Create the display. The run must be open already, because opening it replaces standard error."""
     experiment = run.experiment
-    num_envs, milestones = experiment.actors.num_envs, experiment.milestones()
-    return RunDisplay(experiment.total_frames, run.logdir, values.quiet, num_envs=num_envs, milestones=milestones)
+    return RunDisplay(
+        experiment.total_frames,
+        run.logdir,
+        values.quiet,
+        num_envs=experiment.actors.num_envs,
+        first_update=experiment.frames_before_update // experiment.env.action_repeat,
+        milestones=experiment.milestones(),
+    )
 
 
 @command(
