@@ -109,10 +109,11 @@ def _change_agent(name: str) -> None:
         size = Actors().num_training_envs if is_new else bound.get("batch_size", Experiment.batch_size)
         parts = bound["minibatches"]
         gin.bind_parameter("Experiment.batch_size", max(size - size % parts, parts))
-    for field in (f for base in (TrunkConfig, AgentConfig) for f in dataclasses.fields(base)):
-        value = getattr(old, field.name, field.default)
-        if field.name not in _OF_AN_AGENT and value != field.default:
-            gin.bind_parameter(f"{type(new).__name__}.{field.name}", value)
+    for base in (TrunkConfig, AgentConfig) if old is not None else ():
+        for field in (field for field in dataclasses.fields(base) if field.name not in _OF_AN_AGENT):
+            value = getattr(old, field.name, field.default)
+            if base is AgentConfig or value != field.default:
+                gin.bind_parameter(f"{type(new).__name__}.{field.name}", value)
 
 
 def _agent() -> Any:
@@ -262,9 +263,8 @@ def _sentence(error: BaseException) -> str:
 def _guess(text: str) -> str:
     """Suggest the setting or group of settings that a gin error may be about, as a question; may be empty."""
     groups = {group.__name__: group for group in subclasses(Settings)}
-    if (found := re.match(r"No configurable matching (?:reference )?'@?(\w+)", text)) and (
-        module := _module_of(found[1])
-    ):
+    unknown = re.match(r"No configurable matching (?:reference )?'@?(\w+)", text)
+    if unknown and (module := _module_of(unknown[1])):
         return f" Add the line `import {module}` to the file."
     match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
         case None:

@@ -123,6 +123,36 @@ def test_lines_are_short_and_show_the_known_figures(more, line):
     assert len(line) < 70
 
 
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ({"environments": 0.0}, "waiting for actors"),
+        ({"acted_steps": 0.0}, "environments are being reset, for which some load or compile levels"),
+        ({"acted_steps": 12_400.0}, "environments are stepping: 12,400 steps; first update after 640 more"),
+        ({"acted_steps": 13_041.0}, "environments are stepping: 13,041 steps; first update as soon as its unrolls are"),
+    ],
+)
+def test_before_the_first_update_the_display_says_what_happens(more, what, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stdout", stream)  # the default where it is not a terminal
+    progress = RunDisplay(1_000_000, "runs/pong", first_update=13_040)
+    progress.show(ROW | {"env_frames": 0.0, "frames_per_second": 0.0, "learner_updates": 0} | more)
+    first, second = (line.split(" ", 1)[1] for line in stream.getvalue().splitlines())
+    assert first.startswith(f"  0% {what}")
+    assert second.startswith("connected: ")
+
+
+def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely():
+    stream = Terminal()
+    with RunDisplay(1_000_000, "runs/pong", stream=stream) as progress:
+        progress.show(ROW)
+        lines = stream.getvalue().rpartition("╭")[2].count("\n") + 1
+        before = stream.getvalue()
+        progress._live.console.width = 60
+        progress.show(ROW)
+        assert stream.getvalue().removeprefix(before).count("\x1b[1A") == 2 * lines - 1
+
+
 @pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_COMPATIBLE", "0")])
 def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(variable, value, monkeypatch):
     monkeypatch.setenv(variable, value)

@@ -231,6 +231,21 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
             "Logs.milestones = ((15, 9),)",
             r"Logs.milestones must contain tuples \(.task., return, frames\), got \(15, 9\)",
         ),
+        (VTRACE, "Optimizer.betas = (0.9,", r"^'Optimizer.betas = \(0.9,': a bracket or quote is not closed$"),
+        (
+            VTRACE,
+            "Devices.training = (GPU:0)",
+            r"expected a value such as .* or \('GPU:0',\), got GPU; JSON ",
+        ),
+        (VTRACE, "Optimizer.learning_rate = float('nan')", "expected a value such as 1e-4.*, got float;"),
+        (VTRACE, "Catch.columns = 100000000", r"Catch.columns must be in \[1, 1000\], got 100000000"),
+        ("gym/any", "Gym.options = {bad", "expected a value such as .*, got bad; JSON needs quotes"),
+        ("gym/any", 'Gym.options = {"id": "A"}', "Gym.options must not set 'id'"),
+        (
+            VTRACE,
+            "VTrace.unroll_length = 100000000",
+            r"a batch \(Experiment.batch_size\) takes 1,600,000,000 frames, and Experiment.total_frames is 300,000",
+        ),
         (
             R2D2,
             "Experiment.total_frames = 2000",
@@ -263,7 +278,7 @@ CATCH = "include 'catch/vtrace.gin'\n"
         ("include 'folder'", "Unable to open file: folder"),
         (
             f"{CATCH}Optimizer.name = {{'a': false}}",
-            r"^expected a Python .*, got false; JSON needs quotes.*mine.gin, line 2",
+            r"^expected a value such .*, got false; JSON needs quotes.*mine.gin, line 2",
         ),
         (f"{CATCH}VTrace.discount = %nope", "^the macro %nope has no value$"),
         (

@@ -203,7 +203,7 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         if stopped.raised:
             print("seed_rl: interrupted before the first update", file=sys.stderr)
         elif values.target_return is not None and not reached and not stopped.exit_code:
-            raise Failure(f"{_how_far(row, best)}, below --target_return={values.target_return:g}")
+            raise Failure(f"--target_return={values.target_return:g} was not reached: {_how_far(row, best)}")
         return stopped.exit_code
     except Diverged as error:
         raise Failure(
