@@ -60,7 +60,7 @@ _AGENTS = "agents/"
 _OF_AN_AGENT = {
     *("unroll_length", "mlp_layers", "kernel_initializer", "layer_norm", "observation_norm", "clip_reward_input")
 }
-"""Settings of networks and data that a new agent brings along instead of keeping those of the files."""
+"""Settings of networks and data that come with a new agent; `load` keeps the others."""
 
 
 def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), agent: str | None = None) -> Experiment:
