@@ -106,7 +106,7 @@ class RunDisplay:
         self._status: dict[str, str] = {}
         self._printed = {"learning": "", "milestone": ""}
         self._monitor = LearningMonitor()
-        self._echo, self._width = False, 0
+        self._echo, self._width, self._updates = False, 0, False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         console = Console(file=self.stream, highlight=False)
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
@@ -130,6 +130,7 @@ class RunDisplay:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
+        self._updates |= "loss/total" in row
         self._row, self._status = row, self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:
@@ -161,7 +162,7 @@ class RunDisplay:
         learning = self._monitor.diagnose(row)
         if self._is_done(row):
             return {"connected": connected}
-        if not row.get("learner_updates", 1):
+        if not self._updates:
             return {"starting": self._start_of(row), "connected": connected}
         milestone = _milestone(row, self.milestones) if "loss/total" in row else ""
         return {"connected": connected, "bottleneck": bottleneck(row), "milestone": milestone, "learning": learning}
@@ -193,8 +194,6 @@ class RunDisplay:
         parts = [f"{share:>4} {frames} frames", f"{rate}/s"]
         if start := self._status.get("starting"):
             parts, end = [f"{share:>4} {start}"], ""
-        elif "loss/total" not in row and "replay/size" in row:
-            parts.append(f"replay {short(row['replay/size'])}")
         elif "episode_return" in row:
             parts.append(f"return {_plain(row['episode_return'])}")
         elif "loss/total" in row:
@@ -250,8 +249,6 @@ class RunDisplay:
             parts = [key for key in row if key.startswith("loss/") and key != "loss/total"][:_LOSSES]
             texts = [f"{row['loss/total']:.3g}", *(f"{key.removeprefix('loss/')} {row[key]:.2g}" for key in parts)]
             grid.add_row("loss", "  ".join(texts))
-        elif "replay/size" in row:
-            grid.add_row("replay", f"filling: {short(row['replay/size'])} sequences")
         for name, text in self._status.items():
             if text:
                 grid.add_row(name, Text(text, "yellow" if name in ("bottleneck", "learning") else ""))

@@ -78,17 +78,14 @@ class _Float(flags.FloatParser):
 
 def directory(name: str, text: str) -> Flag:
     """Declare a flag without default for a non-empty path."""
+    return _declare(flags.DEFINE)(_Directory(), name, None, text)
 
-    def flag(values: flags.FlagValues) -> None:
-        flags.DEFINE_string(name, None, text, flag_values=values)
-        flags.register_validator(
-            name,
-            lambda value: value != "",
-            message=f"--{name} must name a directory, got ''",
-            flag_values=values,
-        )
 
-    return flag
+class _Directory(flags.ArgumentParser):
+    def parse(self, argument: str) -> str:
+        if not argument:
+            raise ValueError("must name a directory")
+        return argument
 
 
 def number(name: str, default: float | None, text: str, lower_bound: float | None = None) -> Flag:

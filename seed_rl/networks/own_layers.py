@@ -54,11 +54,11 @@ def make_layer(setting: str, path: str, **arguments: Any) -> Any:
     module, _, name = path.partition(":")
     with errors_of(setting, path):
         if importlib.util.find_spec(module.partition(".")[0]) is None:
-            raise CannotAct(f"{setting} = {path!r}: no module {module} is found; is its directory on PYTHONPATH?")
+            raise CannotAct(f"{setting} = {path!r}: there is no module {module}; is its directory on PYTHONPATH?")
         found = getattr(importlib.import_module(module), name, None)
         if not (isinstance(found, type) and issubclass(found, keras.Layer)):
-            came = f"{module} has no {name}" if found is None else f"{name} is none"
-            raise CannotAct(f"{setting} = {path!r} must name the class of a Keras layer, but {came}")
+            came = f"{module} has no {name}" if found is None else f"{name} is something else"
+            raise CannotAct(f"{setting} = {path!r}: expected the class of a Keras layer, but {came}")
         return found(**arguments)
 
 

@@ -57,7 +57,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
         (["train", f"--gin_file={sys.executable}"], f"{sys.executable} is not a gin file: it is not UTF-8"),
-        (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir must name a directory, got ''"),
+        (["train", "--gin_file=catch/vtrace", "--logdir="], "flag --logdir=: must name a directory"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=1e999999999"], "a whole number such as 300000"),
         (["train", "--gin_file=dmlab/small"], "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),

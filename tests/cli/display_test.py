@@ -109,12 +109,7 @@ def test_trouble_with_learning_is_shown_when_it_begins_and_when_it_ends():
             {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765},
             " 25% 250k frames, 9/s, return -1256, eval -1256, 23h46m left",
         ),
-        ({"replay/size": 1234.0, "loss/total": None}, " 25% 250k frames, 7.51k/s, replay 1.23k, 1m40s left"),
         ({"episode_return": None}, " 25% 250k frames, 7.51k/s, loss 0.0123, 1m40s left"),
-        (
-            {"frames_per_second": 0.0, "env_frames": 0.0, "episode_return": None, "loss/total": None},
-            "  0% 0 frames, 0/s",
-        ),
     ],
 )
 def test_lines_are_short_and_show_the_known_figures(more, line):
@@ -136,7 +131,8 @@ def test_before_the_first_update_the_display_says_what_happens(more, what, monke
     stream = io.StringIO()
     monkeypatch.setattr("sys.stdout", stream)  # the default where it is not a terminal
     progress = RunDisplay(1_000_000, "runs/pong", first_update=13_040)
-    progress.show(ROW | {"env_frames": 0.0, "frames_per_second": 0.0, "learner_updates": 0} | more)
+    row = {name: value for name, value in ROW.items() if name != "loss/total"}
+    progress.show(row | {"env_frames": 0.0, "frames_per_second": 0.0} | more)
     first, second = (line.split(" ", 1)[1] for line in stream.getvalue().splitlines())
     assert first.startswith(f"  0% {what}")
     assert second.startswith("connected: ")
