@@ -248,7 +248,7 @@ def _sentence(error: BaseException) -> str:
     place = re.search(r'In file "([^"]+)", line (\d+)', text)
     text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
     text = re.sub(
-        r"^malformed node or string.* Failed to parse token '(.*?)'",
+        r"^malformed node or string.* Failed to parse token '(.*?)'( \(line \d+\))?",
         r"expected a value such as 1e-4, True, None, 'text' or ('GPU:0',), got \1; JSON needs quotes, as in '{...}'",
         text,
     )

@@ -47,6 +47,8 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
             cleanup.enter_context(locked(os.path.join(logdir, "lock")))
         except BlockingIOError:
             raise CannotUse(f"another learner is running in {name}") from None
+        except FileExistsError:
+            raise CannotUse(f"--logdir {logdir} is a file, expected a directory") from None
         except OSError as error:
             raise CannotUse(f"--logdir {logdir} can't be used: {error.strerror}") from error
         handler = cleanup.enter_context(contextlib.closing(LogFile(os.path.join(logdir, "learner.log"))))

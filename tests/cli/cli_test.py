@@ -83,6 +83,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["plot"], "expected at least one log directory"),
         (["plot", "/nowhere"], "/nowhere can't be read: "),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
+        (["train", "--gin_file=catch/vtrace", f"--logdir={__file__}"], "cli_test.py is a file, expected a directory"),
         (["eval"], "--logdir is required: the log directory of a run"),
         (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),

@@ -235,7 +235,7 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
         (
             VTRACE,
             "Devices.training = (GPU:0)",
-            r"expected a value such as .* or \('GPU:0',\), got GPU; JSON ",
+            r"expected .* or \('GPU:0',\), got GPU; JSON .*'{...}'$",
         ),
         (VTRACE, "Optimizer.learning_rate = float('nan')", "expected a value such as 1e-4.*, got float;"),
         (VTRACE, "Catch.columns = 100000000", r"Catch.columns must be in \[1, 1000\], got 100000000"),

@@ -102,9 +102,7 @@ def test_stores_share_the_memory_of_the_host_and_are_logged(monkeypatch, caplog)
 
 def test_a_store_without_a_replay_must_fit_as_well():
     sizes = dataclasses.replace(SOME, replay_capacity=0, num_slots=96, slot_nbytes=GB)
-    sentence = (
-        "^a store of 96 unrolls needs 97 GB .1 GB each., and 10.8 GB of host memory are free: shorten unrolls"
-    )
+    sentence = "^a store of 96 unrolls needs 97 GB .1 GB each., and 10.8 GB of host memory are free: shorten unrolls"
     with pytest.raises(DoesNotFit, match=sentence):
         choose_device("device", sizes, {"CPU:0": 12 * GB})
 
