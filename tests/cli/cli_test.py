@@ -15,6 +15,7 @@ from seed_rl import __main__
 from seed_rl.cli.commands import evaluation
 from seed_rl.cli.flags import integer
 from seed_rl.cli.main import COMMANDS, main
+from seed_rl.evaluation import episodes
 from seed_rl.experiment import config_files
 from seed_rl.runs import run
 
@@ -246,6 +247,16 @@ def test_a_missing_import_is_named(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Add the line `import seed_rl.envs.atari` to the file." in done.stderr
+
+
+@pytest.mark.parametrize(("means", "code"), [((1.0,), 0), ((1.5, 0.9), 1), ((float("nan"),), 1)])
+def test_an_evaluation_below_the_required_mean_return_fails_with_a_sentence(means, code, monkeypatch, capsys):
+    found = iter({"logdir": f"runs/{n}", "mean": mean, "score": None} for n, mean in enumerate(means))
+    monkeypatch.setattr(evaluation, "_evaluated", lambda *arguments: next(found))
+    monkeypatch.setattr(episodes, "text_over_runs", lambda evaluations: "")
+    assert main(["eval", *(f"runs/{n}" for n in range(len(means))), "--at_least=1"]) == code
+    worst = f"the mean return of runs/{len(means) - 1} is {means[-1]:g}, below --at_least=1"
+    assert capsys.readouterr().err == (f"seed_rl eval: {worst}\n" if code else "")
 
 
 def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):

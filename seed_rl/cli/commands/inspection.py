@@ -23,7 +23,7 @@ from seed_rl.system.exit_codes import FAILURE
     takes_paths=True,
 )
 def configs(values: flags.FlagValues, *files: str) -> int:
-    """Lists the shipped experiments, or shows every setting of one, with its documentation."""
+    """Lists the shipped experiments, or shows every setting of one."""
     if files:
         print(gin_text.to_gin(config_files.load(files, values.gin_param, values.agent), documented=True), end="")
         return 0

@@ -19,6 +19,7 @@ from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
     SHARED_CREDENTIALS,
+    Flag,
     alias,
     boolean,
     choice,
@@ -60,11 +61,6 @@ _SECURITY = group(
     string("tls_key", None, "PEM file with the certificate's private key."),
     *SHARED_CREDENTIALS,
 )
-_HOSTS = (
-    comma_separated("learner_hosts", [], "host:port of each learner; default: from TF_CONFIG."),
-    integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
-    boolean("trusted_network", False, "Trust all machines that reach them."),
-)
 _RAY = group(
     "Ray",
     choice("launcher", "local", ["local", "ray"], "Where actors run."),
@@ -75,16 +71,22 @@ _RAY = group(
 )
 
 
+def _machines(address: str, text: str) -> Flag:
+    return group(
+        "several machines",
+        string("server_address", address, text),
+        comma_separated("learner_hosts", [], "host:port of each learner; default: from TF_CONFIG."),
+        integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
+        boolean("trusted_network", False, "Trust all machines that reach them."),
+    )
+
+
 @command(
     "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
     *EXPERIMENT,
     _RUN,
     _SECURITY,
-    group(
-        "several machines",
-        string("server_address", "", "Address for actors; default: a unix socket."),
-        *_HOSTS,
-    ),
+    _machines("", "Address for actors; default: a unix socket."),
     _RAY,
     EXIT_WITH_PARENT,
     failures=_FAILURES,
@@ -107,11 +109,7 @@ def train(values: flags.FlagValues) -> int:
     *EXPERIMENT,
     _RUN,
     _SECURITY,
-    group(
-        "several machines",
-        string("server_address", DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
-        *_HOSTS,
-    ),
+    _machines(DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
     failures=_FAILURES,
 )
 def learner(values: flags.FlagValues) -> int:
