@@ -52,6 +52,21 @@ def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():
     assert second.gauges()["total_return"] == 4.0
 
 
+def test_an_evaluation_is_the_mean_of_thirty_episodes_that_none_before_it_counted():
+    progress = Progress(num_training_envs=1)
+
+    def after(episodes, value, progress=progress):
+        progress.attach(Played(*[(1, value, 5)] * episodes, (0, 100.0, 5)), [])
+        progress.gauges()
+        return progress.new_evaluation()
+
+    found = [after(29, 2.0), after(1, 5.0), after(29, 7.0), after(2, 7.0), after(0, 0.0)]
+    assert found == [None, 2.1, None, 7.0, None]
+    restored = Progress(num_training_envs=1)
+    restored.set_state(progress.get_state())
+    assert [restored.new_evaluation(), after(30, 9.0, restored)] == [None, 9.0], "episodes before a restart count once"
+
+
 @pytest.mark.parametrize("lost", ["counters", "eval/episodes"])
 def test_a_state_of_another_version_is_refused(lost):
     state = Progress(1).get_state()
