@@ -12,7 +12,6 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
-from seed_rl.foreign import number
 from seed_rl.learner import checkpoints
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
@@ -178,12 +177,9 @@ def load_policy(
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
         checkpoints.assign(variables, weights, path)
+        env_frames = checkpoints.env_frames(state, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
-    try:
-        env_frames = int(number(state.get("counters"), "env_frames"))
-    except (ValueError, OverflowError) as error:
-        raise NoPolicy(f"{path} is not a checkpoint of a run: {error}") from error
     actors = experiment.actors
     greedy = greedy or actors.greedy_evaluation
     policy = Policy(agent, experiment.env_spec(), actors.num_training_envs, greedy=greedy, seed=seed)

@@ -48,8 +48,9 @@ def _opened(name: str) -> Iterator[IO[str]]:
 
 gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
-_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
-"""Settings that affect only speed and logs: they may change when a run is resumed and differ between learner hosts."""
+_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from")
+"""Settings that don't affect what is learned from a frame: they may change when a run is resumed, and differ between
+learner hosts."""
 
 
 def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -> Experiment:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.foreign import json_object, shortened
+from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import RECENT_EVAL_EPISODES
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent
@@ -135,6 +135,18 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return arrays, json_object(arrays.pop(_STATE).tobytes())
     except ValueError as error:
         raise CheckpointError(f"{path} is not a checkpoint: its {_STATE} can't be read: {error}") from error
+
+
+def env_frames(state: Mapping[str, Any], path: str) -> int:
+    """Return the environment frames that the weights of a checkpoint were trained on.
+
+    Raises:
+      CheckpointError: the state lacks them.
+    """
+    try:
+        return int(number(state.get("counters"), "env_frames"))
+    except (ValueError, OverflowError) as error:
+        raise CheckpointError(f"{path} is not a checkpoint of a run: {error}") from error
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:

@@ -53,9 +53,7 @@ def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
     assert longer["lengths"] == [22, 22]
     assert longer["environment"]["options"]["delay"] == 20
     assert "seed 1, Memory.delay = 20" in text(longer)
-    with pytest.raises(
-        NoPolicy, match=r"the policy acts in .*; with Catch.columns = 7 they have .*7"
-    ):
+    with pytest.raises(NoPolicy, match=r"the policy acts in .*; with Catch.columns = 7 they have .*7"):
         evaluate_run(saved_run("catch/vtrace")[0], gin_params=["Catch.columns = 7"])
     for wrong, sentence in (
         ("R2D2.hidden = 7", "only settings of Memory can be changed here, got 'R2D2.hidden = 7'"),
