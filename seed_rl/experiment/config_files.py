@@ -180,8 +180,9 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
       saved: result of `Experiment.to_json` for the run.
     """
     current = json.loads(json.dumps(experiment.to_json()))  # so that both have JSON's types
-    free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
-    why = {"total_frames": " (the linear schedule of the learning rate depends on it)"}
+    schedule = experiment.optimizer.schedule
+    free = (*_MAY_CHANGE, "total_frames") if schedule == "constant" else _MAY_CHANGE
+    why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}
     return [
         f"{name} was {saved[name]!r} and is now {current[name]!r}{why.get(name, '')}"
         for name in current
