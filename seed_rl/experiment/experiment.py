@@ -253,7 +253,10 @@ class Experiment(Settings):
           CannotAct: the agent does not support these environments.
           CannotBuild: the spec can't be determined, as in `env_spec`.
         """
-        return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+        from seed_rl.agents.reward_norm import NormalisedRewards
+
+        agent = self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+        return NormalisedRewards(agent, self.agent.discount) if self.agent.reward_norm else agent
 
     def milestones(self) -> list[tuple[float, int]]:
         """Return pairs of a return and the environment frames at which runs usually reach it, within `total_frames`."""

@@ -110,6 +110,7 @@ def test_an_evaluation_as_text():
         "max": 10.0,
         "mean_length": 1700.0,
         "human_normalised": 101.25,
+        "gin_params": [],
     }
     assert text(evaluation).splitlines() == [
         "run/checkpoint.npz (1,200,000 frames), greedy, seed 7",
