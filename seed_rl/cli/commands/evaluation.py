@@ -54,8 +54,8 @@ _ACTING = (
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
     """Plays episodes with the policies of runs and prints their mean returns."""
-    if places and (values.logdir or values.checkpoint):
-        raise UsageError("give either log directories or --logdir and --checkpoint, not both")
+    if places and (values.logdir or values.checkpoint not in (None, "best")):
+        raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
     evaluations = []
