@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.foreign import json_object, number, shortened
-from seed_rl.reporting.metrics import RECENT_EVAL_EPISODES
+from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent
 from seed_rl.system.object_store import files_in, local_file
@@ -107,8 +107,8 @@ def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], d
         name = os.path.join(directory, BEST)
         if BEST not in files_in(directory):
             raise CheckpointError(
-                f"{logdir} has no best checkpoint: the first is written after {RECENT_EVAL_EPISODES} evaluation "
-                "episodes, which need Actors.num_eval_envs"
+                f"{logdir} has no best checkpoint: the first is written after {EVALUATION} evaluation episodes, "
+                "which need Actors.num_eval_envs"
             )
     elif not os.path.dirname(name) and not os.path.exists(name):
         name = os.path.join(directory, name)

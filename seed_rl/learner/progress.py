@@ -10,7 +10,7 @@ from typing import Any
 from seed_rl.foreign import number
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.service import CentralInference
-from seed_rl.reporting.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 
 
 @dataclasses.dataclass
@@ -57,13 +57,13 @@ class Progress:
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
 
     def new_evaluation(self) -> float | None:
-        """Return the mean return of the last 30 evaluation episodes if all of them ended after those of the last call
-        that returned one; otherwise None."""
+        """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
+        30; None if there are fewer than ten."""
         window = self._windows["eval/"]
-        if window.count - self._evaluated < RECENT_EVAL_EPISODES:
+        if (new := window.count - self._evaluated) < EVALUATION:
             return None
         self._evaluated = window.count
-        return window.means()["episode_return"]
+        return window.means(new)["episode_return"]
 
     def totals(self) -> dict[str, Any]:
         """The counters, with the present counts of inference."""

@@ -1,6 +1,6 @@
 """Saves and restores a run: weights, optimizer state, progress and, if configured, its replay.
 
-Besides the newest checkpoints a run keeps `best.npz`, written after the 30 evaluation episodes with the highest mean
+Besides the newest checkpoints a run keeps `best.npz`, written after the evaluation episodes with the highest mean
 return, and `frames-<n>.npz`, written after each multiple of `Logs.keep_every_frames`.
 """
 

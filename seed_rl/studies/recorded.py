@@ -57,8 +57,8 @@ class RecordedRun(NamedTuple):
     @property
     def reward_threshold(self) -> float | None:
         """Mean return from which the run's task counts as solved; None if there is none, or it is not known here."""
-        with contextlib.suppress(ConfigError, FileNotFoundError):
-            return saved_config.load_saved(self.place).env.reward_threshold
+        with contextlib.suppress(ConfigError):
+            return saved_config.rebuilt(self.settings or {}, self.place).env.reward_threshold
         return None
 
     def last_score(self) -> float:
