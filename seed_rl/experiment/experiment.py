@@ -205,8 +205,8 @@ class Experiment(Settings):
     replay: Replay | None = None
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
     init_from: str = ""
-    """Log directory of another run, or a checkpoint in it (`runs/pong/best`), with whose weights a new run starts: all
-    of them, or if some shapes differ, as for another number of actions, parts of the trunk. All else starts anew."""
+    """Log directory of another run, or a checkpoint in it (`runs/pong/best`), whose weights a new run starts with: all
+    of them, or only parts of the trunk if shapes differ, as for another number of actions."""
     seed: Annotated[int, Within(0, 2**31 - 1)] = 1
     """Seed of weights, environments, actions and replay samples."""
 
