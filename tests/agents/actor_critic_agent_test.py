@@ -247,7 +247,7 @@ def test_the_seed_draws_the_weights():
     ("settings", "message"),
     [
         ({"torso": "deeper"}, "VTrace.torso must be one of auto, shallow, deep, mlp, module:Class, got 'deeper'"),
-        ({"core": "gru"}, "VTrace.core must be one of none, lstm, module:Class, got 'gru'"),
+        ({"core": "rnn"}, "VTrace.core must be one of none, lstm, gru, module:Class, got 'rnn'"),
         ({"dtype": "float16"}, "VTrace.dtype must be one of float32, mixed_bfloat16, got 'float16'"),
         ({"kernel_initializer": "zeros"}, "VTrace.kernel_initializer must be one of glorot_uniform, .*, got 'zeros'"),
         ({"channels": ()}, r"VTrace.channels must be positive integers, got \(\)"),
