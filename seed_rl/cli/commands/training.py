@@ -43,6 +43,7 @@ _LEARNER = (
     directory("logdir", "Log directory; an existing run is continued. Default: runs/<name of gin file>."),
     integer("num_actors", None, "Overrides Actors.num_actors."),
     integer("seed", None, "Overrides Experiment.seed."),
+    string("init_from", None, "Log directory or checkpoint to start a new run from."),
     number("film_every", None, "Minutes between films of the policy; overrides Logs.film_interval_min.", 0.0),
     string("tls_cert", None, "PEM file with the learner's certificate chain."),
     string("tls_key", None, "PEM file with the certificate's private key."),
