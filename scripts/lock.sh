@@ -33,6 +33,7 @@ pinned=(--constraint requirements/dev.lock --no-annotate)
 compile build "${pinned[@]}" "$@" <<<$'psutil\nsetuptools\nuv\nwheel'
 compile dmlab "${pinned[@]}" "$@" < <(extra dmlab)
 compile football "${pinned[@]}" "$@" < <(extra gfootball)
+compile mujoco "${pinned[@]}" "$@" < <(extra mujoco && extra box2d)
 compile engine --no-deps --no-annotate "$@" <<<'gfootball==2.10.2'
 # The images: actors need no TensorFlow; learners get gcsfs for log directories in Google Cloud Storage (the dependencies
 # of s3fs contradict the other pins).
