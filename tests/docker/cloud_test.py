@@ -76,7 +76,9 @@ def test_a_preempted_learner_comes_back_to_its_run_and_a_mistake_does_not(object
     assert {"name": "runs", "mountPath": "/runs"} in learner["volumeMounts"]
     assert [p["volumes"][-1]["secret"]["secretName"] for p in (pod, actors)] == ["pong-learner", "pong-actors"]
 
-    found, pod, _, learner, _ = objects("--bucket=lab-runs", "--service_account=writer", "--days=2", "--learner_cpu=0.5")
+    found, pod, _, learner, _ = objects(
+        "--bucket=lab-runs", "--service_account=writer", "--days=2", "--learner_cpu=0.5"
+    )
     assert found["Job"]["spec"]["activeDeadlineSeconds"] == 2 * 86_400
     assert learner["resources"]["requests"]["cpu"] == "0.5"
     assert "PersistentVolumeClaim" not in found
