@@ -11,22 +11,23 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import metadata, resources
-from typing import IO, Any
+from importlib import resources
+from typing import IO, Any, TypeVar
 
 import gin
 
 from seed_rl import __version__
 from seed_rl.agents.config import AgentConfig
-from seed_rl.envs import registry
 from seed_rl.experiment import Actors, ConfigError, Experiment
-from seed_rl.experiment.gin_text import to_gin
+from seed_rl.experiment.gin_errors import sentence
+from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import SAVED, groups, saved_settings
 from seed_rl.foreign import described
 from seed_rl.networks.config import TrunkConfig
-from seed_rl.settings import Settings, did_you_mean, subclasses
+from seed_rl.settings import Settings, subclasses
 from seed_rl.system.files import complete_or_absent
 
+SettingsT = TypeVar("SettingsT", bound=Settings)
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 _including: list[str] = []  # stack of the gin files being read, each included by the previous one
 
@@ -52,8 +53,9 @@ def _opened(name: str) -> Iterator[IO[str]]:
 
 gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
-_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
-"""Settings that affect only speed and logs: they may change when a run is resumed and differ between learner hosts."""
+_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from")
+"""Settings that don't affect what is learned from a frame: they may change when a run is resumed, and differ between
+learner hosts."""
 
 
 _AGENTS = "agents/"
@@ -76,10 +78,38 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), a
     Raises:
       ConfigError: a file is missing, or a parameter is unknown or has an invalid value.
     """
+    files = [gin_files] if isinstance(gin_files, str) else gin_files
+    params = [gin_params] if isinstance(gin_params, str) else gin_params
+    experiment = _configured(Experiment, files, params, agent)
+    _refuse_unused_groups(params, experiment)
+    return experiment
+
+
+def changed(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
+    """Return a group of settings, and all groups nested in it, with some settings changed.
+
+    Args:
+      settings: the settings.
+      gin_params: bindings such as `Atari.sticky_actions = 0.25`.
+
+    Raises:
+      ConfigError: a binding is for another group, its parameter is unknown, or its value is invalid.
+    """
+    every = list(groups(settings))
+    names = " and ".join(type(group).__name__ for group in every)
+    for binding in gin_params:
+        if binding.partition(".")[0].strip() not in (type(group).__name__ for group in every):
+            raise ConfigError(f"only settings of {names} can be changed here, got {binding!r}")
+    return _configured(type(settings), [], ["\n".join(map(bindings, every)), *gin_params])
+
+
+def _configured(
+    kind: type[SettingsT], gin_files: Sequence[str], gin_params: Sequence[str], agent: str | None = None
+) -> SettingsT:
+    """Build settings from gin files and bindings; raise ConfigError if they are wrong."""
     gin.clear_config()
     try:
-        gin_params = [gin_params] if isinstance(gin_params, str) else gin_params
-        for name in [gin_files] if isinstance(gin_files, str) else gin_files:
+        for name in gin_files:
             _parse(gin.parse_config_file, find_config(name), "")
         if agent is not None:
             _change_agent(agent)
@@ -87,11 +117,9 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), a
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
         _refuse_unused_scopes(gin.config_str())
-        experiment = Experiment()  # type: ignore[call-arg]  # gin supplies the arguments
-        _refuse_unused_groups(gin_params, experiment)
-        return experiment
+        return kind()  # gin supplies the arguments
     except (TypeError, ValueError) as error:
-        raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
+        raise error if isinstance(error, ConfigError) else ConfigError(sentence(error)) from error
     finally:
         gin.clear_config()  # so that objects created later have the defaults
 
@@ -130,7 +158,7 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
     except SystemExit as error:
         raise ConfigError(f"{argument} imports a module that exits the program: {described(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
-        raise ConfigError(prefix + _sentence(error)) from error
+        raise ConfigError(prefix + sentence(error)) from error
     finally:
         logging.disable(logging.NOTSET)
 
@@ -215,8 +243,9 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
       saved: result of `Experiment.to_json` for the run.
     """
     current = json.loads(json.dumps(experiment.to_json()))  # so that both have JSON's types
-    free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
-    why = {"total_frames": " (the linear schedule of the learning rate depends on it)"}
+    schedule = experiment.optimizer.schedule
+    free = (*_MAY_CHANGE, "total_frames") if schedule == "constant" else _MAY_CHANGE
+    why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}
     return [
         f"{name} was {saved[name]!r} and is now {current[name]!r}{why.get(name, '')}"
         for name in current
@@ -240,44 +269,3 @@ def save_config(experiment: Experiment, logdir: str) -> None:
     for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
         with complete_or_absent(os.path.join(logdir, name)) as file:
             file.write(text.encode())
-
-
-def _sentence(error: BaseException) -> str:
-    """Extract the informative first part of a gin or dataclass error, on one line."""
-    text = " ".join(str(error).split())
-    place = re.search(r'In file "([^"]+)", line (\d+)', text)
-    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
-    text = re.sub(
-        r"^malformed node or string.* Failed to parse token '(.*?)'( \(line \d+\))?",
-        r"expected a value such as 1e-4, True, None, 'text' or ('GPU:0',), got \1; JSON needs quotes, as in '{...}'",
-        text,
-    )
-    text = re.sub(r"^\('EOF in multi-line statement'.*", "a bracket or quote is not closed", text)
-    text = re.sub(r"^No bindings specified for '(.+)/gin.macro'", r"the macro %\1 has no value", text)
-    if "No values supplied by Gin or caller" in text:
-        return "the gin files must set Experiment.env and Experiment.agent"
-    text += _guess(text)
-    return f"{text} ({place[1]}, line {place[2]})" if place and place[1] != "None" else text
-
-
-def _guess(text: str) -> str:
-    """Suggest the setting or group of settings that a gin error may be about, as a question; may be empty."""
-    groups = {group.__name__: group for group in subclasses(Settings)}
-    unknown = re.match(r"No configurable matching (?:reference )?'@?(\w+)", text)
-    if unknown and (module := _module_of(unknown[1])):
-        return f" Add the line `import {module}` to the file."
-    match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
-        case None:
-            return ""
-        case found if found[3]:
-            name, candidates = found[3], list(groups)
-        case found:
-            name = found[2]
-            candidates = [field.name for field in dataclasses.fields(groups[found[1]])] if found[1] in groups else []
-    return did_you_mean(name, candidates)
-
-
-def _module_of(name: str) -> str | None:
-    """Find the module of a shipped agent or an installed suite by the name of its class; None if there is none."""
-    suites = {suite.attr: suite.module for suite in metadata.entry_points(group=registry.ENTRY_POINTS)}
-    return suites.get(name) or next((f"seed_rl.agents.{own}" for own in agents() if own == name.lower()), None)
