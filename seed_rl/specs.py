@@ -15,6 +15,9 @@ DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "fl
 _LARGEST = float(np.finfo(np.float32).max)
 _SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of this is not flushed to zero
 
+LEGAL_ACTIONS = "legal actions"
+"""Name of the observation tensor that holds the action mask; the space keeps it apart from names of environments."""
+
 Option = bool | int | float | str | tuple
 """The value of an environment option: a scalar, or a tuple of scalars of one kind."""
 
@@ -60,6 +63,11 @@ class DiscreteSpec:
         """One action."""
         return ArraySpec((), "int32")
 
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Number of values of each choice."""
+        return (self.n,)
+
     def __str__(self) -> str:
         return f"Discrete({self.n})"
 
@@ -78,6 +86,11 @@ class MultiDiscreteSpec:
     def tensor(self) -> ArraySpec:
         """One action."""
         return ArraySpec((len(self.n),), "int32")
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Number of values of each choice."""
+        return self.n
 
     def __str__(self) -> str:
         return f"MultiDiscrete({', '.join(map(str, self.n))})"
@@ -109,6 +122,11 @@ class ContinuousSpec:
         """One action."""
         return ArraySpec((len(self.low),), "float32")
 
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """Number of values of each choice; empty, because nothing is chosen from a list."""
+        return ()
+
     def __str__(self) -> str:
         return f"Continuous({', '.join(f'{low:g}..{high:g}' for low, high in zip(self.low, self.high, strict=True))})"
 
@@ -118,10 +136,32 @@ ActionSpec = DiscreteSpec | MultiDiscreteSpec | ContinuousSpec
 
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """Observations and actions of one environment."""
+    """Observations and actions of one environment.
+
+    With an action mask, the observation has a tensor `LEGAL_ACTIONS`, uint8 [ceil(N / 8)]: a bit for each value of each
+    choice, N in total, lowest bit first; 1 if the value is legal. Networks don't take it as an input.
+    """
 
     observation: ObservationSpec
     action: ActionSpec
+
+    def __post_init__(self):
+        if not self.has_mask:
+            return
+        mask, expected = dict(self.observation_tensors())[LEGAL_ACTIONS], mask_spec(self.action)
+        if mask != expected:
+            raise ValueError(f"the action mask of {self.action} must be {expected or 'absent'}, got {mask}")
+        if not self.network_inputs():
+            raise ValueError("observations must hold a tensor besides the action mask, got none")
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether observations have an action mask."""
+        return not isinstance(self.observation, ArraySpec) and LEGAL_ACTIONS in self.observation
+
+    def network_inputs(self) -> list[tuple[str, ArraySpec]]:
+        """The `observation_tensors` without the action mask."""
+        return [(name, spec) for name, spec in self.observation_tensors() if name != LEGAL_ACTIONS]
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name or 'observation'} {spec}" for name, spec in self.observation_tensors())
@@ -132,6 +172,11 @@ class EnvSpec:
         if isinstance(self.observation, ArraySpec):
             return [("", self.observation)]
         return sorted(self.observation.items())
+
+
+def mask_spec(action: ActionSpec) -> ArraySpec | None:
+    """The spec of the packed action mask; None for continuous actions, which have none."""
+    return ArraySpec((-(-sum(action.choices) // 8),), "uint8") if action.choices else None
 
 
 class CannotAct(ValueError):

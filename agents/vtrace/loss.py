@@ -119,8 +119,8 @@ def vtrace_loss(
         "policy/value_unit": value_unit,
         "learning/explained_variance": diagnostics.explained_variance(baseline[:-1], returns.vs, acted_t),
     }
-    if actions.max_entropy:
-        metrics["learning/entropy_share"] = entropy / actions.max_entropy
+    if (most := actions.max_entropy(target_policy[:-1])) is not None:
+        metrics["learning/entropy_share"] = tf.math.divide_no_nan(entropy, tf.reduce_mean(most))
     if bound := config.largest_value:
         metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(baseline[:-1])) / bound
     if not config.gae:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.rl import checks, randomness
+from seed_rl.rl import checks, masks, randomness
 
 
 def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: float = 8.0) -> np.ndarray:
@@ -26,11 +26,11 @@ def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: flo
 
 
 def epsilon_greedy(q: Any, epsilon: Any, seed: Any) -> tf.Tensor:
-    """int32 [B]: a uniformly random action with probability epsilon, otherwise the first action of maximal value.
+    """int32 [B]: a random legal action with probability epsilon, otherwise the first action of maximal value.
 
     Args:
-      q: float [B, A]: the action values.
-      epsilon: float [B]: the probability of a uniformly random action, which may happen to be the greedy one.
+      q: float [B, A]: the action values, with `masks.ILLEGAL` for illegal actions.
+      epsilon: float [B]: the probability of a uniformly random legal action, which may happen to be the greedy one.
       seed: int32 [2]: the only source of randomness; the same seed gives the same actions with and without XLA.
 
     Raises:
@@ -46,5 +46,5 @@ def epsilon_greedy(q: Any, epsilon: Any, seed: Any) -> tf.Tensor:
     q, epsilon = tf.cast(q, tf.float32), tf.cast(epsilon, tf.float32)
     whether_seed, which_seed = randomness.split(seed, 2)
     explores = randomness.uniform(tf.shape(epsilon), whether_seed) < epsilon
-    any_action = randomness.integers(tf.shape(epsilon), which_seed, shape[1])
-    return tf.where(explores, any_action, tf.argmax(q, axis=-1, output_type=tf.int32))
+    drawn = masks.masked(randomness.uniform(tf.shape(q), which_seed), masks.is_legal(q))
+    return tf.argmax(tf.where(explores[:, tf.newaxis], drawn, q), axis=-1, output_type=tf.int32)
