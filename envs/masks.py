@@ -43,26 +43,26 @@ class _MaskInObservation:
 
     def _joined(self, observation: Any, info: Mapping[str, Any]) -> dict[str, Any]:
         mask = _mask_at(self._place, self.env, info)
-        return {**_named(observation), "action_mask": self._absent if mask is None else mask}
+        return {**_named(observation), self._place: self._absent if mask is None else mask}
 
 
 class _Masked(_MaskInObservation, gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, place: str, size: int):
         super().__init__(env, place, (size,))
-        self.observation_space = _space_with_mask(env.observation_space, size)
+        self.observation_space = _space_with_mask(env.observation_space, place, size)
 
 
 class _MaskedVector(_MaskInObservation, VectorWrapper):
     def __init__(self, env: VectorEnv, place: str, size: int):
         super().__init__(env, place, (env.num_envs, size))
-        self.single_observation_space = _space_with_mask(env.single_observation_space, size)
+        self.single_observation_space = _space_with_mask(env.single_observation_space, place, size)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
 
 
 def with_mask(env: Any, name: str, setting: str, known: list[tuple[str, int]]) -> Any:
-    """Puts the action mask of an environment, or of a vector environment, into its observation as `action_mask`.
+    """Puts the action mask that an environment, or a vector environment, gives elsewhere into its observation.
 
-    If the observation has no mask and there is a choice, a reset shows whether the environment gives one elsewhere.
+    If the observation has no mask and there are choices, a reset shows whether there is a mask elsewhere.
 
     Args:
       env: the environment.
@@ -112,8 +112,8 @@ def _named(observation: Any) -> dict[str, Any]:
     return dict(observation) if isinstance(observation, Mapping) else {"observation": observation}
 
 
-def _space_with_mask(space: gymnasium.Space[Any], size: int) -> spaces.Dict:
-    return spaces.Dict({**_named(space), "action_mask": spaces.MultiBinary(size)})
+def _space_with_mask(space: gymnasium.Space[Any], place: str, size: int) -> spaces.Dict:
+    return spaces.Dict({**_named(space), place: spaces.MultiBinary(size)})
 
 
 def packed(env: VectorEnv, name: str, setting: str = "auto") -> VectorEnv:
@@ -156,7 +156,7 @@ class PackedMasks(VectorWrapper):
         rest = dict(env.single_observation_space.items())  # type: ignore[attr-defined]
         size = sum(math.prod(rest.pop(key).shape) for key in keys)
         self._combined, self._choices = (), spec_of(env).action.choices
-        if size == math.prod(self._choices) != sum(self._choices):
+        if len(self._choices) > 1 and size == math.prod(self._choices) != sum(self._choices):
             self._combined, self._choices = self._choices, (size,)
             self.single_action_space = spaces.Discrete(size)
             self.action_space = batch_space(self.single_action_space, env.num_envs)
