@@ -29,6 +29,7 @@ from seed_rl.specs import (
     EnvDescription,
     EnvSpec,
     MultiDiscreteSpec,
+    choices_of,
 )
 from seed_rl.types import EnvOutput
 
@@ -243,7 +244,7 @@ def legal_actions(spec: EnvSpec, observation: Any) -> np.ndarray | None:
     """Unpacks the action masks in observations [E, ...] to bool [E, N]; None if all actions are always legal."""
     if not spec.has_mask:
         return None
-    count = sum(spec.action.choices)
+    count = sum(choices_of(spec.action))
     return np.unpackbits(observation[LEGAL_ACTIONS], axis=1, count=count, bitorder="little").astype(bool)
 
 
@@ -253,7 +254,7 @@ def random_actions(
     """Draws uniformly random actions [num_envs, ...], if `legal`, bool [num_envs, N], is given among the legal ones."""
     shape = (num_envs, *spec.tensor.shape)
     if legal is not None:
-        scores = np.split(rng.random(legal.shape) * legal, np.cumsum(spec.choices)[:-1], axis=1)
+        scores = np.split(rng.random(legal.shape) * legal, np.cumsum(choices_of(spec))[:-1], axis=1)
         return np.stack([own.argmax(axis=1) for own in scores], axis=1).astype(np.int32).reshape(shape)
     if isinstance(spec, ContinuousSpec):
         return rng.uniform(spec.low, spec.high, shape).astype(np.float32)

@@ -116,8 +116,6 @@ class Gym(EnvConfig):
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = {**json.loads(self.options), **more_options}
         env = make_pool(self.id, num_envs, options) if self.envpool else self._make_gymnasium(num_envs, options)
-        if self.envpool or self.vectorization == "vector_entry_point":
-            env = with_mask(env, self.id, self.action_mask, [])
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode == AutoresetMode.NEXT_STEP:
             env = SameStep(env)
@@ -125,7 +123,8 @@ class Gym(EnvConfig):
             env.close()
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         try:
-            flat = packed(FlatVectorEnv(env, self.id), self.id, self.action_mask)
+            native = self.envpool or self.vectorization == "vector_entry_point"
+            flat = packed(FlatVectorEnv(env, self.id), self.action_mask, self.id, in_info=native)
             spec_of(flat)
         except ValueError as error:
             env.close()

@@ -63,11 +63,6 @@ class DiscreteSpec:
         """One action."""
         return ArraySpec((), "int32")
 
-    @property
-    def choices(self) -> tuple[int, ...]:
-        """Number of values of each choice."""
-        return (self.n,)
-
     def __str__(self) -> str:
         return f"Discrete({self.n})"
 
@@ -86,11 +81,6 @@ class MultiDiscreteSpec:
     def tensor(self) -> ArraySpec:
         """One action."""
         return ArraySpec((len(self.n),), "int32")
-
-    @property
-    def choices(self) -> tuple[int, ...]:
-        """Number of values of each choice."""
-        return self.n
 
     def __str__(self) -> str:
         return f"MultiDiscrete({', '.join(map(str, self.n))})"
@@ -122,16 +112,16 @@ class ContinuousSpec:
         """One action."""
         return ArraySpec((len(self.low),), "float32")
 
-    @property
-    def choices(self) -> tuple[int, ...]:
-        """Number of values of each choice; empty, because nothing is chosen from a list."""
-        return ()
-
     def __str__(self) -> str:
         return f"Continuous({', '.join(f'{low:g}..{high:g}' for low, high in zip(self.low, self.high, strict=True))})"
 
 
 ActionSpec = DiscreteSpec | MultiDiscreteSpec | ContinuousSpec
+
+
+def choices_of(action: ActionSpec) -> tuple[int, ...]:
+    """Number of values of each choice that an action makes; empty for continuous actions."""
+    return () if isinstance(action, ContinuousSpec) else tuple(np.ravel(action.n).tolist())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,9 +138,11 @@ class EnvSpec:
     def __post_init__(self):
         if not self.has_mask:
             return
-        mask, expected = dict(self.observation_tensors())[LEGAL_ACTIONS], mask_spec(self.action)
-        if mask != expected:
-            raise ValueError(f"the action mask of {self.action} must be {expected or 'absent'}, got {mask}")
+        mask, size = dict(self.observation_tensors())[LEGAL_ACTIONS], -(-sum(choices_of(self.action)) // 8)
+        if (mask.dtype, mask.shape) != ("uint8", (size,)):
+            raise ValueError(
+                f"the action mask of {self.action} must be {f'uint8[{size}]' if size else 'absent'}, got {mask}"
+            )
         if not self.network_inputs():
             raise ValueError("observations must hold a tensor besides the action mask, got none")
 
@@ -172,11 +164,6 @@ class EnvSpec:
         if isinstance(self.observation, ArraySpec):
             return [("", self.observation)]
         return sorted(self.observation.items())
-
-
-def mask_spec(action: ActionSpec) -> ArraySpec | None:
-    """The spec of the packed action mask; None for continuous actions, which have none."""
-    return ArraySpec((-(-sum(action.choices) // 8),), "uint8") if action.choices else None
 
 
 class CannotAct(ValueError):

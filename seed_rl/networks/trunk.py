@@ -20,7 +20,7 @@ from seed_rl.networks.recurrent import ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_of
 from seed_rl.types import EnvOutput
 
 # Compiled even where the layers around them are not: one pass over the bytes is several times faster on a CPU.
@@ -126,7 +126,7 @@ class Trunk(keras.layers.Layer):
         """The action masks in steps [T, B, ...], unpacked to bool [T, B, N]; None if all actions are always legal."""
         if not self._env_spec.has_mask:
             return None
-        return masks.legal_actions(env_output.observation[LEGAL_ACTIONS], self._env_spec.action.choices)
+        return masks.legal_actions(env_output.observation[LEGAL_ACTIONS], choices_of(self._env_spec.action))
 
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
         """Standardises a tensor, in the compute dtype: frames to a deviation of 255, absent ones in a stack to zero."""

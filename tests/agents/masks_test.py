@@ -8,8 +8,8 @@ from seed_rl.agents.ppo import PPO
 from seed_rl.agents.pqn import PQN
 from seed_rl.agents.r2d2 import R2D2
 from seed_rl.agents.vtrace import VTrace
-from seed_rl.specs import LEGAL_ACTIONS, DiscreteSpec, EnvSpec, MultiDiscreteSpec, mask_spec
-from tests.support.experience import NUMBERS, acted_unroll, move
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec, choices_of
+from tests.support.experience import NUMBERS, acted_unroll, move, with_targets
 
 SMALL = {"hidden": 16, "unroll_length": 5}
 CONFIGS = {
@@ -23,7 +23,9 @@ BATCH = 3
 
 
 def masked_spec(action):
-    return EnvSpec({"observation": NUMBERS, LEGAL_ACTIONS: mask_spec(action)}, action)
+    return EnvSpec(
+        {"observation": NUMBERS, LEGAL_ACTIONS: ArraySpec((-(-sum(choices_of(action)) // 8),), "uint8")}, action
+    )
 
 
 def built(name, spec):
@@ -39,8 +41,8 @@ def test_illegal_actions_are_never_taken(name, greedy):
     actions = [DiscreteSpec(9)] if name in ("pqn", "r2d2") else [DiscreteSpec(9), MultiDiscreteSpec((4, 7))]
     for action in actions:
         agent = built(name, masked_spec(action))
-        legal = rng.random((count, sum(action.choices))) < 0.3
-        columns = np.split(np.arange(legal.shape[1]), np.cumsum(action.choices)[:-1])
+        legal = rng.random((count, sum(choices_of(action)))) < 0.3
+        columns = np.split(np.arange(legal.shape[1]), np.cumsum(choices_of(action))[:-1])
         for own in columns:
             legal[np.arange(count), rng.choice(own, count)] = True  # at least one
         observation = {"observation": tf.constant(rng.normal(size=(count, 5)), tf.float32)}
@@ -68,7 +70,7 @@ def test_gradients_are_those_of_the_legal_actions_alone(name, kind):
     )
     if kind != "discrete" and name in ("pqn", "r2d2"):
         pytest.skip("needs Discrete")
-    starts = np.cumsum((0, *action.choices[:-1]))
+    starts = np.cumsum((0, *choices_of(action)[:-1]))
     columns = np.concatenate([np.add(own, start) for own, start in zip(values, starts, strict=True)])
 
     def reduced(tensor):
@@ -86,7 +88,7 @@ def test_gradients_are_those_of_the_legal_actions_alone(name, kind):
         return full.act(prev_action, output, *rest)
 
     unroll = acted_unroll(full, BATCH, act=act)
-    chosen = [np.zeros(n, np.int32) for n in action.choices]
+    chosen = [np.zeros(n, np.int32) for n in choices_of(action)]
     for indices, own in zip(chosen, values, strict=True):
         indices[own] = np.arange(len(own))
 
@@ -107,7 +109,7 @@ def test_gradients_are_those_of_the_legal_actions_alone(name, kind):
     def learned(agent, unroll):
         weights = agent.groups["model"].variables
         with tf.GradientTape() as tape:
-            output = agent.loss(unroll, tf.ones([BATCH]))
+            output = agent.loss(with_targets(agent, unroll), tf.ones([BATCH]))
             loss = output.losses["model"]
         return output, tape.gradient(loss, [weight.value for weight in weights])
 
