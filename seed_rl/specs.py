@@ -136,15 +136,10 @@ class EnvSpec:
     action: ActionSpec
 
     def __post_init__(self):
-        if not self.has_mask:
-            return
-        mask, size = dict(self.observation_tensors())[LEGAL_ACTIONS], -(-sum(choices_of(self.action)) // 8)
-        if (mask.dtype, mask.shape) != ("uint8", (size,)):
-            raise ValueError(
-                f"the action mask of {self.action} must be {f'uint8[{size}]' if size else 'absent'}, got {mask}"
-            )
-        if not self.network_inputs():
-            raise ValueError("observations must hold a tensor besides the action mask, got none")
+        expected = f"uint8[{-(-sum(choices_of(self.action)) // 8)}]"  # 0 of continuous actions is no shape
+        mask = str(dict(self.observation_tensors())[LEGAL_ACTIONS]) if self.has_mask else expected
+        if mask != expected or not self.network_inputs():
+            raise ValueError(f"an action mask of {self.action} must be {expected}, beside other observations: {self}")
 
     @property
     def has_mask(self) -> bool:

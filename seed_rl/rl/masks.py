@@ -22,14 +22,9 @@ def unpack_bits(packed: Any, width: int) -> tf.Tensor:
 
 
 def legal_actions(packed: Any, choices: Sequence[int]) -> tf.Tensor:
-    """Unpacks masks to bool [..., N].
+    """Unpacks masks, uint8 [..., ceil(N / 8)] as in `EnvSpec`, to bool [..., N], where N is the sum of `choices`.
 
-    All values of a choice count as legal if none is. This happens in padding, and at the end of an episode, where the
-    action leads nowhere.
-
-    Args:
-      packed: uint8 [..., ceil(N / 8)], a bit for each value, as in `EnvSpec`.
-      choices: number of values of each choice; the sum is N.
+    All values of a choice count as legal if none is: in padding, and at the end of an episode, where no action follows.
     """
     bits = unpack_bits(packed, 8)
     flat = tf.reshape(bits, [*bits.shape[:-2], 8 * bits.shape[-2]])[..., : sum(choices)]
@@ -38,12 +33,7 @@ def legal_actions(packed: Any, choices: Sequence[int]) -> tf.Tensor:
 
 
 def masked(scores: tf.Tensor, legal: tf.Tensor | None) -> tf.Tensor:
-    """Gives illegal actions the score `ILLEGAL`, and no gradient.
-
-    Args:
-      scores: float [..., N].
-      legal: bool [..., N]; None: all actions are legal.
-    """
+    """Scores, float [..., N], with `ILLEGAL` and no gradient where `legal` is False; None: all actions are legal."""
     return scores if legal is None else tf.where(legal, scores, ILLEGAL)
 
 
