@@ -132,7 +132,7 @@ class Gym(EnvConfig):
         return flat
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
-        masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
+        masked: Any = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
         try:
             if self.vectorization == "vector_entry_point":
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)

@@ -55,13 +55,14 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
     Raises:
       ValueError: the masks have another size, or there are none where the setting says.
     """
-    space = env.single_observation_space
-    names = list(space.spaces) if isinstance(space, spaces.Dict) else []
+    tensors = _named(env.single_observation_space)
     info = env.reset()[1] if in_info and _places(setting) and choices_of(spec_of(env).action) else {}
     for place in _places(setting):
-        keys = sorted((key for key in names if key == place or key.startswith(f"{place}/")), key=lambda k: (len(k), k))
+        keys = sorted(
+            (key for key in tensors if key == place or key.startswith(f"{place}/")), key=lambda k: (len(k), k)
+        )
         if keys or place in info:
-            sizes = [math.prod(space[key].shape) for key in keys] or [np.size(info[place]) // env.num_envs]
+            sizes = [math.prod(tensors[key].shape) for key in keys] or [np.size(info[place]) // env.num_envs]
             return _PackedMasks(env, name, place, keys, sum(sizes))
     if setting in _PLACES:
         return env
@@ -93,7 +94,8 @@ class _PackedMasks(VectorWrapper):
     def __init__(self, env: VectorEnv, name: str, place: str, keys: list[str], size: int):
         super().__init__(env)
         self._name, self._place, self._keys, self._size = name, place, keys, size
-        choices, self._combined = choices_of(spec_of(env).action), ()
+        choices = choices_of(spec_of(env).action)
+        self._combined: tuple[int, ...] = ()
         if len(choices) > 1 and size == math.prod(choices) != sum(choices):
             self._combined, choices = choices, (size,)
             self.single_action_space = spaces.Discrete(size)
@@ -159,7 +161,9 @@ def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str,
 
 def _mask_of(env: gymnasium.Env, place: str, info: Mapping[str, Any]) -> np.ndarray | None:
     mask = env.get_wrapper_attr(place)() if place == _METHOD and env.has_wrapper_attr(place) else info.get(place)
-    return None if mask is None else np.concatenate([np.ravel(part) for part in mask]) != 0
+    if mask is None:
+        return None
+    return np.concatenate([*map(np.ravel, mask)] if isinstance(mask, tuple | list) else [np.ravel(mask)]) != 0
 
 
 def _named(observation: Any) -> dict[str, Any]:
