@@ -35,7 +35,7 @@ def with_mask(env: gymnasium.Env, name: str, setting: str, known: list[tuple[str
       setting: `Gym.action_mask`.
       known: where the first of several equal environments gives its mask, and N; filled in by its call.
     """
-    known += [] if known else [_found(env, name, _places(setting))]
+    known += [] if known else [_found(env, name, _PLACES.get(setting, (setting,)))]
     place, size = known[0]
     return _MaskInObservation(env, place, size) if place else env
 
@@ -55,9 +55,9 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
     Raises:
       ValueError: the masks have another size, or there are none where the setting says.
     """
-    tensors = _named(env.single_observation_space)
-    info = env.reset()[1] if in_info and _places(setting) and choices_of(spec_of(env).action) else {}
-    for place in _places(setting):
+    tensors, places = _named(env.single_observation_space), _PLACES.get(setting, (setting,))
+    info = env.reset()[1] if in_info and places and choices_of(spec_of(env).action) else {}
+    for place in places:
         keys = sorted(
             (key for key in tensors if key == place or key.startswith(f"{place}/")), key=lambda k: (len(k), k)
         )
@@ -139,10 +139,6 @@ class _PackedMasks(VectorWrapper):
 
     def _rest(self, observation: Any) -> dict[str, Any]:
         return {key: value for key, value in _named(observation).items() if key not in self._keys}
-
-
-def _places(setting: str) -> tuple[str, ...]:
-    return _PLACES.get(setting, (setting,))
 
 
 def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str, int]:

@@ -136,15 +136,15 @@ class EnvSpec:
     action: ActionSpec
 
     def __post_init__(self):
-        expected = f"uint8[{-(-sum(choices_of(self.action)) // 8)}]"  # 0 of continuous actions is no shape
-        mask = str(dict(self.observation_tensors())[LEGAL_ACTIONS]) if self.has_mask else expected
-        if mask != expected or not self.network_inputs():
-            raise ValueError(f"an action mask of {self.action} must be {expected}, beside other observations: {self}")
+        mask = ((-(-sum(choices_of(self.action)) // 8),), "uint8")
+        for name, spec in self.observation_tensors():
+            if name == LEGAL_ACTIONS and ((spec.shape, spec.dtype) != mask or not self.network_inputs()):
+                raise ValueError(f"an action mask has a bit per value of discrete actions, beside inputs, got {self}")
 
     @property
     def has_mask(self) -> bool:
         """Whether observations have an action mask."""
-        return not isinstance(self.observation, ArraySpec) and LEGAL_ACTIONS in self.observation
+        return LEGAL_ACTIONS in dict(self.observation_tensors())
 
     def network_inputs(self) -> list[tuple[str, ArraySpec]]:
         """The `observation_tensors` without the action mask."""

@@ -82,10 +82,16 @@ def test_bytes_of_a_tensor():
         ),
         (
             lambda: masked(DiscreteSpec(9), 1),
-            r"mask of Discrete\(9\) must be uint8\[2\], beside other .*actions uint8\[1\]",
+            r"mask has a bit per value .* got b bool\[\], legal actions uint8\[1\]; action",
         ),
-        (lambda: masked(ContinuousSpec((0.0,), (1.0,)), 1), r"mask of Continuous\(0..1\) must be uint8\[0\]"),
-        (lambda: EnvSpec({LEGAL_ACTIONS: ArraySpec((1,), "uint8")}, DiscreteSpec(8)), "beside other observations"),
+        (
+            lambda: masked(ContinuousSpec((0.0,), (1.0,)), 1),
+            "bit per value of discrete actions, beside inputs, got b bool",
+        ),
+        (
+            lambda: EnvSpec({LEGAL_ACTIONS: ArraySpec((1,), "uint8")}, DiscreteSpec(8)),
+            "beside inputs, got legal actions",
+        ),
         (lambda: ContinuousSpec((0.0,), (TINY,)), "too far apart or too close, got 0.0 and 1.1.*e-38"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Random numbers that are equal on all devices, with and without XLA, made of integers from the Philox generator.
+"""Random numbers that are equal on all devices, with and without XLA: integers drawn from the Philox generator.
 
 By default TensorFlow picks different algorithms on different devices, and XLA converts the same bits to different
 floats. Seeds are int32 [2].
@@ -18,10 +18,14 @@ def split(seed: Any, count: int) -> list[tf.Tensor]:
     return tf.unstack(tf.random.split(seed, count, alg=_ALGORITHM))
 
 
+def integers(shape: Any, seed: Any, below: int) -> tf.Tensor:
+    """Uniform integers in 0 .. `below` - 1, int32 of `shape`."""
+    return tf.random.stateless_uniform(shape, seed, maxval=below, dtype=tf.int32, alg=_ALGORITHM)
+
+
 def uniform(shape: Any, seed: Any) -> tf.Tensor:
     """Uniform numbers in (0, 1), odd multiples of 2^-24, float32 of `shape`."""
-    steps = tf.random.stateless_uniform(shape, seed, maxval=_STEPS, dtype=tf.int32, alg=_ALGORITHM)
-    return (tf.cast(steps, tf.float32) + 0.5) / _STEPS
+    return (tf.cast(integers(shape, seed, _STEPS), tf.float32) + 0.5) / _STEPS
 
 
 def normal(shape: Any, seed: Any) -> tf.Tensor:

@@ -59,7 +59,7 @@ def test_illegal_actions_get_no_gradient_and_change_no_mean():
 def test_exploration_draws_the_legal_actions_equally_often():
     count = 60_000
     scores = tf.tile(masks.masked(SCORES, LEGAL), [count, 1])
-    actions = np.reshape(epsilon_greedy(scores, tf.ones([3 * count]), tf.constant([1, 2])), (count, 3))
+    actions = np.reshape(epsilon_greedy(scores, tf.ones([3 * count]), tf.constant([1, 2]), masked=True), (count, 3))
     shares = np.stack([np.bincount(own, minlength=5) for own in actions.T]) / count
     np.testing.assert_allclose(shares, LEGAL / LEGAL.sum(axis=1, keepdims=True), atol=0.01)
     assert not shares[~LEGAL].any()
