@@ -132,6 +132,11 @@ class EnvConfig(Settings, abc.ABC):
         """Converts a mean return to percent, where 0 is a random policy and 100 a human; None without references."""
         return None
 
+    @property
+    def reward_threshold(self) -> float | None:
+        """The mean return from which the task counts as solved; None if there is none."""
+        return None
+
     def watch(self) -> Watchable:
         """Builds one environment that can be filmed; by default its observations are the pictures.
 

@@ -88,6 +88,10 @@ class Gym(EnvConfig):
         return self.frames_per_step
 
     @property
+    def reward_threshold(self) -> float | None:
+        return getattr(gymnasium.registry.get(self.id), "reward_threshold", None)
+
+    @property
     def modules(self) -> tuple[str, ...]:
         if self.envpool:
             return ()

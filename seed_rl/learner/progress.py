@@ -10,7 +10,7 @@ from typing import Any
 from seed_rl.foreign import number
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.service import CentralInference
-from seed_rl.reporting.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 
 
 @dataclasses.dataclass
@@ -44,6 +44,7 @@ class Progress:
         self._service: CentralInference | None = None
         self._cursors: Sequence[UnrollCursor] = ()
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
+        self._evaluated = 0
 
     def attach(self, service: CentralInference, cursors: Sequence[UnrollCursor]) -> None:
         """Follows the episodes and counts of this start of the run."""
@@ -54,6 +55,15 @@ class Progress:
             evaluated = episodes.env_ids >= self._num_training_envs
             for prefix, which in (("", ~evaluated), ("eval/", evaluated)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
+
+    def new_evaluation(self) -> float | None:
+        """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
+        30; None if there are fewer than ten."""
+        window = self._windows["eval/"]
+        if (new := window.count - self._evaluated) < EVALUATION:
+            return None
+        self._evaluated = window.count
+        return window.means(new)["episode_return"]
 
     def totals(self) -> dict[str, Any]:
         """The counters, with the present counts of inference."""
@@ -84,6 +94,7 @@ class Progress:
         """
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
+        self._evaluated = self._windows["eval/"].count
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):
             value = number(vars(counters), field.name)

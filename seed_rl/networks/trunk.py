@@ -16,7 +16,7 @@ from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
 from seed_rl.networks.own_layers import check_features, errors_of, make_layer
-from seed_rl.networks.recurrent import ResetLSTM
+from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
 from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
@@ -253,6 +253,6 @@ def _build_core(config: TrunkConfig) -> Any:
     if config.core == "none":
         return None
     arguments: dict[str, Any] = {"units": config.core_units, "dtype": config.dtype, "name": "core"}
-    if config.core == "lstm":
-        return ResetLSTM(**arguments)
+    if config.core in ("lstm", "gru"):
+        return (ResetLSTM if config.core == "lstm" else ResetGRU)(**arguments)
     return make_layer(f"{type(config).__name__}.core", config.core, **arguments)

@@ -2,14 +2,13 @@
 
 import sys
 
+import envpool
 import numpy as np
 import pytest
 
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
-
-envpool = pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
 
 
 def pooled(name, options="{}", **settings):
