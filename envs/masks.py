@@ -58,9 +58,7 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
     tensors, places = _named(env.single_observation_space), _PLACES.get(setting, (setting,))
     info = env.reset()[1] if in_info and places and choices_of(spec_of(env).action) else {}
     for place in places:
-        keys = sorted(
-            (key for key in tensors if key == place or key.startswith(f"{place}/")), key=lambda k: (len(k), k)
-        )
+        keys = sorted((key for key in tensors if f"{key}/".startswith(f"{place}/")), key=len)  # 10 comes after 9
         if keys or place in info:
             sizes = [math.prod(tensors[key].shape) for key in keys] or [np.size(info[place]) // env.num_envs]
             return _PackedMasks(env, name, place, keys, sum(sizes))
