@@ -24,6 +24,7 @@ from seed_rl.envs.base import (
     spec_of,
 )
 from seed_rl.envs.checks import Checked
+from seed_rl.envs.masks import packed, with_mask
 from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
@@ -55,6 +56,9 @@ class Gym(EnvConfig):
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
+    action_mask: str = "auto"
+    """Where to find the mask of legal actions. `auto`: the key `action_mask` or `legal_action_mask` of the observation
+    or `info`, or the environment's method `action_masks`; `none`: all actions are legal; otherwise another key."""
     frames_per_step: Count = 1
     """Number of frames to count per step: the environment's built-in action repeat."""
 
@@ -125,7 +129,8 @@ class Gym(EnvConfig):
             env.close()
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         try:
-            flat = FlatVectorEnv(env, self.id)
+            native = self.envpool or self.vectorization == "vector_entry_point"
+            flat = packed(FlatVectorEnv(env, self.id), self.action_mask, self.id, in_info=native)
             spec_of(flat)
         except ValueError as error:
             env.close()
@@ -133,6 +138,7 @@ class Gym(EnvConfig):
         return flat
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
+        masked: Any = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
         try:
             if self.vectorization == "vector_entry_point":
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
@@ -141,7 +147,7 @@ class Gym(EnvConfig):
                 num_envs if self.vectorization == "sync" else 1,
                 vectorization_mode="sync",
                 vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
-                wrappers=[functools.partial(Checked, name=self.id)],
+                wrappers=[masked, functools.partial(Checked, name=self.id)],
                 **{"disable_env_checker": True, **options},
             )
             if not isinstance(env, SyncVectorEnv) or self.vectorization == "sync":
