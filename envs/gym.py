@@ -70,6 +70,8 @@ class Gym(EnvConfig):
             raise ValueError(f"Gym.options must be a JSON object, got {self.options[:200]!r}: {error}") from error
         if not isinstance(parsed, dict):
             raise ValueError(f"Gym.options must be a JSON object, got {self.options!r}")
+        if taken := {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}.intersection(parsed):
+            raise ValueError(f"Gym.options must not set {min(taken)!r}, which has its own setting or none")
 
     @classmethod
     def tasks(cls) -> list[str]:
