@@ -47,6 +47,7 @@ check_command docker openssl
 groups=$((envs % 2 ? 1 : 2))
 settings=("Actors.groups_per_actor=$groups" "Actors.envs_per_group=$((envs / groups))" "${gin_params[@]}")
 learner_flags=''
+[[ ${flags[gpu]} == no ]] || learner_flags+=' --accelerator=gpu'
 for binding in "${settings[@]}"; do
   [[ $binding != *$'\n'* ]] || die "--gin_param takes one line, got ${binding@Q}"
   learner_flags+=" $(quoted "--gin_param=$binding")"

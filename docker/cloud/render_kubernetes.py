@@ -83,6 +83,7 @@ def manifests(asked: argparse.Namespace) -> str:
         "learner_arguments": [
             *learner_arguments(of_each, f"{asked.bucket or ''}/runs/{asked.name}"),
             *_SERVE,
+            *(f"--accelerator={kind.rpartition('/')[2]}" for kind in devices if kind.endswith(("/gpu", "/tpu"))),
             *([f"--learner_hosts={hosts}", "--trusted_network"] if several else []),
         ],
         # Kubernetes tells each pod of an Indexed Job which one it is, and names it in the subdomain.

@@ -37,7 +37,11 @@ def job(asked: argparse.Namespace) -> str:
     logdir = f"gs://{asked.bucket}/runs/{asked.name}"
     made = {
         "learner_machine": machine,
-        "learner_arguments": [*start, *learner_arguments(asked, logdir)],
+        "learner_arguments": [
+            *start,
+            *learner_arguments(asked, logdir),
+            *(["--accelerator=gpu"] if asked.accelerator_type else []),
+        ],
         "actor_machine": {"machineType": asked.actor_machine},
         "actor_arguments": [*start, "actor"],
         "strategy": "SPOT" if asked.spot else "STANDARD",

@@ -71,6 +71,8 @@ class Run:
     """Flags of `seed_rl actor` for actor processes, including credentials that match `security`."""
     native_log: bool = False
     """Redirect the output of native libraries to `native.log` while the run is open."""
+    accelerator: str = ""
+    """`gpu` or `tpu`: refuse to train without one; "": train on what there is."""
     hosts: Hosts = ALONE
     """Learner hosts that train together; all but the first write into a subdirectory of `logdir`."""
     on_update: Callable[[], None] = lambda: None
@@ -190,7 +192,11 @@ class Run:
         from seed_rl.learner.collectives import connect
         from seed_rl.learner.replicas import make_logical_cpus
         from seed_rl.learner.split import BadDevices
+        from seed_rl.system import devices
 
+        if self.accelerator and not devices.accelerators(self.accelerator):
+            found = ", ".join(device.name for device in devices.accelerators()) or "the CPU"
+            raise ConfigError(f"TensorFlow finds no {self.accelerator.upper()} here, only {found}; see `seed_rl doctor`")
         if self.hosts.count > 1:  # before the server, which initialises the devices
             try:
                 make_logical_cpus(self.experiment.devices.logical_cpus)

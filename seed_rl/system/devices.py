@@ -19,9 +19,10 @@ def has_accelerator() -> bool:
     return bool(accelerators())
 
 
-def accelerators() -> list[Any]:
-    """The GPUs and the TPU cores that TensorFlow sees: `PhysicalDevice`s."""
-    return [device for kind in ("GPU", "TPU") for device in tf.config.list_physical_devices(kind)]
+def accelerators(kind: str = "") -> list[Any]:
+    """The GPUs and the TPU cores that TensorFlow sees, `PhysicalDevice`s, or only those of a kind (`gpu`, `tpu`)."""
+    kinds = (kind.upper(),) if kind else ("GPU", "TPU")
+    return [device for each in kinds for device in tf.config.list_physical_devices(each)]
 
 
 def is_without_its_tpu() -> bool:

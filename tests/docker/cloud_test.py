@@ -104,6 +104,8 @@ def test_processes_get_their_devices_nodes_and_images(objects, flags, devices, n
     assert f"cloud.google.com/{node}" in ["=".join(label) for label in pod["nodeSelector"].items()]
     assert [c["image"] for c in (learner, actor)] == [f"registry.example/rl/seed_rl-{name}:v1" for name in images]
     assert actors["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
+    expected = [f"--accelerator={kind.rpartition('/')[2]}" for kind in devices]
+    assert [word for word in learner["args"] if word.startswith("--accelerator")] == expected
     assert ("--gin_param=Football.backend='gfootball'" in learner["args"]) == ("football" in images)
 
 
@@ -189,7 +191,9 @@ def test_the_job_of_vertex_ai_has_a_learner_and_actors(script, secrets, capsys):
         assert container["command"] == ["python3", "/usr/local/lib/seed_rl/vertex_start.py"]
         assert container["args"][:2] == ["--project=lab-1", "--secret=pong"]
         assert main([*container["args"][2:], "--help"]) == 0, capsys.readouterr().err
-    assert {*EXPERIMENT, "--logdir=gs://lab-runs/runs/pong"} <= set(learner["containerSpec"]["args"])
+    assert {*EXPERIMENT, "--logdir=gs://lab-runs/runs/pong", "--accelerator=gpu"} <= set(
+        learner["containerSpec"]["args"]
+    )
 
 
 @pytest.fixture

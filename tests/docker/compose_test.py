@@ -84,6 +84,7 @@ def test_run_local_starts_the_experiment_in_its_images(script, secrets, has_no_s
     services = compose(**up["variables"])["services"]
     assert [services[name]["image"] for name in ("learner", "actor")] == [f"seed_rl-{name}:latest" for name in images]
     assert f"--gin_file={gin_file}" in command(services["learner"])
+    assert ("--accelerator=gpu" in command(services["learner"])) == gpu
     bindings = re.findall(r"^--gin_param=(.*)", "\n".join(command(services["learner"])), re.MULTILINE)
     loaded = config_files.load([gin_file], [*bindings, "Actors.num_actors = 3"])
     assert (loaded.actors.num_envs, loaded.seed) == (3 * 16, 7)

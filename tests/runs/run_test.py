@@ -130,6 +130,14 @@ def test_misuse_is_an_error(catch, tmp_path):
         Run(catch, str(tmp_path)).train()
 
 
+def test_a_run_whose_accelerator_is_missing_ends_at_once(catch, tmp_path):
+    with (
+        Run(catch, str(tmp_path), actors=ELSEWHERE, accelerator="gpu") as run,
+        pytest.raises(ConfigError, match="TensorFlow finds no GPU here, only the CPU"),
+    ):
+        next(run.train())
+
+
 def test_the_import_leaves_the_collector_and_signals_of_the_process_alone():
     state = "(gc.get_freeze_count(), gc.isenabled(), gc.get_threshold(), signal.getsignal(signal.SIGINT))"
     program = f"import gc, signal; before = {state}; import seed_rl.api; print(before == {state})"

@@ -54,6 +54,7 @@ _RUN = group(
     number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0),
     number("target_return", None, "End at this mean return; exit code 1 without it."),
     number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
+    choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
     boolean("quiet", False, "Show only warnings and errors."),
 )
 _SECURITY = group(
@@ -131,6 +132,7 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         security=_server_security(values, values.server_address),
         actor_arguments=_actor_arguments(values),
         native_log=True,
+        accelerator=values.accelerator or "",
         hosts=hosts,
     )
 

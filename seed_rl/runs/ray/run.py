@@ -85,6 +85,7 @@ def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given
             address=values.server_address or str(Address(host=this_node()[0])),
             security=learner,
             native_log=True,
+            accelerator=values.accelerator or "",
         )
 
 
