@@ -196,7 +196,8 @@ class Run:
 
         if self.accelerator and not devices.accelerators(self.accelerator):
             found = ", ".join(device.name for device in devices.accelerators()) or "the CPU"
-            raise ConfigError(f"TensorFlow finds no {self.accelerator.upper()} here, only {found}; see `seed_rl doctor`")
+            kind = self.accelerator.upper()
+            raise ConfigError(f"TensorFlow finds no {kind} here, only {found}; see `seed_rl doctor`")
         if self.hosts.count > 1:  # before the server, which initialises the devices
             try:
                 make_logical_cpus(self.experiment.devices.logical_cpus)
