@@ -142,6 +142,7 @@ def test_environments_that_reset_in_another_step_are_refused():
     [
         {"id": "working_directory:Game-v0"},
         {"id": "GymV26Environment-v0", "options": '{"env_id": "working_directory:Game-v0"}'},
+        {"id": "CartPole-v1", "wrappers": ("working_directory:Wrapper",)},
     ],
 )
 def test_a_module_that_a_learner_names_is_not_imported_unless_the_actor_was_started_with_it(
