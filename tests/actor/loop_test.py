@@ -67,7 +67,7 @@ class Stream:
         self._client = client
         self.outputs = []
 
-    def step(self, output):
+    def step(self, output, numbers):
         self.outputs.append(output)
         self._client.stepped.set()
         if self._client.closed.wait(0.001):
@@ -119,11 +119,15 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
 
 
 @pytest.mark.parametrize(
-    ("env", "failure"), [(Unmakable, "make: KeyError: 'assets'"), (Unresettable, "reset: IndexError: out of range")]
+    ("env", "kind", "failure"),
+    [
+        (Unmakable, registry.CannotBuild, "make: KeyError: 'assets'"),  # which ends the run
+        (Unresettable, registry.EnvironmentFailed, "reset: IndexError: out of range"),
+    ],
 )
-def test_an_error_before_the_first_step_ends_the_actor_too(env, failure):
+def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, failure):
     suite = suite_of(env)
-    with pytest.raises(registry.EnvironmentFailed, match=f"^an environment of suite '{suite}' failed in {failure} "):
+    with pytest.raises(kind, match=f"^an environment of suite '{suite}' failed in {failure} "):
         Actor(lambda: Client(suite)).run()
 
 
