@@ -6,6 +6,7 @@ The learner calls an agent in this order:
     state = agent.initial_state(batch)                        # per environment, kept on the device
     output = agent.act(prev_action, env_output, state, ...)   # in a compiled step, for every inference batch
     agent.update_statistics(agent.moments(unroll), steps)     # once per learner batch
+    unroll = unroll._replace(targets=agent.targets(unroll))   # after that, with the weights before the first pass
     output = agent.loss(unroll, importance_weights, seed)     # differentiated, for every optimizer step
     agent.after_update(learner_updates)                       # after the weights have changed
 
@@ -148,6 +149,19 @@ class Agent(abc.ABC):
           moments: the batch's `moments`, averaged over training devices. The first batch is passed twice.
           steps: agent steps in the batch, summed over devices.
         """
+
+    def targets(self, unroll: Unroll) -> Any:
+        """What stays the same in all passes over a batch, such as the value targets of PPO and PQN.
+
+        Called once per batch, after `update_statistics`; `loss` finds the result in `Unroll.targets`.
+
+        Args:
+          unroll: time-major [L, B, ...].
+
+        Returns:
+          A nest of tensors [T, B, ...]; () if everything is computed in the loss.
+        """
+        return ()
 
     def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
         """Whether to end an update early, skipping the optimizer step at hand. Called in a compiled function.

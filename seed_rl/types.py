@@ -55,6 +55,8 @@ class Unroll(NamedTuple):
     """[L, B, ...]: the action taken at each step."""
     behaviour: Any
     """Nest [L, B, ...]: what the agent recorded about each decision (`ActOutput.behaviour`), such as policy logits."""
+    targets: Any = ()
+    """Nest [T, B, ...]: the agent's `targets` in an update, () before."""
 
 
 class Metric(NamedTuple):

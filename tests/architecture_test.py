@@ -30,6 +30,7 @@ LAYERS = (
     ("seed_rl.actor",),
     ("seed_rl.agents", "seed_rl.agents.base", "seed_rl.agents.config"),
     ("seed_rl.agents.transitions",),
+    ("seed_rl.agents.actor_critic",),
     ("seed_rl.agents.*",),
     ("seed_rl.buffers",),
     ("seed_rl.experiment", "seed_rl.configs"),
@@ -48,7 +49,6 @@ member of a package a room that nothing else imports: gin files and entry points
 
 EXCEPTIONS = {
     ("seed_rl.cli", "seed_rl.envs.atari"): "`doctor` checks that the games are installed",
-    ("seed_rl.agents.ppo", "seed_rl.agents.vtrace"): "PPO is that agent with other settings",
     ("seed_rl.envs.mujoco", "seed_rl.envs.gym"): "its tasks are Gymnasium's",
 }
 

@@ -1,4 +1,4 @@
-"""PPO (arXiv:1707.06347): the V-trace agent with a clipped ratio, GAE, and several passes over each batch."""
+"""PPO (arXiv:1707.06347): a clipped ratio, GAE, and several passes over each batch."""
 
 from seed_rl.agents.ppo.config import PPO
 

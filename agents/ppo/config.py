@@ -1,32 +1,44 @@
-"""Settings of PPO, which is the V-trace agent with other defaults."""
+"""Settings of PPO."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import gin
 
-from seed_rl.agents.vtrace.config import ContinuousPolicy, VTrace
+from seed_rl.agents.actor_critic.config import ActorCriticConfig, ContinuousPolicy
 from seed_rl.networks.config import Initializer
 from seed_rl.settings import Count, NonNegative, UnitInterval
+from seed_rl.specs import EnvSpec
+
+if TYPE_CHECKING:
+    from seed_rl.agents.ppo.agent import PPOAgent
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
-class PPO(VTrace):
-    """Proximal policy optimisation.
+class PPO(ActorCriticConfig):
+    """Proximal policy optimisation. `Experiment.passes` and `Experiment.minibatches` say how often a batch is used."""
 
-    `target_network` holds the weights from before the passes over a batch: advantages, value targets and the middle of
-    the ratio stay the same in all of them. Passes and minibatches are `Experiment.passes` and `Experiment.minibatches`.
-    """
-
-    clip_reward_input: bool = False
     kernel_initializer: Initializer = "orthogonal"
     continuous_policy: ContinuousPolicy = "clipped"
     unroll_length: Count = 128
     lambda_: UnitInterval = 0.95
-    gae: bool = True
+    """lambda of generalised advantage estimation (arXiv:1506.02438)."""
     clip_ratio: NonNegative = 0.2
-    target_network: bool = True
+    clip_value: NonNegative = 0.0
+    """How far a value may move from that before the first pass towards its target; 0: no bound. In units of reward, or
+    with `value_norm` in standard deviations."""
     advantage_norm: bool = True
     entropy_cost: NonNegative = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.clip_ratio:
+            raise ValueError("PPO.clip_ratio must be positive, got 0: PPO without a clipped ratio is VTrace")
+
+    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> PPOAgent:
+        from seed_rl.agents.ppo.agent import PPOAgent
+
+        return PPOAgent(self, env_spec, seed)

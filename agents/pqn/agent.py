@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from seed_rl.agents.base import LossOutput, ModelAgent
 from seed_rl.agents.pqn.config import PQN
-from seed_rl.agents.pqn.loss import pqn_loss
+from seed_rl.agents.pqn.loss import pqn_loss, pqn_targets
 from seed_rl.agents.pqn.networks import QNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.exploration import epsilon_greedy
@@ -41,9 +41,13 @@ class PQNAgent(ModelAgent):
         evaluated = env_ids >= self._num_training_envs
         return epsilon_greedy(outputs, tf.where(evaluated, self._config.final_epsilon, self._epsilon.value), seed), ()
 
+    def targets(self, unroll: Unroll) -> tf.Tensor:
+        q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        return pqn_targets(q, unroll.env_output, self._config)
+
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        result = pqn_loss(q, unroll.action, unroll.env_output, self._config)
+        result = pqn_loss(q, unroll.action, unroll.targets, unroll.env_output.last)
         return LossOutput(
             {"model": result.total},
             metrics={

@@ -7,9 +7,8 @@ devices.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -132,23 +131,11 @@ class ValueHead(keras.layers.Dense):
 
     def update(self, moments: Any, steps: float) -> None:
         """Updates the statistics from the `moments` of a batch of `steps` agent steps; outputs stay the same."""
-        if self._targets is not None:
-            with self._same_outputs(self._targets):
-                self._targets.update(moments, steps)
-
-    def take_unit_of(self, other: ValueHead) -> None:
-        """Adopts the statistics of `other`, so that averaging the weights of both averages their outputs."""
-        if self._targets is not None and other._targets is not None:
-            with self._same_outputs(self._targets):
-                for own, theirs in zip(self._targets.variables, other._targets.variables, strict=True):
-                    own.assign(theirs.value)
-
-    @contextlib.contextmanager
-    def _same_outputs(self, targets: RunningMoments) -> Iterator[None]:
-        """Adjusts the weights to changes of the statistics in this context, so that all outputs stay the same."""
-        mean, deviation = tf.identity(targets.mean.value), targets.deviation
-        yield
-        new_mean, new_deviation = targets.mean.value, targets.deviation
+        if self._targets is None:
+            return
+        mean, deviation = tf.identity(self._targets.mean.value), self._targets.deviation
+        self._targets.update(moments, steps)
+        new_mean, new_deviation = self._targets.mean.value, self._targets.deviation
         self.kernel.assign(self.kernel.value * deviation / new_deviation)
         self.bias.assign((self.bias.value * deviation + mean - new_mean) / new_deviation)
 

@@ -1,5 +1,7 @@
 """V-trace: off-policy corrected value targets and advantages (IMPALA, arXiv:1802.01561, section 4.1).
 
+On-policy, V-trace's targets are lambda-returns.
+
 Shapes: T steps, B sequences. Index t of `log_rhos` and `values` refers to the state x_t and the action a_t taken in it;
 that action leads to the reward `r_t[t]` and, with the discount `discount_t[t]`, to the state x_{t+1}. In an unroll
 these two are found at step t + 1.
@@ -73,10 +75,25 @@ def vtrace(
     values_tp1 = _shift(values, bootstrap_value)
     delta_t = acted_t * _importance(log_rhos, clip_rho) * (r_t + discount_t * values_tp1 - values)
     c_t = lambda_ * _importance(log_rhos, 1.0)
+    # acc = 0
+    # for t in reversed(range(T)):
+    #     vs[t] = values[t] + (acc := delta[t] + discount[t] * c[t] * acc)
     vs = values + _backward_recursion(delta_t, discount_t * c_t)
     q_t = r_t + discount_t * _shift(vs, bootstrap_value)
     advantages = acted_t * (q_t - values)
     return VTraceReturns(vs, advantages, _importance(log_rhos, clip_pg_rho) * advantages)
+
+
+def lambda_returns(
+    discount_t: Any, r_t: Any, values: Any, bootstrap_value: Any, *, last_t: Any = None, lambda_: float
+) -> tf.Tensor:
+    """TD(lambda) targets, float32 [T, B]; less the values, they are the advantages of GAE (arXiv:1506.02438).
+
+        G_t = r_t + gamma_t ((1 - lambda) V(x_{t+1}) + lambda G_{t+1})
+
+    They are V-trace's targets if the target policy acts. For arguments and errors, see `vtrace`.
+    """
+    return vtrace(tf.zeros_like(r_t), discount_t, r_t, values, bootstrap_value, last_t=last_t, lambda_=lambda_).vs
 
 
 def _shift(x: tf.Tensor, last: tf.Tensor) -> tf.Tensor:

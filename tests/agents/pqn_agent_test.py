@@ -10,7 +10,7 @@ from seed_rl.agents.pqn import PQN
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
-from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move
+from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move, with_targets
 
 SPEC = EnvSpec(NUMBERS, DiscreteSpec(3))
 SMALL = PQN(hidden=16, unroll_length=5, observation_norm=True, truncation_is_termination=True, discount=0.9)
@@ -30,7 +30,7 @@ def test_the_loss_is_the_error_to_the_lambda_returns():
         target = reward[t + 1] + 0.9 * (1 - (done | last)[t + 1]) * mixed
         squares.append(np.where(last[t], 0, (target - q[t, np.arange(3), action[t]]) ** 2))
         target = np.where(last[t], q[t].max(axis=-1), target)
-    output = agent.loss(unroll, tf.ones([3]))
+    output = agent.loss(with_targets(agent, unroll), tf.ones([3]))
     np.testing.assert_allclose(output.losses["model"], 0.5 * np.mean(squares), rtol=1e-5)
     assert output.metrics.keys() | output.maxima.keys() == {"loss/total"} | {metric.name for metric in PQN.metrics}
 
@@ -38,7 +38,7 @@ def test_the_loss_is_the_error_to_the_lambda_returns():
         env_output=unroll.env_output._replace(done=tf.ones_like(done), last=tf.ones_like(done))
     )
     blind = dataclasses.replace(SMALL, truncation_is_termination=False).build(SPEC, 4, 1)
-    assert float(blind.loss(with_nothing_known, tf.ones([3])).losses["model"]) == 0
+    assert float(blind.loss(with_targets(blind, with_nothing_known), tf.ones([3])).losses["model"]) == 0
 
 
 def test_epsilon_falls_with_the_updates_and_is_small_in_evaluation():

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.actor_critic.networks import NetworkOutput
 from seed_rl.agents.ppo.config import PPO
+from seed_rl.agents.ppo.loss import ppo_loss, ppo_targets
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.r2d2.loss import priorities_of, r2d2_loss
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
-from seed_rl.agents.vtrace.networks import NetworkOutput
 from seed_rl.rl.distributions import Categorical
 from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.vtrace import vtrace
-from seed_rl.types import EnvOutput
+from seed_rl.types import EnvOutput, Unroll
 
 T = 6
 POSITIONS = pytest.mark.parametrize("cut", range(T))
@@ -82,6 +83,10 @@ def random_sequence(cut):
     return q, rng.integers(0, 3, (T + 1, 1)).astype(np.int32), env_output
 
 
+def unroll_of(action, env_output, behaviour_policy):
+    return Unroll((), (), env_output, action, NetworkOutput(behaviour_policy, ()))
+
+
 @pytest.mark.parametrize("n", [1, 3])
 @POSITIONS
 def test_the_loss_of_r2d2_its_gradient_and_priority_are_those_of_two_sequences(cut, n):
@@ -122,16 +127,9 @@ def test_the_loss_of_v_trace_and_its_gradient_are_those_of_two_unrolls(cut):
         """The loss of a part of the unroll, summed over its steps instead of their mean, and its gradients."""
         with tf.GradientTape() as tape:
             tape.watch([target_policy, baseline])
-            mean = vtrace_loss(
-                actions=Categorical(3),
-                target_policy=target_policy[rows],
-                baseline=baseline[rows],
-                behaviour_policy=behaviour_policy[rows],
-                action=action[rows],
-                env_output=EnvOutput(*(x[rows] for x in env_output[:3]), ()),
-                entropy_cost=0.0,
-                config=VTrace(entropy_cost=0.0),
-            ).total
+            steps = unroll_of(action[rows], EnvOutput(*(x[rows] for x in env_output[:3]), ()), behaviour_policy[rows])
+            output = NetworkOutput(target_policy[rows], baseline[rows])
+            mean = vtrace_loss(Categorical(3), output, steps, 0.0, 1.0, VTrace(entropy_cost=0.0)).total
             total = (rows.stop - rows.start - 1) * mean
         return [total, *tape.gradient(total, [target_policy, baseline])]
 
@@ -146,20 +144,12 @@ def test_the_last_step_of_an_episode_moves_neither_policy_nor_value_of_ppo(cut):
     (target_policy, behaviour_policy), action, env_output = random_sequence(cut)
     rng = np.random.default_rng(cut)
     baseline = tf.constant(rng.standard_normal((T + 1, 1)), tf.float32)
-    frozen = NetworkOutput(behaviour_policy, tf.constant(rng.standard_normal((T + 1, 1)), tf.float32))
+    before = NetworkOutput(behaviour_policy, tf.constant(rng.standard_normal((T + 1, 1)), tf.float32))
+    config, unroll = PPO(clip_value=0.1), unroll_of(action, env_output, behaviour_policy)
+    unroll = unroll._replace(targets=ppo_targets(Categorical(3), before, unroll, config))
     with tf.GradientTape() as tape:
         tape.watch([target_policy, baseline])
-        total = vtrace_loss(
-            actions=Categorical(3),
-            target_policy=target_policy,
-            baseline=baseline,
-            behaviour_policy=behaviour_policy,
-            action=action,
-            env_output=env_output,
-            entropy_cost=0.0,
-            frozen=frozen,
-            config=PPO(clip_value=0.1),
-        ).total
+        total = ppo_loss(Categorical(3), NetworkOutput(target_policy, baseline), unroll, 0.0, 1.0, config).total
     for gradient in tape.gradient(total, [target_policy, baseline]):
         assert np.any(gradient)
         np.testing.assert_array_equal(gradient[cut], np.zeros_like(gradient[cut]))

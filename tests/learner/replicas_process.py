@@ -1,7 +1,7 @@
 """Updates on several numbers of logical devices, each in a separate process, because TensorFlow creates devices once.
 
 Writes results into a directory, the first argument: an .npz file for each case that the further arguments name, as in
-`2:vtrace,equal` for two devices.
+`2:ppo,equal` for two devices.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.agents.vtrace import VTrace
+from seed_rl.agents.ppo import PPO
 from seed_rl.buffers.unroll_store import UnrollStore
 from seed_rl.experiment import Devices, Experiment
 from seed_rl.experiment.optimizer import Optimizer
@@ -22,18 +22,15 @@ from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 BATCH, UPDATES = 16, 2
 SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
-VTRACE = VTrace(
+AGENT = PPO(
     torso="mlp",
     hidden=16,
     previous_step_inputs=True,
+    advantage_norm=False,
     unroll_length=2,
     entropy_cost=0.01,
     target_entropy=0.5,
     value_norm=True,
-    clip_ratio=0.2,
-    target_network=True,
-    target_update_period=2,
-    target_update_rate=0.7,
 )
 OPTIMIZER = Optimizer(learning_rate=0.01, epsilon=1e-2, clip_norm=0.05)
 
@@ -58,9 +55,9 @@ def run(replicas, learns):
     The stores of all inference devices hold the same unrolls: a batch does not depend on how many it is read from.
     """
     with replicas.scope():
-        agent = VTRACE.build(SPEC, 4, 1)
+        agent = AGENT.build(SPEC, 4, 1)
         step = TrainStep(agent, OPTIMIZER, replicas.strategy)
-    acting, refresh = replicas.acting_agents(agent, lambda: VTRACE.build(SPEC, 4, 2))
+    acting, refresh = replicas.acting_agents(agent, lambda: AGENT.build(SPEC, 4, 2))
     readers = []
     for number, (copy, device) in enumerate(zip(acting, replicas.inference_devices, strict=True)):
         store = UnrollStore(copy.step_spec, agent.length, 2 * BATCH, device)
@@ -150,14 +147,14 @@ def main(count, directory, names):
     inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
     devices = Devices(training, inference, count + 2)
     # All cases share it: of two strategies in a process, one takes what is meant for the other.
-    replicas = Replicas(Experiment(env=Counting(), agent=VTRACE, batch_size=BATCH, devices=devices))
+    replicas = Replicas(Experiment(env=Counting(), agent=AGENT, batch_size=BATCH, devices=devices))
     assert replicas.count == count
     for name in names:
         if name == "spoiled":
             arrays = run_spoiled(replicas)
         else:
-            vtrace = name in ("vtrace", "reads")
-            arrays = run(replicas, name == "vtrace") if vtrace else run_in_minibatches(replicas, name == "equal")
+            ppo = name in ("ppo", "reads")
+            arrays = run(replicas, name == "ppo") if ppo else run_in_minibatches(replicas, name == "equal")
         np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
 
 

@@ -21,7 +21,7 @@ CPU = ("CPU:0",)
 GPUS = tuple(f"GPU:{number}" for number in range(8))
 TPUS = tuple(f"TPU:{number}" for number in range(8))
 PROCESS = pathlib.Path(__file__).with_name("replicas_process.py")
-CASES = ("1:vtrace,equal", "2:vtrace,equal,different,spoiled", "4:reads")
+CASES = ("1:ppo,equal", "2:ppo,equal,different,spoiled", "4:reads")
 """Arguments of `replicas_process`: cases by the number of training devices. Four are fed by two inference devices."""
 
 
@@ -141,7 +141,7 @@ def assert_same(many, one):
 
 
 def test_an_update_is_the_same_on_one_device_and_on_two(results):
-    one, two = results["vtrace-1"], results["vtrace-2"]
+    one, two = results["ppo-1"], results["ppo-2"]
     assert set(one) <= set(two)
     assert {"0 gradient_norm", "1 entropy_cost/gradient_norm", "1 policy/value_unit"} <= set(one)
     assert any(name.startswith("weight") for name in one)
@@ -152,7 +152,7 @@ def test_several_inference_devices_give_each_training_device_its_part_of_a_batch
     for number in range(2):
         reads = results["reads-4"][f"{number} reward"]
         assert reads.shape == (3, 16)
-        np.testing.assert_array_equal(reads, results["vtrace-1"][f"{number} reward"])
+        np.testing.assert_array_equal(reads, results["ppo-1"][f"{number} reward"])
 
 
 def test_minibatches_of_equal_parts_are_those_of_one_device(results):
@@ -176,7 +176,7 @@ def test_an_update_that_is_not_finite_is_left_out_on_all_devices(results):
     assert np.any(found["state 2"] != found["state 1"])
 
 
-@pytest.mark.parametrize(("case", "copies"), [("vtrace-1", 1), ("vtrace-2", 1), ("reads-4", 2)])
+@pytest.mark.parametrize(("case", "copies"), [("ppo-1", 1), ("ppo-2", 1), ("reads-4", 2)])
 def test_a_refresh_gives_the_inference_devices_the_learned_weights(case, copies, results):
     found = results[case]
     weights = [value for name, value in found.items() if name.startswith("weight")]

@@ -108,24 +108,10 @@ def test_values_stay_when_the_statistics_of_their_targets_move():
     assert len(head.trainable_variables) == 2
 
 
-def test_the_mean_of_two_heads_in_one_unit_is_that_of_their_outputs():
-    (head, features, rng), (other, *_) = head_and_features(), head_and_features()
-    other.kernel.assign(2 * other.kernel.value)
-    for _ in range(2):
-        other.update(other.moments(tf.constant(100 * rng.standard_normal((5, 3)), tf.float32)), 15)
-    before, theirs = head(features).numpy(), other(features).numpy()
-    head.take_unit_of(other)
-    np.testing.assert_allclose(head(features), before, rtol=1e-3, atol=1e-4)
-    for own, wanted in zip(head.trainable_variables, other.trainable_variables, strict=True):
-        own.assign(0.95 * own.value + 0.05 * wanted.value)
-    np.testing.assert_allclose(head(features), 0.95 * before + 0.05 * theirs, rtol=1e-3, atol=1e-3)
-
-
 def test_a_head_without_statistics_is_a_dense_layer():
     head = ValueHead(normalised=False, name="value")
     assert not np.any(head(tf.ones([2, 4])))
     assert head.moments(tf.ones([2])) == ()
     head.update((), 1)
-    head.take_unit_of(ValueHead(normalised=False, name="other"))
     assert float(head.deviation) == 1.0
     assert len(head.variables) == 2

@@ -67,6 +67,11 @@ def acted_unroll(agent, batch, seed=0, warm_up=2, act=None):
     return Unroll(initial, *tf.nest.map_structure(lambda *fields: tf.stack(fields), *steps[warm_up:]))
 
 
+def with_targets(agent, unroll):
+    """The unroll as the loss gets it."""
+    return unroll._replace(targets=agent.targets(unroll))
+
+
 def move(agent, seed, scale=0.5):
     """Changes every trained weight, so that actions are no longer nearly equal."""
     rng = np.random.default_rng(seed)

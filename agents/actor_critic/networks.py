@@ -1,4 +1,4 @@
-"""The policy and baseline network of the V-trace agent."""
+"""The network of an actor-critic agent: a policy and a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss of the V-trace agent against its formulas written out in numpy, value and gradient."""
+"""The losses of V-trace and PPO against their formulas written out in numpy, value and gradient."""
 
 import itertools
 
@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from seed_rl.agents.actor_critic.networks import NetworkOutput
+from seed_rl.agents.ppo import PPO
+from seed_rl.agents.ppo.loss import ppo_loss, ppo_targets
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.agents.vtrace.loss import vtrace_loss
-from seed_rl.agents.vtrace.networks import NetworkOutput
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.specs import DiscreteSpec, MultiDiscreteSpec
-from seed_rl.types import EnvOutput
+from seed_rl.types import EnvOutput, Unroll
 from tests.support.gradients import finite_differences
 
 KINDS = {
@@ -36,7 +38,7 @@ CONSTANTS = ("behaviour_policy", "reward")
 
 
 def random_unroll(length, batch, seed=0, kind="discrete"):
-    """T + 1 steps of B environments, by the names of the loss's arguments."""
+    """T + 1 steps of B environments, arrays by name."""
     rng, spec = np.random.default_rng([length, batch, seed]), KINDS[kind]
     return {
         "target_policy": rng.standard_normal((length + 1, batch, NUM_PARAMETERS[kind])),
@@ -48,25 +50,32 @@ def random_unroll(length, batch, seed=0, kind="discrete"):
     }
 
 
-def loss_of(unroll, kind="discrete", value_unit=1.0, frozen=None, **settings):
-    """`vtrace_loss` of numpy arrays or tensors by name."""
+def arguments(unroll, kind):
+    """Distribution, output of the network and unroll, from numpy arrays or tensors by name."""
     tensors = {name: tf.cast(unroll[name], tf.float32) for name in (*POLICY_AND_VALUES, *CONSTANTS)}
-    env_output = EnvOutput(
-        tensors.pop("reward"), tf.constant(unroll["done"]), tf.zeros(unroll["done"].shape, tf.bool), ()
+    done = tf.constant(unroll["done"])
+    steps = Unroll(
+        initial_state=(),
+        prev_action=(),
+        env_output=EnvOutput(tensors["reward"], done, tf.zeros_like(done), ()),
+        action=tf.constant(unroll["action"], KINDS[kind].tensor.dtype),
+        behaviour=NetworkOutput(tensors["behaviour_policy"], ()),
     )
-    action = tf.constant(unroll["action"], KINDS[kind].tensor.dtype)
-    actions = distribution_of(KINDS[kind])
+    return distribution_of(KINDS[kind]), NetworkOutput(*(tensors[name] for name in POLICY_AND_VALUES)), steps
+
+
+def loss_of(unroll, kind="discrete", value_unit=1.0, **settings):
     config = VTrace(**(SETTINGS | settings))
-    return vtrace_loss(
-        actions=actions,
-        action=action,
-        env_output=env_output,
-        entropy_cost=config.entropy_cost,
-        value_unit=value_unit,
-        frozen=frozen,
-        config=config,
-        **tensors,
-    )
+    return vtrace_loss(*arguments(unroll, kind), config.entropy_cost, value_unit, config)
+
+
+def ppo_loss_of(unroll, before, **settings):
+    """The loss, and the targets by the outputs in the unroll `before`."""
+    shared = {name: SETTINGS[name] for name in SETTINGS if name not in ("clip_rho", "clip_pg_rho", "kl_cost")}
+    config = PPO(**(shared | {"advantage_norm": False} | settings))
+    actions, output, steps = arguments(unroll, "discrete")
+    targets = ppo_targets(*arguments(before, "discrete"), config)
+    return ppo_loss(actions, output, steps._replace(targets=targets), config.entropy_cost, 1.0, config), targets
 
 
 def choice(logits, action):
@@ -169,7 +178,7 @@ def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
 @pytest.mark.parametrize(("length", "batch"), [(1, 1), (1, 3), (4, 1), (4, 3)])
 def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
     unroll = random_unroll(length, batch, kind=kind)
-    total, metrics, value_targets = loss_of(unroll, kind)
+    total, metrics = loss_of(unroll, kind)
     assert total.shape == ()
     assert total.dtype == tf.float32
     expected = reference(unroll, kind)
@@ -177,7 +186,6 @@ def test_total_and_parts_are_those_of_the_formulas(length, batch, kind):
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=2e-5, atol=1e-6, err_msg=name)
     np.testing.assert_allclose(total, expected["loss/total"], rtol=2e-5, atol=1e-6)
-    np.testing.assert_allclose(value_targets, targets(unroll, kind, **SETTINGS)[0], rtol=2e-5, atol=1e-6)
 
 
 def test_bounds_of_zero_are_none():
@@ -206,41 +214,38 @@ def test_a_clipped_ratio_weighs_the_advantage_once():
     np.testing.assert_allclose(metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
 
 
-def test_a_target_network_gives_targets_advantages_and_the_middle_of_the_ratio():
+def test_ppo_learns_from_what_the_weights_before_the_first_pass_give():
+    """Advantages by GAE, as in arXiv:1506.02438, equation 16, one step at a time; the centre of the ratio; targets."""
     unroll, other = random_unroll(4, 3), random_unroll(4, 3, seed=1)
-    frozen = unroll | {name: other[name] for name in POLICY_AND_VALUES}
-    vs, weighted = targets(frozen, **SETTINGS | {"clip_pg_rho": np.inf})
-    ratio = ratios(unroll) / np.maximum(ratios(frozen), 0.5)  # to mu, which cancels out
-    advantages = weighted / ratios(frozen)
-    surrogate = np.minimum(ratio * advantages, np.clip(ratio, 0.7, 1.3) * advantages)
-    assert 0 < np.sum(ratios(frozen) < 0.5) < 12
-    outputs = NetworkOutput(*(tf.constant(other[name], tf.float32) for name in POLICY_AND_VALUES))
-    result = loss_of(unroll, clip_ratio=0.3, frozen=outputs)
-    np.testing.assert_allclose(result.metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
-    np.testing.assert_allclose(result.value_targets, vs, rtol=2e-5, atol=1e-6)
-    with pytest.raises(ValueError, match="target_network needs a positive VTrace.clip_ratio"):
-        VTrace(target_network=True)
-
-
-def test_gae_ignores_which_policy_acted():
-    """Advantages and targets of PPO, as in arXiv:1506.02438, equation 16: one step at a time."""
-    unroll = random_unroll(4, 3)
+    before = unroll | {name: other[name] for name in POLICY_AND_VALUES}
     discount, lambda_ = SETTINGS["discount"], SETTINGS["lambda_"]
-    value, advantages = unroll["baseline"], np.zeros((5, 3))
+    value, advantages = before["baseline"], np.zeros((5, 3))
     for t, b in itertools.product(reversed(range(4)), range(3)):
         r = np.clip(
             SETTINGS["reward_scale"] * unroll["reward"][t + 1, b], *np.array([-1, 1]) * SETTINGS["max_abs_reward"]
         )
         gamma = 0.0 if unroll["done"][t + 1, b] else discount
         advantages[t, b] = r + gamma * value[t + 1, b] - value[t, b] + gamma * lambda_ * advantages[t + 1, b]
-    ratio = ratios(unroll)
-    surrogate = np.minimum(ratio * advantages[:-1], np.clip(ratio, 0.7, 1.3) * advantages[:-1])
-    result = loss_of(unroll, gae=True, clip_ratio=0.3)
-    np.testing.assert_allclose(result.metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
-    np.testing.assert_allclose(result.value_targets, value[:-1] + advantages[:-1], rtol=2e-5, atol=1e-6)
-    log_pi = [policy(unroll["target_policy"][i], unroll["action"][i], "discrete")[0] for i in np.ndindex(4, 3)]
-    unclipped = loss_of(unroll, gae=True).metrics["loss/policy"]
-    np.testing.assert_allclose(unclipped, -np.mean(advantages[:-1].ravel() * log_pi), rtol=2e-5)
+    advantages = advantages[:-1]
+    assert 0 < np.sum(ratios(before) < 0.5) < 12, "some probabilities of the acting policy count less"
+    ratio = ratios(unroll) / np.maximum(ratios(before), 0.5)  # to mu, which cancels out
+    surrogate = np.minimum(ratio * advantages, np.clip(ratio, 0.7, 1.3) * advantages)
+    (total, metrics), found = ppo_loss_of(unroll, before, clip_ratio=0.3)
+    np.testing.assert_allclose(metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
+    np.testing.assert_allclose(found.advantages, advantages, rtol=2e-5, atol=1e-6)
+    errors = value[:-1] + advantages - unroll["baseline"][:-1]
+    half = SETTINGS["baseline_cost"] / 2
+    np.testing.assert_allclose(metrics["loss/baseline"], half * np.mean(np.square(errors)), rtol=2e-5)
+    moved = np.clip(unroll["baseline"][:-1] - value[:-1], -0.1, 0.1)
+    clipped = np.maximum(np.square(errors), np.square(advantages - moved))
+    _, bounded = ppo_loss_of(unroll, before, clip_value=0.1)[0]
+    np.testing.assert_allclose(bounded["loss/baseline"], half * np.mean(clipped), rtol=2e-5)
+    entropies = [policy(unroll["target_policy"][i], unroll["action"][i], "discrete")[1] for i in np.ndindex(4, 3)]
+    np.testing.assert_allclose(metrics["loss/entropy"], -SETTINGS["entropy_cost"] * np.mean(entropies), rtol=2e-5)
+    assert float(total) == pytest.approx(sum(float(metrics[f"loss/{n}"]) for n in ("policy", "baseline", "entropy")))
+    assert metrics.keys() | {"policy/entropy_cost"} == {"loss/total"} | {metric.name for metric in PPO.metrics}
+    with pytest.raises(ValueError, match="PPO.clip_ratio must be positive"):
+        PPO(clip_ratio=0.0)
 
 
 def test_advantages_can_be_standardised_and_values_measured_in_a_unit():

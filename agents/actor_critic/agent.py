@@ -1,0 +1,111 @@
+"""An agent that samples from a policy and learns it together with a value."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import keras
+import tensorflow as tf
+
+from seed_rl.agents.actor_critic.config import ActorCriticConfig
+from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput
+from seed_rl.agents.actor_critic.terms import ActorCriticLoss
+from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
+from seed_rl.agents.transitions import transitions_of
+from seed_rl.networks.trunk import Trunk
+from seed_rl.rl.distributions import distribution_of
+from seed_rl.rl.vtrace import lambda_returns
+from seed_rl.specs import ContinuousSpec, EnvSpec
+from seed_rl.types import Unroll
+
+_LOG_ENTROPY_COSTS = (-20.0, 20.0)  # bounds outside of which the cost would soon vanish or overflow
+
+ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
+
+
+class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
+    """Samples from its policy. A subclass defines `actor_critic_loss`."""
+
+    def __init__(self, config: ConfigT, env_spec: EnvSpec, seed: int):
+        clipped = config.continuous_policy == "clipped"
+        self.config = config
+        self.actions = distribution_of(env_spec.action, config.initial_deviation, clipped)
+        self.behaviour_spec = NetworkOutput(
+            tf.TensorSpec([self.actions.num_parameters], tf.float32), tf.TensorSpec([], tf.float32)
+        )
+        keras.utils.set_random_seed(seed)
+        free_half = clipped and isinstance(env_spec.action, ContinuousSpec)
+        network = ActorCritic(Trunk(config, env_spec), self.actions.num_parameters, config.value_norm, free_half)
+        super().__init__(network, env_spec, config.unroll_length)
+        self._log_entropy_cost: Any = None
+        if config.target_entropy is not None:
+            self._log_entropy_cost = keras.Variable(
+                math.log(config.entropy_cost), dtype="float32", name="log_entropy_cost"
+            )
+            self._log_entropy_cost.constraint = lambda value: keras.ops.clip(value, *_LOG_ENTROPY_COSTS)
+
+    @property
+    def variables(self) -> Sequence[Any]:
+        extra = [] if self._log_entropy_cost is None else [self._log_entropy_cost]
+        return [*self.model.variables, *extra]
+
+    @property
+    def groups(self) -> Mapping[str, VariableGroup]:
+        groups = dict(super().groups)
+        if self._log_entropy_cost is not None:
+            speed = self.config.entropy_cost_adjustment_speed
+            groups["entropy_cost"] = VariableGroup(
+                [self._log_entropy_cost],
+                lambda own: dataclasses.replace(own, learning_rate=speed * own.learning_rate),
+            )
+        return groups
+
+    @property
+    def value_unit(self) -> tf.Tensor | float:
+        """Deviation of the value targets with `value_norm`, otherwise 1."""
+        return self.model.baseline.deviation
+
+    def decide(
+        self, outputs: NetworkOutput, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
+    ) -> tuple[tf.Tensor, NetworkOutput]:
+        policy = outputs.policy
+        return self.actions.mode(policy) if greedy else self.actions.sample(policy, seed), outputs
+
+    @abc.abstractmethod
+    def actor_critic_loss(self, output: NetworkOutput, unroll: Unroll, entropy_cost: Any) -> ActorCriticLoss:
+        """The loss of the network, and its metrics.
+
+        Args:
+          output: output of the network, [L, B, ...].
+          unroll: time-major [L, B, ...].
+          entropy_cost: current weight of the entropy bonus, a scalar without gradient.
+        """
+
+    def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
+        output, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        entropy_cost: Any = self.config.entropy_cost
+        if self._log_entropy_cost is not None:
+            entropy_cost = tf.exp(self._log_entropy_cost.value)
+        total, metrics = self.actor_critic_loss(output, unroll, tf.stop_gradient(entropy_cost))
+        losses = {"model": total}
+        if self._log_entropy_cost is not None:
+            # Gradient descent on this raises the cost while the entropy is below its target, and lowers it above.
+            excess = tf.stop_gradient(metrics["policy/entropy"] - self.config.target_entropy)
+            losses["entropy_cost"] = entropy_cost * excess
+            metrics["policy/entropy_cost"] = entropy_cost
+        return LossOutput(losses, metrics)
+
+    def moments(self, unroll: Unroll) -> Moments:
+        """The moments of the observations, and of lambda-returns computed from the values recorded while acting."""
+        r_t, discount_t, last_t = transitions_of(unroll.env_output, self.config)
+        values, lambda_ = unroll.behaviour.baseline, self.config.lambda_
+        returns = lambda_returns(discount_t, r_t, values[:-1], values[-1], last_t=last_t, lambda_=lambda_)
+        return self.model.moments(unroll.env_output, returns)
+
+    def learned_enough(self, metrics: Mapping[str, tf.Tensor]) -> tf.Tensor | bool:
+        limit = self.config.kl_stop
+        return metrics["policy/kl_behaviour_target"] > limit if limit else False

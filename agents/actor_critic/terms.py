@@ -1,0 +1,104 @@
+"""The terms that the losses of V-trace and PPO share, from tensors.
+
+Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences. The policy at step t is paired with the
+reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step from which no transition follows counts as
+zero in the means of the losses.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.agents.actor_critic.config import ActorCriticConfig
+from seed_rl.agents.actor_critic.networks import NetworkOutput
+from seed_rl.agents.transitions import Transitions, transitions_of
+from seed_rl.rl import diagnostics, losses
+from seed_rl.rl.distributions import ActionDistribution
+from seed_rl.types import Unroll
+
+
+class ActorCriticLoss(NamedTuple):
+    """A loss and its terms."""
+
+    total: tf.Tensor
+    """float32 scalar, the sum of the terms."""
+    metrics: dict[str, tf.Tensor]
+    """float32 scalars: the terms, named `loss/...`, and the rest of the agent's metrics."""
+
+
+class Decisions(NamedTuple):
+    """The T actions of B unrolls, seen by the learned policy and by the policy that acted."""
+
+    transitions: Transitions
+    """The outcomes of the actions."""
+    acted: tf.Tensor
+    """float32 [T, B]: 1, or 0 where an episode ends and the action leads nowhere."""
+    log_pi: tf.Tensor
+    """float32 [T, B]: log-probability under the learned policy."""
+    log_mu: tf.Tensor
+    """float32 [T, B]: log-probability under the policy that acted."""
+    entropies: tf.Tensor
+    """float32 [T, B]: entropy of the learned policy, nats."""
+    values: tf.Tensor
+    """float32 [T + 1, B]: the learned value, with the one that bootstraps."""
+
+
+def decisions_of(
+    actions: ActionDistribution, output: NetworkOutput, unroll: Unroll, config: ActorCriticConfig
+) -> Decisions:
+    """The decisions of an unroll.
+
+    Args:
+      actions: distribution over actions.
+      output: output of the network, [T + 1, B, ...].
+      unroll: time-major, [T + 1, B, ...].
+      config: settings of the rewards and discounts.
+    """
+    transitions = transitions_of(unroll.env_output, config)
+    policy, action = output.policy[:-1], unroll.action[:-1]
+    return Decisions(
+        transitions=transitions,
+        acted=1.0 - tf.cast(transitions.last_t, tf.float32),
+        log_pi=actions.log_prob(policy, action),
+        log_mu=actions.log_prob(unroll.behaviour.policy[:-1], action),
+        entropies=actions.entropy(policy),
+        values=output.baseline,
+    )
+
+
+def scaled(advantages: tf.Tensor, made: Decisions, value_unit: tf.Tensor | float, norm: bool) -> tf.Tensor:
+    """Advantages [T, B] in units of the value, or standardised."""
+    advantages /= value_unit
+    return losses.standardised(advantages, made.acted) if norm else advantages
+
+
+def entropy_loss(made: Decisions) -> tf.Tensor:
+    """Negative mean entropy, a float32 scalar."""
+    return losses.entropy_loss(made.acted * made.entropies)
+
+
+def metrics_of(
+    actions: ActionDistribution,
+    made: Decisions,
+    advantages: tf.Tensor,
+    value_targets: tf.Tensor,
+    value_unit: tf.Tensor | float,
+    config: ActorCriticConfig,
+) -> dict[str, tf.Tensor]:
+    """Metrics of a batch, float32 scalars, from advantages and value targets [T, B]."""
+    values, entropy = made.values[:-1], tf.reduce_mean(made.entropies)
+    metrics = {
+        "policy/entropy": entropy,
+        "policy/kl_behaviour_target": diagnostics.divergence(made.log_pi - made.log_mu),
+        "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(advantages)),
+        "policy/mean_value": tf.reduce_mean(values),
+        "policy/value_unit": value_unit,
+        "learning/explained_variance": diagnostics.explained_variance(values, value_targets, made.acted),
+    }
+    if actions.max_entropy:
+        metrics["learning/entropy_share"] = entropy / actions.max_entropy
+    if bound := config.largest_value:
+        metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(values)) / bound
+    return metrics

@@ -1,0 +1,110 @@
+"""The gradients of a minibatch, averaged over training devices and hosts."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from seed_rl.agents.base import Agent
+from seed_rl.learner.collectives import Link
+from seed_rl.system import devices
+from seed_rl.types import Unroll
+
+
+class Outcome(NamedTuple):
+    """Gradients and metrics of a minibatch, equal on all devices and hosts, and the priorities of its sequences."""
+
+    gradients: dict[str, list[tf.Tensor]]
+    """Gradients of each group of variables, averaged; with several replicas, a value for each."""
+    means: dict[str, tf.Tensor]
+    """The agent's metrics by name, float32 [], averaged."""
+    maxima: dict[str, tf.Tensor]
+    """Metrics by name whose maximum is reported, float32 []."""
+    priorities: tf.Tensor
+    """float32 [R n]: of n sequences of each replica of this host; [0] if the agent gives none."""
+
+
+class Gradients:
+    """Differentiates the losses of an agent on each replica, from the replica's own sequences."""
+
+    def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, link: Link):
+        """
+        Args:
+          agent: agent built in the strategy's scope.
+          strategy: strategy of this process's replicas.
+          link: connection to other hosts, each with its part of the batch.
+        """
+        self._agent = agent
+        self._strategy = strategy
+        self._replicas = strategy.num_replicas_in_sync
+        self._link = link
+
+    def __call__(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
+        """Differentiate a minibatch; called in a compiled function.
+
+        Args:
+          unroll: batch of unrolls, or its part for each replica.
+          weights: importance weights of this process's sequences, float32 [B].
+          columns: sequences of each replica that make up the minibatch, int32 [n].
+          seed: int32 [2], to which each replica adds its number.
+        """
+        local = self._strategy.experimental_local_results
+        outcome = self._strategy.run(self._on_replica, (unroll, weights, columns, seed))
+        gradients = outcome.gradients
+        first = tf.nest.map_structure(lambda value: local(value)[0], outcome)
+        means, maxima = first.means, first.maxima
+        if self._link.hosts.count > 1:
+            gradients, means = self._link.mean((first.gradients, means))
+            maxima = self._link.maximum(maxima)
+        return Outcome(gradients, means, maxima, tf.concat(local(outcome.priorities), axis=0))
+
+    def _on_replica(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
+        """Return the outcome over all replicas of this host, with the priorities of this replica's sequences."""
+        context = tf.distribute.get_replica_context()
+        replica = context.replica_id_in_sync_group
+        # TPUStrategy compiles everything it runs.
+        compiled = devices.has_accelerator() and not isinstance(self._strategy, tf.distribute.TPUStrategy)
+        differentiate = tf.function(self._differentiate, jit_compile=compiled, autograph=False)
+        own_weights = tf.reshape(weights, [self._replicas, -1])[replica]
+        outcome = differentiate(unroll, own_weights, columns, seed + replica)
+        if self._replicas == 1:
+            return outcome
+        stacked = tf.stack([*outcome.means.values()])  # a single tensor to reduce over devices
+        gradients, means = context.all_reduce("mean", (outcome.gradients, stacked))
+        maxima = outcome.maxima
+        if maxima:
+            found = tf.reduce_max(context.all_gather(tf.stack([*maxima.values()])[None], axis=0), axis=0)
+            maxima = dict(zip(maxima, tf.unstack(found, len(maxima)), strict=True))
+        means = dict(zip(outcome.means, tf.unstack(means), strict=True))
+        return Outcome(gradients, means, maxima, outcome.priorities)
+
+    def _differentiate(self, unroll: Unroll, weights: tf.Tensor, columns: tf.Tensor, seed: tf.Tensor) -> Outcome:
+        """Return the outcome of some of a replica's sequences."""
+        if columns.shape[0] < weights.shape[0]:
+            unroll, weights = _minibatch(unroll, columns), tf.gather(weights, columns)
+        variables = {
+            name: [variable.value for variable in group.variables] for name, group in self._agent.groups.items()
+        }
+        with tf.GradientTape(persistent=len(variables) > 1) as tape:
+            output = self._agent.loss(unroll, weights, seed)
+        gradients = {}
+        for name, own in variables.items():
+            found = tape.gradient(output.losses[name], own, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            # Gradients of embeddings have a row per look-up, which neither norms nor Keras's optimizers add up.
+            gradients[name] = [tf.convert_to_tensor(gradient) for gradient in found]
+        means, maxima = (
+            {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
+            for metrics in (output.metrics, output.maxima)
+        )
+        priorities = tf.zeros([0]) if isinstance(output.priorities, tuple) else output.priorities
+        return Outcome(gradients, means, maxima, priorities)
+
+
+def _minibatch(unroll: Unroll, columns: tf.Tensor) -> Unroll:
+    """Select sequences of an unroll, whose initial state alone has no time axis."""
+
+    def select(nest: Any, axis: int) -> Any:
+        return tf.nest.map_structure(lambda tensor: tf.gather(tensor, columns, axis=axis), nest)
+
+    return select(unroll._replace(initial_state=()), 1)._replace(initial_state=select(unroll.initial_state, 0))
