@@ -16,7 +16,7 @@ from seed_rl.foreign import described
 
 _log = logging.getLogger(__name__)
 
-_NO_NUMBER = ": a wrapper, such as MO-Gymnasium's LinearReward, makes a vector reward one number"
+_NO_NUMBER = ": Gym.wrappers = ('mo_gymnasium.wrappers:LinearReward',) makes it the mean, or another wrapper one number"
 
 
 class Checked(gymnasium.Wrapper):

@@ -27,7 +27,7 @@ from seed_rl.envs.base import (
     spec_of,
 )
 from seed_rl.envs.checks import Checked
-from seed_rl.envs.packages import package_of
+from seed_rl.envs.packages import import_package_of, package_of
 from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
@@ -49,7 +49,7 @@ class Gym(EnvConfig):
     EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
-    the environment's own vector implementation."""
+    the environment's own vector implementation; if that has a fixed size, set `Actors.envs_per_group` to it."""
     envpool: bool = False
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: str = "{}"
@@ -150,6 +150,7 @@ class Gym(EnvConfig):
         self.check_packages()
         if self.vectorization == "vector_entry_point":
             with _sentences(self.id):
+                import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
         make_one = functools.partial(_make_one, self.id, options, self.wrappers)
         checked = functools.partial(Checked, make_one, self.id, self.failing_episodes)
@@ -161,8 +162,7 @@ class Gym(EnvConfig):
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:
     """Builds one environment; raises CannotBuild."""
     with _sentences(env_id):
-        if (package := package_of(env_id)) is not None:
-            importlib.import_module(package.module)
+        import_package_of(env_id)
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
         for text in wrappers:
             name, _, arguments = text.partition(" ")

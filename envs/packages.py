@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import NamedTuple
 
@@ -37,6 +38,12 @@ _BY_ENTRY_POINT = {
     r"gymnasium\.envs\.box2d": Package("Box2D", "pip install box2d"),
 }
 """Packages that Gymnasium's own environments need."""
+
+
+def import_package_of(env_id: str) -> None:
+    """Imports the package that registers an id, if it is a known one; raises ImportError."""
+    if (package := package_of(env_id)) is not None:
+        importlib.import_module(package.module)
 
 
 def package_of(env_id: str) -> Package | None:

@@ -228,9 +228,11 @@ def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
         return _Part(name, spaces.Box(0, 1, (int(sizes.sum()),), flags), one_hot, path)
     if isinstance(space, spaces.MultiBinary):
         return _Part(name, spaces.Box(0, 1, space.shape, flags), _bits, path)
-    subject, remedy = (f"observation {name}", f": Gym.keys = ('-{name}',) drops it") if name else ("observations", "")
+    kinds = "Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those"
+    if not name:
+        raise ValueError(f"observations must be {kinds}, got {space}")
     raise ValueError(
-        f"{subject} must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those, got {space}{remedy}"
+        f"observation {name} must be {kinds}, got {type(space).__name__}: Gym.keys = ('-{name}',) drops it"
     )
 
 

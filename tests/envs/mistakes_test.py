@@ -50,7 +50,7 @@ def tried(config):
         ({"reward": "text"}, "reward is declared as a number, but came as str 'zero'"),
         (
             {"reward": "array of two"},
-            r"but came as float32\[2\]: a wrapper, such as MO-Gymnasium's LinearReward, makes a vector",
+            r"but came as float32\[2\]: Gym.wrappers = \('mo_gymnasium.wrappers:LinearReward',\) makes it the mean",
         ),
         ({"terminated": "nothing"}, "terminated is declared as True or False, but came as None"),
         ({"truncated": "array of two"}, r"truncated is declared as True or False, but came as float32\[2\]"),
