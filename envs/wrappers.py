@@ -187,7 +187,8 @@ class _Part(NamedTuple):
 
 def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Leaf]:
     if not isinstance(space, spaces.Dict | spaces.Tuple):
-        yield _Leaf(name, space, path)
+        if not (isinstance(space, spaces.Box) and path and 0 in space.shape):  # a part without a number says nothing
+            yield _Leaf(name, space, path)
         return
     children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
     for index, (key, child) in enumerate(children):
