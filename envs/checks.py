@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,30 +20,46 @@ _log = logging.getLogger(__name__)
 _NO_NUMBER = ": Gym.wrappers = ('mo_gymnasium.wrappers:LinearReward',) makes it the mean, or another wrapper one number"
 
 
+@dataclasses.dataclass
+class Tolerance:
+    """Counts the errors of a group of environments, up to a share of their episodes."""
+
+    failing_episodes: float
+    """Share of the episodes in which an error may occur; one is allowed from the first end of an episode on."""
+    finished: int = 0
+    """Number of episodes that have ended."""
+    errors: int = 0
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether there were too many errors."""
+        share = self.failing_episodes
+        return not (share and self.finished) or self.errors > max(1, share * self.finished)
+
+
 class Checked(gymnasium.Wrapper):
     """An environment whose results are checked against its spaces, and which restarts after an error.
 
-    An error in `reset` or `step` is logged, and the environment is built anew. If it interrupted an episode, that is
+    After an error in `reset` or `step`, which is logged, the environment is rebuilt. An episode that it interrupted is
     truncated: its last observation is the one before the error. `info` has only `numbers_of` an episode that ends, with
     the number of restarts; merging more over all environments at every step would cost time. Every method raises
 
     - CannotBuild: a result is not what the environment declares;
-    - EnvironmentFailed: the environment raised an error in its first episode, or in more episodes than it may.
+    - EnvironmentFailed: the environment raised an error, and the `Tolerance` is exceeded.
     """
 
-    def __init__(self, make: Callable[[], gymnasium.Env], name: str, failing_episodes: float = 0.0):
+    def __init__(self, make: Callable[[], gymnasium.Env], name: str, tolerance: Tolerance):
         """
         Args:
           make: builds the environment.
           name: name of the environment in messages.
-          failing_episodes: share of the episodes in which an error may occur.
+          tolerance: shared with the other environments of the group.
 
         Raises:
           CannotBuild: raised by `make`, or the environment lacks a space.
         """
         super().__init__(make())
-        self._make, self._name, self._failing_episodes = make, name, failing_episodes
-        self._finished = self._errors = 0  # number of episodes, and of errors in them
+        self._make, self._name, self._tolerance = make, name, tolerance
         self._restarts = 0  # since the last end of an episode
         self._observation: Any = None
         for part in ("observation_space", "action_space"):
@@ -92,18 +109,18 @@ class Checked(gymnasium.Wrapper):
 
     def _final(self, info: Any) -> dict[str, float]:
         """What to report about an episode that ends."""
-        self._finished += 1
+        self._tolerance.finished += 1
         restarts, self._restarts = self._restarts, 0
         return {**numbers_of(info), **({RESTARTS: restarts} if restarts else {})}
 
     def _restart(self, method: str, error: BaseException) -> None:
-        """Builds the environment anew, or raises if that is not allowed any more."""
+        """Rebuilds the environment, or raises EnvironmentFailed if there were too many errors."""
         failed = failure(f"{self._name} failed in {method}", error)
-        self._errors += 1
-        share, finished = self._failing_episodes, self._finished
-        if not (share and finished) or self._errors > max(1, share * finished):
+        tolerance = self._tolerance
+        tolerance.errors += 1
+        if tolerance.is_exceeded:
             raise failed from error
-        _log.warning("%s; it restarts (%d errors in %d episodes)", failed, self._errors, finished)
+        _log.warning("%s; it restarts (error %d in %d episodes)", failed, tolerance.errors, tolerance.finished)
         self._restarts += 1
         try:
             self.env.close()

@@ -44,7 +44,7 @@ def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int,
       info: a step's info. Its `final_info` has arrays [E] by name, and masks of their valid elements as `_name`.
       ended: bool [E], whether an episode ended.
     """
-    final = info.get("final_info")
+    final: Any = info.get("final_info")
     found = []
     for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():
         arrays = {name: values for name, values in final.items() if isinstance(values, np.ndarray) and name[0] != "_"}

@@ -26,7 +26,7 @@ from seed_rl.envs.base import (
     failure,
     spec_of,
 )
-from seed_rl.envs.checks import Checked
+from seed_rl.envs.checks import Checked, Tolerance
 from seed_rl.envs.packages import import_package_of, package_of
 from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.processes import ProcessVectorEnv, alone
@@ -66,8 +66,8 @@ class Gym(EnvConfig):
     grayscale: bool = False
     """Turn RGB frames into gray ones, in the actor."""
     failing_episodes: UnitInterval = 0.1
-    """Share of an environment's episodes that may end in an error. The environment is then rebuilt, and the episode
-    truncated at its last good step. More errors, or one in the first episode, end the actor."""
+    """Share of a group's episodes that may end in an error. The environment is then rebuilt, and the episode truncated
+    at its last good step. More errors, or one before the group's first end of an episode, end the actor."""
     frames_per_step: Count = 1
     """Number of frames to count per step: the environment's built-in action repeat."""
 
@@ -97,7 +97,7 @@ class Gym(EnvConfig):
         if self.envpool:
             return {"envpool": INSTALL}
         package = package_of(self.id)
-        return {package.module.partition(".")[0]: package.install} if package else {}
+        return {package[0].partition(".")[0]: package[1]} if package else {}
 
     @property
     def action_repeat(self) -> int:
@@ -153,7 +153,7 @@ class Gym(EnvConfig):
                 import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
         make_one = functools.partial(_make_one, self.id, options, self.wrappers)
-        checked = functools.partial(Checked, make_one, self.id, self.failing_episodes)
+        checked = functools.partial(Checked, make_one, self.id, Tolerance(self.failing_episodes))
         if self.vectorization == "async":
             return ProcessVectorEnv([alone(checked)] * num_envs, self.id)
         return SyncVectorEnv([checked] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)

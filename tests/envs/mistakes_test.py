@@ -10,7 +10,7 @@ import pytest
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, random_actions, step
 from seed_rl.envs.catch import Catch
-from seed_rl.envs.checks import Checked
+from seed_rl.envs.checks import Checked, Tolerance
 from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
 from tests.support.registered_envs import Counted
@@ -182,7 +182,7 @@ class Flaky(Counted):
 
 def test_an_environment_that_fails_now_and_then_restarts_and_its_episode_is_truncated(caplog):
     made = iter([Flaky(4), Flaky(0)])
-    env = Checked(lambda: next(made), "the game", failing_episodes=0.1)
+    env = Checked(lambda: next(made), "the game", Tolerance(0.1))
     env.reset(seed=5)
     assert env.step(0)[4] == {}
     assert env.step(0)[2:] == (True, False, {"steps": 2.0, "level": 7.0, "is_success": 1.0})
@@ -191,7 +191,7 @@ def test_an_environment_that_fails_now_and_then_restarts_and_its_episode_is_trun
     observation, *rest = env.step(0)
     assert observation.tolist() == last.tolist()
     assert rest == [0.0, False, True, {"restarts": 1}]
-    assert re.search(r"the game failed in step: RuntimeError: .*; it restarts \(1 errors in 1 episodes", caplog.text)
+    assert re.search(r"the game failed in step: RuntimeError: .*; it restarts \(error 1 in 1 episodes", caplog.text)
     Flaky.calls = itertools.count()
     with pytest.raises(EnvironmentFailed, match="the game failed in reset: RuntimeError: lost its simulator"):
         env.reset()
@@ -199,7 +199,7 @@ def test_an_environment_that_fails_now_and_then_restarts_and_its_episode_is_trun
 
 def test_a_reset_that_fails_is_repeated_with_its_seed():
     made = iter([Flaky(3), Flaky()])
-    env = Checked(lambda: next(made), "the game", failing_episodes=1.0)
+    env = Checked(lambda: next(made), "the game", Tolerance(1.0))
     Flaky.calls = itertools.count()
     env.reset()
     env.step(0)
@@ -211,7 +211,7 @@ def test_a_reset_that_fails_is_repeated_with_its_seed():
 
 @pytest.mark.parametrize(("failing_episodes", "fails", "steps"), [(0.5, 1, 0), (0.0, 2, 1), (0.0, 3, 2)])
 def test_an_environment_that_fails_in_its_first_episode_or_may_not_fail_is_given_up(failing_episodes, fails, steps):
-    env = Checked(lambda: Flaky(fails), "the game", failing_episodes)
+    env = Checked(lambda: Flaky(fails), "the game", Tolerance(failing_episodes))
     env.reset()
     for _ in range(steps):
         env.step(0)
