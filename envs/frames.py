@@ -72,7 +72,7 @@ def _shrunk(shape: tuple[int, ...], size: int, grayscale: bool) -> Convert | Non
 
 
 def _areas(length: int, new_length: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each n, the n-th old pixel that each new one covers along an axis, int, and its share of the new, float32."""
+    """Return, for n = 0, 1, ..., the n-th old pixel that each new one covers along an axis, and its share (float32)."""
     edges = np.arange(new_length + 1) * (length / new_length)
     begin, end, first = edges[:-1], edges[1:], edges[:-1].astype(int)
     found = []
