@@ -98,7 +98,7 @@ class Agent(abc.ABC):
         state: Any,
         env_ids: tf.Tensor,
         seed: tf.Tensor,
-        greedy: bool = False,
+        greedy: bool | tf.Tensor = False,
     ) -> ActOutput:
         """Chooses actions. It only reads the weights, has no side effects, and compiles with static shapes.
 
@@ -108,7 +108,7 @@ class Agent(abc.ABC):
           state: nest [B, ...].
           env_ids: int32 [B]; ids of `num_training_envs` and above denote evaluation environments and padding.
           seed: int32 [2], different in every call; the only source of randomness.
-          greedy: whether to take the greedy action, without exploration, as in evaluation.
+          greedy: whether to take the greedy action, without exploration: one bool, or bool [B].
         """
 
     @abc.abstractmethod
@@ -255,11 +255,15 @@ class ModelAgent(Agent):
         state: Any,
         env_ids: tf.Tensor,
         seed: tf.Tensor,
-        greedy: bool = False,
+        greedy: bool | tf.Tensor = False,
     ) -> ActOutput:
         prev_action, env_output = tf.nest.map_structure(lambda t: t[None], (prev_action, env_output))  # T = 1
         outputs, state = self._model(prev_action, env_output, state)
-        action, behaviour = self.decide(tf.nest.map_structure(lambda t: t[0], outputs), env_ids, seed, greedy)
+        outputs = tf.nest.map_structure(lambda t: t[0], outputs)
+        action, behaviour = self.decide(outputs, env_ids, seed, greedy is True)
+        if not isinstance(greedy, bool):
+            best, _ = self.decide(outputs, env_ids, seed, True)
+            action = tf.where(tf.reshape(greedy, [-1] + [1] * (action.shape.rank - 1)), best, action)
         return ActOutput(action, behaviour, state)
 
     def update_statistics(self, moments: Any, steps: float) -> None:

@@ -39,7 +39,7 @@ def report(name: str, flags: Sequence[str], arguments: Mapping[str, Any], result
         "python": platform.python_version(),
         "libraries": {library: metadata.version(library) for library in LIBRARIES},
         "hardware": hardware(),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "result": dict(result),
     }
     return _rounded(content)

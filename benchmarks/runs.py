@@ -68,7 +68,7 @@ class BenchmarkRun:
 
     def _start(self) -> dict[str, Any]:
         return {
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "commit": commit(),
             "load": os.getloadavg()[0],
         }

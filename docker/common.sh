@@ -86,12 +86,14 @@ check_experiment() {
   [[ -f $docker/../configs/$1.gin ]] || die "there is no experiment $1 in configs/; seed_rl configs lists them"
 }
 
-# choose_actor_image SUITE: sets actor_image, and adds the settings that it requires.
-choose_actor_image() {
+# choose_images EXPERIMENT LEARNER: which images an experiment (or a suite) needs. Sets actor_image and learner_image, and
+# adds the settings that they require. A learner needs the packages of environments whose spaces it reads from them.
+choose_images() {
+  actor_image=actor learner_image="$2"
   case "$1" in
-    football) actor_image=football gin_params=("Football.backend='gfootball'" "${gin_params[@]}") ;;
-    dmlab) actor_image=dmlab ;;
-    *) actor_image=actor ;;
+    football*) actor_image=football gin_params=("Football.backend='gfootball'" "${gin_params[@]}") ;;
+    dmlab*) actor_image=dmlab ;;
+    mujoco* | gym/lunar_lander) actor_image=actor-mujoco learner_image="$2-mujoco" ;;
   esac
 }
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Usage: docker/run_local.sh [FLAGS] ENV AGENT ACTORS ENVS
+# Usage: docker/run_local.sh [FLAGS] EXPERIMENT ACTORS ENVS
 #
 # Builds the images and starts a learner, actors and TensorBoard in containers; Ctrl-C ends them with a last checkpoint.
 # Repeating the command continues the run.
 #
-#   ENV      atari, football, dmlab or catch: an experiment of that suite that fits a small machine;
-#            or the name of any experiment, such as atari/vtrace_deep (seed_rl configs lists them)
-#   AGENT    vtrace, pqn or r2d2
-#   ACTORS   actor containers
-#   ENVS     environments in each
+#   EXPERIMENT   such as atari/vtrace_pong, football/academy or dmlab/small, which fit a small machine; seed_rl configs
+#                lists them all
+#   ACTORS       actor containers
+#   ENVS         environments in each
 #
 #   --gin_param=BINDING   a setting, such as "Atari.game='breakout'"; may be repeated
 #   --runs=DIRECTORY      parent directory of runs on this machine; default: runs
@@ -23,41 +22,23 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 flags=([runs]=runs [run]='' [secrets]="$docker/secrets" [gpu]=no [dry_run]=no)
 read_flags "$@"
-((${#places[@]} == 4)) || die "ENV, AGENT, ACTORS and ENVS are needed, got ${#places[@]} of them; --help describes them"
-env="${places[0]}" agent="${places[1]}" actors="${places[2]}" envs="${places[3]}"
+((${#places[@]} == 3)) || die "EXPERIMENT, ACTORS and ENVS are needed, got ${#places[@]} of them; --help describes them"
+gin_file="${places[0]%.gin}" actors="${places[1]}" envs="${places[2]}"
 
-# agent_of NAME: of the experiment in configs/NAME.gin, or of the one that it includes.
-agent_of() {
-  local file="$docker/../configs/$1.gin" included
-  sed -n 's/^Experiment\.agent = @\([A-Za-z0-9]*\)().*/\L\1/p' "$file" | grep . && return
-  included="$(sed -n "s/^include '\(.*\)\.gin'.*/\1/p" "$file")"
-  [[ -n $included ]] && agent_of "$included"
-}
-
-check_form AGENT "$agent" 'vtrace|pqn|r2d2' 'vtrace, pqn or r2d2'
+check_form EXPERIMENT "$gin_file" '[a-z0-9_]+/[a-z0-9_]+' 'the name of an experiment such as atari/vtrace_pong'
+check_experiment "$gin_file"
 check_number ACTORS "$actors"
 check_number ENVS "$envs"
-case "$env-$agent" in
-  atari-*) gin_file="atari/${agent}_pong" ;;
-  catch-*) gin_file="catch/$agent" ;;
-  football-vtrace) gin_file=football/academy ;;
-  dmlab-vtrace) gin_file=dmlab/small ;;
-  football-* | dmlab-*) die "there is no experiment of $env with $agent: use vtrace, or name a gin file" ;;
-  */*-*) gin_file="${env%.gin}" ;;
-  *) die "ENV must be atari, football, dmlab, catch or the name of an experiment such as atari/vtrace_deep, got '$env'" ;;
-esac
-check_form ENV "$gin_file" '[a-z0-9_]+/[a-z0-9_]+' 'the name of an experiment such as atari/vtrace_deep'
-check_experiment "$gin_file"
-[[ $(agent_of "$gin_file") == "$agent" ]] || die "the agent of $gin_file is $(agent_of "$gin_file"), not $agent"
 run="${flags[run]:-${gin_file/\//_}}"
 check_form --run "$run" '[A-Za-z0-9_][A-Za-z0-9_.-]*' 'one name of letters, digits, dots and dashes'
 
-choose_actor_image "${gin_file%%/*}"
-learner_image=cpu compose=(docker compose --file "$docker/compose.yaml")
+compose=(docker compose --file "$docker/compose.yaml")
+device=cpu
 if [[ ${flags[gpu]} == yes ]]; then
-  learner_image=gpu
+  device=gpu
   compose+=(--file "$docker/compose.gpu.yaml")
 fi
+choose_images "$gin_file" "$device"
 need runs
 check_secrets
 check_command docker openssl

@@ -21,6 +21,7 @@ from gymnasium.vector.utils import batch_space
 from seed_rl.foreign import described
 from seed_rl.settings import Settings
 from seed_rl.specs import (
+    LEGAL_ACTIONS,
     ActionSpec,
     ArraySpec,
     ContinuousSpec,
@@ -28,6 +29,7 @@ from seed_rl.specs import (
     EnvDescription,
     EnvSpec,
     MultiDiscreteSpec,
+    choices_of,
 )
 from seed_rl.types import EnvOutput
 
@@ -128,6 +130,11 @@ class EnvConfig(Settings, abc.ABC):
 
     def human_normalised(self, mean_return: float) -> float | None:
         """Converts a mean return to percent, where 0 is a random policy and 100 a human; None without references."""
+        return None
+
+    @property
+    def reward_threshold(self) -> float | None:
+        """The mean return from which the task counts as solved; None if there is none."""
         return None
 
     def watch(self) -> Watchable:
@@ -238,9 +245,22 @@ def spec_of_spaces(observation: gymnasium.Space[Any], action: gymnasium.Space[An
         raise CannotBuild(str(error)) from error
 
 
-def random_actions(spec: ActionSpec, rng: np.random.Generator, num_envs: int) -> np.ndarray:
-    """Draws uniformly random actions [num_envs, ...]."""
+def legal_actions(spec: EnvSpec, observation: Any) -> np.ndarray | None:
+    """Unpacks the action masks in observations [E, ...] to bool [E, N]; None if all actions are always legal."""
+    if not spec.has_mask:
+        return None
+    count = sum(choices_of(spec.action))
+    return np.unpackbits(observation[LEGAL_ACTIONS], axis=1, count=count, bitorder="little").astype(bool)
+
+
+def random_actions(
+    spec: ActionSpec, rng: np.random.Generator, num_envs: int, legal: np.ndarray | None = None
+) -> np.ndarray:
+    """Draws uniformly random actions [num_envs, ...], if `legal`, bool [num_envs, N], is given among the legal ones."""
     shape = (num_envs, *spec.tensor.shape)
+    if legal is not None:
+        scores = np.split(rng.random(legal.shape) * legal, np.cumsum(choices_of(spec))[:-1], axis=1)
+        return np.stack([own.argmax(axis=1) for own in scores], axis=1).astype(np.int32).reshape(shape)
     if isinstance(spec, ContinuousSpec):
         return rng.uniform(spec.low, spec.high, shape).astype(np.float32)
     return rng.integers(spec.n, size=shape).astype(np.int32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from seed_rl.envs.base import EnvConfig, random_actions, spec_of
+from seed_rl.envs.base import EnvConfig, legal_actions, random_actions, spec_of
 from seed_rl.envs.registry import from_description
 
 
@@ -35,12 +35,13 @@ def check_suite(config: EnvConfig, steps: int) -> None:
 
 def _play(config: EnvConfig, seed: int, steps: int) -> tuple[list[np.ndarray], bool]:
     """Steps three environments; returns copies of all their results, and whether an episode ended."""
-    num_envs, action_spec, rng = 3, config.spec().action, np.random.default_rng(0)
+    num_envs, spec, rng = 3, config.spec(), np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
         observation, _ = env.reset(seed=seed)
         history, any_ended = _tensors(observation), False
         for _ in range(steps):
-            observation, reward, terminated, truncated, _ = env.step(random_actions(action_spec, rng, num_envs))
+            actions = random_actions(spec.action, rng, num_envs, legal_actions(spec, observation))
+            observation, reward, terminated, truncated, _ = env.step(actions)
             assert env.observation_space.contains(observation)
             assert reward.shape == terminated.shape == truncated.shape == (num_envs,)
             assert terminated.dtype == truncated.dtype == np.bool_

@@ -21,12 +21,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from seed_rl.envs.base import (
     CannotBuild,
     EnvConfig,
+    EnvironmentFailed,
     ObservationPictures,
     Watchable,
     failure,
     spec_of,
 )
 from seed_rl.envs.checks import Checked, Tolerance
+from seed_rl.envs.masks import packed, with_mask
 from seed_rl.envs.packages import import_package_of, package_of
 from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.processes import ProcessVectorEnv, alone
@@ -68,6 +70,9 @@ class Gym(EnvConfig):
     failing_episodes: UnitInterval = 0.1
     """Share of a group's episodes that may end in an error. The environment is then rebuilt, and the episode truncated
     at its last good step. More errors, or one before the group's first end of an episode, end the actor."""
+    action_mask: str = "auto"
+    """Where to find the mask of legal actions. `auto`: the key `action_mask` or `legal_action_mask` of the observation
+    or `info`, or the environment's method `action_masks`; `none`: all actions are legal; otherwise another key."""
     frames_per_step: Count = 1
     """Number of frames to count per step: the environment's built-in action repeat."""
 
@@ -102,6 +107,10 @@ class Gym(EnvConfig):
     @property
     def action_repeat(self) -> int:
         return self.frames_per_step
+
+    @property
+    def reward_threshold(self) -> float | None:
+        return getattr(gymnasium.registry.get(self.id), "reward_threshold", None)
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -139,7 +148,9 @@ class Gym(EnvConfig):
             env.close()
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         try:
+            native = self.envpool or self.vectorization == "vector_entry_point"
             flat = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale)
+            flat = packed(flat, self.action_mask, self.id, in_info=native)
             spec_of(flat)
         except ValueError as error:
             env.close()
@@ -152,15 +163,16 @@ class Gym(EnvConfig):
             with _sentences(self.id):
                 import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
-        make_one = functools.partial(_make_one, self.id, options, self.wrappers)
+        masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
+        make_one = functools.partial(_make_one, self.id, options, self.wrappers, masked)
         checked = functools.partial(Checked, make_one, self.id, Tolerance(self.failing_episodes))
         if self.vectorization == "async":
             return ProcessVectorEnv([alone(checked)] * num_envs, self.id)
         return SyncVectorEnv([checked] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
-def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> gymnasium.Env:
-    """Builds one environment; raises CannotBuild."""
+def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], masked: Any) -> gymnasium.Env:
+    """Builds one environment, to which `masked` is applied last; raises CannotBuild."""
     with _sentences(env_id):
         import_package_of(env_id)
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
@@ -171,7 +183,7 @@ def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str]) -> 
             if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):  # a learner may send this name
                 raise CannotBuild(f"{env_id} can't be made: {name} is not a subclass of gymnasium.Wrapper")
             env = kind(env, **json.loads(arguments or "{}"))
-        return env
+        return masked(env)
 
 
 @contextlib.contextmanager
@@ -179,7 +191,7 @@ def _sentences(env_id: str) -> Iterator[None]:
     """Turns errors of an environment's constructor, which may raise anything, into CannotBuild."""
     try:
         yield
-    except CannotBuild:
+    except (CannotBuild, EnvironmentFailed):
         raise
     except (Exception, SystemExit) as error:
         known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)

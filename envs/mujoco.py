@@ -61,6 +61,10 @@ class MuJoCo(EnvConfig):
         return self._gym.packages
 
     @property
+    def reward_threshold(self) -> float | None:
+        return self._gym.reward_threshold
+
+    @property
     def _gym(self) -> Gym:
         own = ("task", "backend")
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in own}

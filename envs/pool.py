@@ -54,8 +54,7 @@ class EnvPoolVectorEnv(UniformVectorEnv):
         if seed is not None:
             self._pool.close()
             self._pool = self._make(int(seed))
-        observation, _ = self._pool.reset()
-        return observation, {}
+        return self._pool.reset()
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments."""

@@ -21,6 +21,7 @@ from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.networks.trunk import Trunk, TrunkModel
 from seed_rl.rl.distributions import distribution_of
+from seed_rl.rl.masks import masked
 from seed_rl.rl.vtrace import vtrace
 from seed_rl.settings import NonNegative, UnitInterval
 from seed_rl.specs import EnvSpec
@@ -53,9 +54,9 @@ class ActorCritic(TrunkModel):
         self._policy = keras.layers.Dense(num_parameters, dtype="float32", name="policy")
         self._baseline = keras.layers.Dense(1, dtype="float32", name="baseline")
 
-    def heads(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Logits and value of features [T, B, F]."""
-        return self._policy(features), tf.squeeze(self._baseline(features), -1)
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Logits, of legal actions only, and value of features [T, B, F]."""
+        return masked(self._policy(features), legal), tf.squeeze(self._baseline(features), -1)
 
 
 class SimplePPOAgent(ModelAgent):

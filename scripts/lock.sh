@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pins every dependency of pyproject.toml in requirements/, with the hashes of its files, for Python 3.10 to 3.12 at once.
+# Pins every dependency of pyproject.toml in requirements/, with the hashes of its files, for Python 3.11 to 3.13 at once.
 # Keeps the pins that still fit; pass --upgrade for the newest versions, or --upgrade-package NAME for one.
 set -euo pipefail
 
@@ -10,7 +10,7 @@ cd -- "$root"
 # compile NAME ARGUMENT...: writes requirements/NAME.lock from the requirements on standard input and in the files among
 # the arguments.
 compile() {
-  "$venv/bin/uv" pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+  "$venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --custom-compile-command scripts/lock.sh --output-file "requirements/$1.lock" "${@:2}" -
 }
 # extra NAME: the requirements of an extra of pyproject.toml.
@@ -27,12 +27,13 @@ compile dev --all-extras "${pins[@]}" "$@" pyproject.toml requirements/docs.in <
 compile docs --constraint requirements/dev.lock --no-annotate "$@" <requirements/docs.in
 # The compiler for GPUs is a part of JAX, of the same version.
 jax="$(sed -n 's/^jax==\([0-9.]*\).*/\1/p' requirements/dev.lock)"
-compile accelerators --constraint requirements/dev.lock "$@" <<<"jax-cuda13-plugin[with-cuda]==$jax ; python_version >= '3.11'"
+compile accelerators --constraint requirements/dev.lock "$@" <<<"jax-cuda13-plugin[with-cuda]==$jax"
 # Tools that make environments and packages; extras that are installed beside the lock of actors; the football engine's source.
 pinned=(--constraint requirements/dev.lock --no-annotate)
 compile build "${pinned[@]}" "$@" <<<$'psutil\nsetuptools\nuv\nwheel'
 compile dmlab "${pinned[@]}" "$@" < <(extra dmlab)
 compile football "${pinned[@]}" "$@" < <(extra gfootball)
+compile mujoco "${pinned[@]}" "$@" < <(extra mujoco && extra box2d)
 compile engine --no-deps --no-annotate "$@" <<<'gfootball==2.10.2'
 # The images: actors need no TensorFlow; learners get gcsfs for log directories in Google Cloud Storage (the dependencies
 # of s3fs contradict the other pins).

@@ -3,24 +3,18 @@
 
 The pages are docs/performance.md, docs/results/time_to_score.md and docs/results/atari.md; their data are in folders of
 the same names in docs/results. The block between `<!-- table: NAME -->` and `<!-- end -->` is a table generated from
-NAME.json, which `scripts/bench.sh` wrote; a block `<!-- plan: FLAGS -->` has the output of `seed_rl plan FLAGS` with
-these files, and `<!-- atari: PART FOLDER FRAMES -->` a part of `benchmarks.atari_page`. The rest of a page is not
-touched. With --check nothing is written, and the exit code is 1 if a page is out of date. With --pictures the pictures
-of docs/results/atari.md are redrawn first.
+NAME.json, which `scripts/bench.sh` wrote; a block `<!-- atari: PART FOLDER FRAMES -->` has a part of
+`benchmarks.atari_page`. The rest of a page is not touched. With --check nothing is written, and the exit code is 1 if a
+page is out of date. With --pictures the pictures of docs/results/atari.md are redrawn first.
 """
 
 import argparse
-import contextlib
 import importlib
-import io
 import json
 import pathlib
 import re
-import shlex
 import sys
 from typing import Any
-
-from seed_rl.cli.main import main as seed_rl
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
@@ -32,7 +26,7 @@ PAGES = {
 }
 """Directory with the JSON files of each page."""
 END = "<!-- end -->"
-BEGIN = re.compile("<!-- (table|plan|atari): ")
+BEGIN = re.compile("<!-- (table|atari): ")
 BLOCK = re.compile(rf"({BEGIN.pattern}([^\n]+) -->\n)(?:(?!<!--).)*({END})", re.DOTALL)
 
 
@@ -48,23 +42,13 @@ def filled(page: str, results: pathlib.Path) -> str:
     """
     if not len(BEGIN.findall(page)) == page.count(END) == len(BLOCK.findall(page)):
         raise PageError(f"each <!-- table: NAME --> needs one {END} behind it")
-    content = {"table": table_of, "plan": plan_of, "atari": atari_of}
+    content = {"table": table_of, "atari": atari_of}
     return BLOCK.sub(lambda found: f"{found[1]}{content[found[2]](found[3], results)}{found[4]}", page)
 
 
 def atari_of(part: str, results: pathlib.Path) -> str:
     """Return a part of the Atari page, as Markdown."""
     return str(importlib.import_module("benchmarks.atari_page").section(part, results))
-
-
-def plan_of(flags: str, results: pathlib.Path) -> str:
-    """Return the output of `seed_rl plan`, as Markdown."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = seed_rl(["plan", *shlex.split(flags), f"--measured={results}"])
-    if code:
-        raise PageError(f"the plan {flags} can't be made: {err.getvalue().strip()}")
-    return f"\n```\n$ seed_rl plan {flags}\n{out.getvalue()}```\n\n"
 
 
 def table_of(name: str, results: pathlib.Path) -> str:

@@ -11,7 +11,7 @@
 #            the compiler for NVIDIA's GPUs, 4 GB, for test.sh --accelerators
 #   docs     the packages of the documentation's site only, in a directory of its own
 #
-#   PYTHON        the interpreter; default: python3, or else python3.12, python3.11, python3.10
+#   PYTHON        the interpreter; default: python3, or else python3.13, python3.12, python3.11
 #   SEED_RL_VENV  the environment's directory; default: .venv at the root of the repository; that of the kind docs has
 #                 "-docs" behind its name
 #
@@ -74,13 +74,13 @@ logged() {
 }
 
 choose_python() {
-  local candidates=(python3 python3.12 python3.11 python3.10)
+  local candidates=(python3 python3.13 python3.12 python3.11)
   [[ -z ${PYTHON:-} ]] || candidates=("$PYTHON")
   for python in "${candidates[@]}"; do
-    case "$(version_of "$python")" in 3.10 | 3.11 | 3.12) return ;; esac
+    case "$(version_of "$python")" in 3.11 | 3.12 | 3.13) return ;; esac
   done
-  [[ -z ${PYTHON:-} ]] || die "PYTHON=$PYTHON is not a working Python 3.10, 3.11 or 3.12: set it to one that is."
-  die "No Python 3.10, 3.11 or 3.12 found on PATH: install one, or set PYTHON to its path."
+  [[ -z ${PYTHON:-} ]] || die "PYTHON=$PYTHON is not a working Python 3.11, 3.12 or 3.13: set it to one that is."
+  die "No Python 3.11, 3.12 or 3.13 found on PATH: install one, or set PYTHON to its path."
 }
 
 has_ensurepip() { "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }
@@ -89,7 +89,7 @@ has_ensurepip() { "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; }
 install_ensurepip() {
   local package=python3-venv
   if [[ ! -x $(command -v apt-get) || $("$python" -c 'import sys; print(sys.base_prefix)') != /usr ]]; then
-    die "$python cannot make virtual environments (it has no ensurepip): set PYTHON to a Python 3.10-3.12 that can."
+    die "$python cannot make virtual environments (it has no ensurepip): set PYTHON to a Python 3.11-3.13 that can."
   fi
   [[ $(version_of "$python") == "$(version_of /usr/bin/python3)" ]] || package="python$(version_of "$python")-venv"
   scripts/apt_install.sh "$package"

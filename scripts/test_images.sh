@@ -221,7 +221,7 @@ run_catch() {
 
 # The same with compose, by the script that users run.
 run_local() {
-  docker/run_local.sh catch vtrace 2 32 "--runs=$scratch/composed" "--secrets=$scratch/keys" >"$scratch/compose.log" 2>&1 ||
+  docker/run_local.sh catch/vtrace 2 32 "--runs=$scratch/composed" "--secrets=$scratch/keys" >"$scratch/compose.log" 2>&1 ||
     die "run_local.sh fails: $(tail -5 "$scratch/compose.log")"
   expect "run_local.sh does not learn Catch" grep -q -E '"episode_return": (0\.9|1\.0)' "$scratch"/composed/*/metrics.jsonl
   say "docker/run_local.sh has learned Catch"

@@ -15,6 +15,9 @@ DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "fl
 _LARGEST = float(np.finfo(np.float32).max)
 _SMALLEST = 2 * float(np.finfo(np.float32).tiny)  # half of this is not flushed to zero
 
+LEGAL_ACTIONS = "legal actions"
+"""Name of the observation tensor that holds the action mask; the space keeps it apart from names of environments."""
+
 Option = bool | int | float | str | tuple
 """The value of an environment option: a scalar, or a tuple of scalars of one kind."""
 
@@ -116,12 +119,36 @@ class ContinuousSpec:
 ActionSpec = DiscreteSpec | MultiDiscreteSpec | ContinuousSpec
 
 
+def choices_of(action: ActionSpec) -> tuple[int, ...]:
+    """Number of values of each choice that an action makes; empty for continuous actions."""
+    return () if isinstance(action, ContinuousSpec) else tuple(np.ravel(action.n).tolist())
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvSpec:
-    """Observations and actions of one environment."""
+    """Observations and actions of one environment.
+
+    With an action mask, the observation has a tensor `LEGAL_ACTIONS`, uint8 [ceil(N / 8)]: a bit for each value of each
+    choice, N in total, lowest bit first; 1 if the value is legal. Networks don't take it as an input.
+    """
 
     observation: ObservationSpec
     action: ActionSpec
+
+    def __post_init__(self):
+        mask = ((-(-sum(choices_of(self.action)) // 8),), "uint8")
+        for name, spec in self.observation_tensors():
+            if name == LEGAL_ACTIONS and ((spec.shape, spec.dtype) != mask or not self.network_inputs()):
+                raise ValueError(f"an action mask has a bit per value of discrete actions, beside inputs, got {self}")
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether observations have an action mask."""
+        return LEGAL_ACTIONS in dict(self.observation_tensors())
+
+    def network_inputs(self) -> list[tuple[str, ArraySpec]]:
+        """The `observation_tensors` without the action mask."""
+        return [(name, spec) for name, spec in self.observation_tensors() if name != LEGAL_ACTIONS]
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name or 'observation'} {spec}" for name, spec in self.observation_tensors())

@@ -63,7 +63,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
 def test_the_metadata_names_license_pythons_and_modules_that_exist(wheel, metadata):
     fields = Parser().parsestr(metadata("METADATA"))
     assert (fields["License-Expression"], fields["Version"]) == ("Apache-2.0", seed_rl.__version__)
-    assert set(fields["Requires-Python"].split(",")) == {">=3.10", "<3.13"}
+    assert set(fields["Requires-Python"].split(",")) == {">=3.11", "<3.14"}
     entries = configparser.ConfigParser()
     entries.read_string(metadata("entry_points.txt"))
     assert entries["console_scripts"]["seed_rl"] == "seed_rl.__main__:main"
@@ -114,7 +114,7 @@ def pins(lock: str, python: str) -> dict[str, str]:
     return {each.name: re.fullmatch(r"==([^,]+)", str(each.specifier))[1] for each in found}
 
 
-@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_the_locks_fit_the_requirements_and_each_other(metadata, python):
     runtime, dev, actor, cpu, gpu, tpu, docs = (
         pins(lock, python) for lock in ("runtime", "dev", "actor", "cpu", "gpu", "tpu", "docs")

@@ -79,7 +79,6 @@ def test_a_table_is_written_between_its_markers_and_nothing_else_changes(run, tm
         ("<!-- table: y -->\n<!-- end -->\n", "the table y has no data: y.json is missing"),
         ("<!-- table: y -->\n", "each <!-- table: NAME --> needs one <!-- end --> behind it"),
         ("<!-- end -->\n", "each <!-- table: NAME --> needs one"),
-        ("<!-- plan: --gin_file=catch/vtrace -->\n<!-- end -->\n", "can't be made: seed_rl plan: "),
     ],
 )
 def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, text, sentence):

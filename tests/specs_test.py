@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seed_rl.envs.base import random_actions
-from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 
 TENTH = float(np.float32(0.1))
 LARGEST, TINY = float(np.finfo(np.float32).max), float(np.finfo(np.float32).tiny)
@@ -35,6 +35,19 @@ def test_tensors_of_an_observation_are_in_the_order_of_their_names():
     assert several.observation_tensors() == [("a", speed), ("b", frame)]
     assert str(one) == "observation uint8[84, 84, 1]; action Discrete(2)"
     assert str(several) == "a float64[], b uint8[84, 84, 1]; action MultiDiscrete(2)"
+
+
+def masked(action, size):
+    return EnvSpec({"b": ArraySpec((), "bool"), LEGAL_ACTIONS: ArraySpec((size,), "uint8")}, action)
+
+
+def test_an_action_mask_is_sent_but_no_input_of_networks():
+    for action in (DiscreteSpec(9), MultiDiscreteSpec((6, 7))):
+        spec = masked(action, 2)
+        assert spec.has_mask
+        assert [name for name, _ in spec.observation_tensors()] == ["b", LEGAL_ACTIONS]
+        assert [name for name, _ in spec.network_inputs()] == ["b"]
+    assert not EnvSpec({"b": ArraySpec((), "bool")}, action).has_mask
 
 
 def test_bytes_of_a_tensor():
@@ -66,6 +79,18 @@ def test_bytes_of_a_tensor():
         (
             lambda: ContinuousSpec((-LARGEST,), (LARGEST,)),
             r"too far apart or too close, got -3.4.*e\+38 and 3.4.*e\+38",
+        ),
+        (
+            lambda: masked(DiscreteSpec(9), 1),
+            r"mask has a bit per value .* got b bool\[\], legal actions uint8\[1\]; action",
+        ),
+        (
+            lambda: masked(ContinuousSpec((0.0,), (1.0,)), 1),
+            "bit per value of discrete actions, beside inputs, got b bool",
+        ),
+        (
+            lambda: EnvSpec({LEGAL_ACTIONS: ArraySpec((1,), "uint8")}, DiscreteSpec(8)),
+            "beside inputs, got legal actions",
         ),
         (lambda: ContinuousSpec((0.0,), (TINY,)), "too far apart or too close, got 0.0 and 1.1.*e-38"),
     ],

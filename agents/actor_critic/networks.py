@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from seed_rl.networks.normalisation import ValueHead
 from seed_rl.networks.trunk import Trunk, TrunkModel
+from seed_rl.rl import masks
 from seed_rl.types import EnvOutput
 
 
@@ -51,9 +52,9 @@ class ActorCritic(TrunkModel):
         self._policy = keras.layers.Dense(dependent, kernel_initializer=uniform, dtype="float32", name="policy")
         self.baseline = ValueHead(value_norm, name="baseline")
 
-    def heads(self, features: tf.Tensor) -> NetworkOutput:
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> NetworkOutput:
         """The policy and the value at each step."""
-        policy = self._policy(features)
+        policy = masks.masked(self._policy(features), legal)
         if self._free is not None:
             policy = tf.concat([policy, tf.broadcast_to(self._free.value, tf.shape(policy))], axis=-1)
         return NetworkOutput(policy, self.baseline(features))

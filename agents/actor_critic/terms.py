@@ -41,6 +41,8 @@ class Decisions(NamedTuple):
     """float32 [T, B]: log-probability under the policy that acted."""
     entropies: tf.Tensor
     """float32 [T, B]: entropy of the learned policy, nats."""
+    max_entropies: tf.Tensor | None
+    """float32 [T, B]: entropy of equally likely legal actions, nats; None for continuous actions."""
     values: tf.Tensor
     """float32 [T + 1, B]: the learned value, with the one that bootstraps."""
 
@@ -64,6 +66,7 @@ def decisions_of(
         log_pi=actions.log_prob(policy, action),
         log_mu=actions.log_prob(unroll.behaviour.policy[:-1], action),
         entropies=actions.entropy(policy),
+        max_entropies=actions.max_entropy(policy),
         values=output.baseline,
     )
 
@@ -80,7 +83,6 @@ def entropy_loss(made: Decisions) -> tf.Tensor:
 
 
 def metrics_of(
-    actions: ActionDistribution,
     made: Decisions,
     advantages: tf.Tensor,
     value_targets: tf.Tensor,
@@ -97,8 +99,8 @@ def metrics_of(
         "policy/value_unit": value_unit,
         "learning/explained_variance": diagnostics.explained_variance(values, value_targets, made.acted),
     }
-    if actions.max_entropy:
-        metrics["learning/entropy_share"] = entropy / actions.max_entropy
+    if made.max_entropies is not None:
+        metrics["learning/entropy_share"] = tf.math.divide_no_nan(entropy, tf.reduce_mean(made.max_entropies))
     if bound := config.largest_value:
         metrics["learning/value_to_bound"] = tf.reduce_mean(tf.abs(values)) / bound
     return metrics

@@ -73,5 +73,5 @@ def ppo_loss(
         "loss/entropy": entropy_cost * terms.entropy_loss(made),
     }
     total = tf.add_n([*parts.values()])
-    metrics = terms.metrics_of(actions, made, old.advantages, old.values + old.advantages, value_unit, config)
+    metrics = terms.metrics_of(made, old.advantages, old.values + old.advantages, value_unit, config)
     return terms.ActorCriticLoss(total, {"loss/total": total} | parts | metrics)

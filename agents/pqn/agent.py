@@ -39,7 +39,8 @@ class PQNAgent(ModelAgent):
         if greedy:
             return tf.argmax(outputs, axis=-1, output_type=tf.int32), ()
         evaluated = env_ids >= self._num_training_envs
-        return epsilon_greedy(outputs, tf.where(evaluated, self._config.final_epsilon, self._epsilon.value), seed), ()
+        epsilon = tf.where(evaluated, self._config.final_epsilon, self._epsilon.value)
+        return epsilon_greedy(outputs, epsilon, seed, self.env_spec.has_mask), ()
 
     def targets(self, unroll: Unroll) -> tf.Tensor:
         q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)

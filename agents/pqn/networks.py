@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from seed_rl.networks.trunk import Trunk, TrunkModel
+from seed_rl.rl import masks
 
 
 class QNetwork(TrunkModel):
@@ -16,6 +17,6 @@ class QNetwork(TrunkModel):
         small = keras.initializers.VarianceScaling(1e-4)
         self._q = keras.layers.Dense(num_actions, kernel_initializer=small, dtype="float32", name="q")
 
-    def heads(self, features: tf.Tensor) -> tf.Tensor:
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Q-values float32 [T, B, A]."""
-        return self._q(features)
+        return masks.masked(self._q(features), legal)

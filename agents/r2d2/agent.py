@@ -68,7 +68,7 @@ class R2D2Agent(ModelAgent):
             action = tf.argmax(q, axis=-1, output_type=tf.int32)
         else:
             epsilon = tf.gather(self._epsilons, tf.minimum(env_ids, len(self._epsilons) - 1))
-            action = epsilon_greedy(q, epsilon, seed)
+            action = epsilon_greedy(q, epsilon, seed, self.env_spec.has_mask)
         q_of_action = q_learning.q_of_actions(q[None], action[None])[0]
         return action, Behaviour(q_of_action, tf.reduce_max(q, axis=-1))
 

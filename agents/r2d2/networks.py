@@ -8,11 +8,12 @@ import keras
 import tensorflow as tf
 
 from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
+from seed_rl.rl import masks
 from seed_rl.types import EnvOutput
 
 
 class DuelingQNetwork(TrunkModel):
-    """A trunk with dueling heads (arXiv:1511.06581): Q(x, a) = V(x) + A(x, a) - mean over b of A(x, b).
+    """A trunk with dueling heads (arXiv:1511.06581): Q(x, a) = V(x) + A(x, a) - mean over legal b of A(x, b).
 
     Each head has a hidden layer; the advantages need no bias, which would cancel out.
     """
@@ -43,11 +44,11 @@ class DuelingQNetwork(TrunkModel):
             num_actions, use_bias=False, kernel_initializer=small, dtype="float32", name="advantage"
         )
 
-    def heads(self, features: tf.Tensor) -> tf.Tensor:
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """The Q-values, float32 [T, B, A], rescaled if the agent rescales values."""
         value = self._value(self._value_hidden(features))
         advantage = self._advantage(self._advantage_hidden(features))
-        return value + advantage - tf.reduce_mean(advantage, axis=-1, keepdims=True)
+        return masks.masked(value + advantage - masks.legal_mean(advantage, legal), legal)
 
     def burn_in(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> TrunkState:
         """The state after T steps, given the state before them, without gradients and without computing Q."""

@@ -21,7 +21,7 @@ class Actor(TrunkModel):
         super().__init__(trunk, name="actor")
         self._head = _head(config, num_parameters, "policy")
 
-    def heads(self, features: tf.Tensor) -> tf.Tensor:
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
         """Maps features [T, B, F] to policy parameters."""
         return _through(self._head, features)
 

@@ -64,7 +64,7 @@ def vtrace_loss(
         total,
         {"loss/total": total}
         | parts
-        | terms.metrics_of(actions, made, advantages, returns.vs, value_unit, config)
+        | terms.metrics_of(made, advantages, returns.vs, value_unit, config)
         | {
             "learning/clipped_share": diagnostics.clipped_share(log_rhos, clip),
             "learning/clipped_mass": diagnostics.clipped_mass(log_rhos, clip),

@@ -17,7 +17,8 @@
 #   --gin_file=NAME       experiment, such as atari/vtrace
 #   --gin_param=BINDING   a setting, such as "Atari.game='breakout'"; may be repeated
 #   --total_frames=N      environment frames; default: the experiment's
-#   --suite=S             decides the actors' image: football, dmlab or atari (all others); default: the experiment's
+#   --suite=S             decides the images: football, dmlab, mujoco (also Box2D) or atari (all others); default: the
+#                         experiment's
 #   --actors=N            actors, on spot machines
 #   --least_actors=N      scale between this number and --actors by their CPU usage
 #   --actor_cpu=CORES, --actor_memory=SIZE, --learner_cpu=CORES, --learner_memory=SIZE   defaults: 1, 2Gi, 4, 16Gi
@@ -27,6 +28,7 @@
 #   --accelerator_count=N GPUs; default: 1
 #   --tpu_topology=T      chips of one host: 1x1, 2x2, 2x4 or, for TPUs in three dimensions, 2x2x1; default: 1x1
 #   --learner_image=I     instead of this repository's
+#   --days=N              after which the learner is ended; default: 7
 #   --spot_learner        the learner on a spot machine, too: it continues after each preemption
 #
 #   --storage_size=SIZE   of the run's volume; default: 50Gi
@@ -45,7 +47,7 @@ flags=(
   [project]='' [location]='' [cluster]='' [create_cluster]=no [repository]='' [tag]='' [no_build]=no
   [name]='' [gin_file]='' [total_frames]='' [suite]='' [actors]='' [least_actors]=''
   [actor_cpu]='' [actor_memory]='' [learner_cpu]='' [learner_memory]=''
-  [accelerator]=gpu [accelerator_type]='' [accelerator_count]='' [tpu_topology]=1x1 [learner_image]='' [spot_learner]=no
+  [accelerator]=gpu [accelerator_type]='' [accelerator_count]='' [tpu_topology]=1x1 [learner_image]='' [days]='' [spot_learner]=no
   [storage_size]='' [bucket]='' [service_account]='' [namespace]=default [secrets]="$docker/secrets"
   [delete]=no [dry_run]=no
 )
@@ -70,21 +72,23 @@ if [[ ${flags[delete]} == yes ]]; then
   exit
 fi
 
-prepare_run gcloud kubectl
+case "${flags[accelerator]}" in
+  none) prepare_run cpu gcloud kubectl ;;
+  gpu | tpu) prepare_run "${flags[accelerator]}" gcloud kubectl ;;
+  *) die "--accelerator must be none, gpu or tpu, got '${flags[accelerator]}'" ;;
+esac
 check_form --bucket "${flags[bucket]}" '|[a-z0-9][a-z0-9._-]+' "a bucket's name without gs://"
 count="${flags[accelerator_count]}"
 [[ -z $count ]] || check_number --accelerator_count "$count"
 case "${flags[accelerator]}" in
-  none) learner_image=cpu ;;
   gpu)
-    learner_image=gpu
     render+=(
       "--learner_device=nvidia.com/gpu=${count:-1}"
       "--learner_node=cloud.google.com/gke-accelerator=${flags[accelerator_type]:-nvidia-l4}"
     )
     ;;
   tpu)
-    learner_image=tpu topology="${flags[tpu_topology]}"
+    topology="${flags[tpu_topology]}"
     check_form --tpu_topology "$topology" '1x1|2x2|2x4|2x2x1' \
       '1x1, 2x2, 2x4 or 2x2x1, since a learner uses the chips of one host'
     chips=$((${topology//x/*}))
@@ -96,7 +100,6 @@ case "${flags[accelerator]}" in
       "--learner_node=cloud.google.com/gke-tpu-topology=$topology"
     )
     ;;
-  *) die "--accelerator must be none, gpu or tpu, got '${flags[accelerator]}'" ;;
 esac
 images=("$actor_image")
 if [[ -z ${flags[learner_image]} ]]; then
@@ -111,7 +114,7 @@ if [[ -n ${flags[bucket]} ]]; then
   render+=("--bucket=gs://${flags[bucket]}")
   runs=/home/seed_rl/.cache/seed_rl # the learner's local copy
 fi
-pass_on namespace learner_image least_actors actor_cpu actor_memory learner_cpu learner_memory storage_size
+pass_on namespace learner_image least_actors actor_cpu actor_memory learner_cpu learner_memory storage_size days
 # Reports any mistake in the flags before the first change.
 manifests="$(python3 "$docker/cloud/render_kubernetes.py" "${render[@]}")"
 

@@ -11,7 +11,7 @@ key.pem and token, NAME-actors cert.pem and token, as docker/make_secrets.sh mak
 import argparse
 import pathlib
 
-from rendering import RunParser, count, fill, form, learner_arguments, name, pair
+from rendering import RunParser, count, device, fill, form, learner_arguments, name, pair
 
 TEMPLATES = pathlib.Path(__file__).parent / "kubernetes"
 _HOSTS_PORT = 9000
@@ -46,19 +46,20 @@ def _parser() -> RunParser:
     add("--namespace", type=name, default="default")
     add("--least_actors", type=count, metavar="N", help="scale between this number and --actors by their CPU usage")
     add("--learners", type=count, default=1, metavar="N", help="learner hosts, which share the batch and the actors")
-    quantity = form(r"[1-9][0-9]*(\.[0-9]+)?(m|[KMGT]i?)?", "a quantity such as 4, 500m or 16Gi")
+    quantity = form(r"([1-9][0-9]*|0(?=\.0*[1-9]))(\.[0-9]+)?(m|[KMGT]i?)?", "a quantity such as 4, 0.5, 500m or 16Gi")
     add("--learner_cpu", type=quantity, default="4", metavar="CORES")
     add("--learner_memory", type=quantity, default="16Gi", metavar="SIZE")
     add("--actor_cpu", type=quantity, default="1", metavar="CORES")
     add("--actor_memory", type=quantity, default="2Gi", metavar="SIZE")
+    add("--learner_device", type=device, action="append", default=[], metavar="KEY=N", help="such as nvidia.com/gpu=1")
     for flag, text in (
-        ("--learner_device", "a device and how many, such as nvidia.com/gpu=1"),
         ("--learner_node", "a label of the learner's node; may be repeated"),
         ("--actor_node", "a label of the actors' nodes; may be repeated"),
         ("--learner_taint", "a taint (NoSchedule) that the learner tolerates; may be repeated"),
         ("--actor_taint", "a taint (NoSchedule) that the actors tolerate; may be repeated"),
     ):
         add(flag, type=pair, action="append", default=[], metavar="KEY=VALUE", help=text)
+    add("--days", type=count, default=7, metavar="N", help="after which the learner is ended (default: 7)")
     add("--storage_size", type=quantity, default="50Gi", metavar="SIZE", help="of the volume for the run")
     place = form(r"[a-z0-9][a-z0-9._-]*", "a name in lower case")
     add("--storage_class", type=place, metavar="CLASS", help="of the volume; default: the cluster's")
@@ -90,6 +91,7 @@ def manifests(asked: argparse.Namespace) -> str:
         "by_name_at_once": True if several else None,
         "hosts_port": _HOSTS_PORT if several else None,
         "retries": 10 * asked.learners,
+        "longest_seconds": 86_400 * asked.days,
         "learner_tolerations": _tolerations(asked.learner_taint),
         "learner_requests": {"cpu": asked.learner_cpu, "memory": asked.learner_memory, **devices},
         "learner_limits": {"memory": asked.learner_memory, **devices},

@@ -31,6 +31,12 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def device(text: str) -> tuple[str, str]:
+    """The type of a flag that is a kind of device and how many."""
+    key, number = pair(text)
+    return key, str(count(number))
+
+
 name = form(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", "at most 40 of a-z, 0-9 and -, beginning with a letter")
 """A name that Kubernetes and Google Cloud accept, short enough for the suffixes of the run's objects."""
 

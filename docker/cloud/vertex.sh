@@ -16,7 +16,8 @@
 #   --gin_file=NAME        experiment, such as atari/vtrace
 #   --gin_param=BINDING    a setting, such as "Atari.game='breakout'"; may be repeated
 #   --total_frames=N       environment frames; default: the experiment's
-#   --suite=S              decides the actors' image: football, dmlab or atari (all others); default: the experiment's
+#   --suite=S              decides the images: football, dmlab, mujoco (also Box2D) or atari (all others); default: the
+#                          experiment's
 #   --actors=N             actors, a machine each
 #   --actor_machine=T      default: n2-standard-4
 #   --learner_machine=T    default: g2-standard-8
@@ -40,10 +41,11 @@ read_flags "$@"
 check_project
 need region name
 check_form --region "${flags[region]}" '[a-z]+-[a-z]+[0-9]+' 'a region such as europe-west4'
-prepare_run gcloud
-learner_image=gpu
 if [[ ${flags[accelerator_type]} == none ]]; then
-  learner_image=cpu flags[accelerator_type]=''
+  prepare_run cpu gcloud
+  flags[accelerator_type]=''
+else
+  prepare_run gpu gcloud
 fi
 render+=("--learner_image=$(image_name "$learner_image")")
 [[ ${flags[spot]} == no ]] || render+=(--spot)

@@ -54,9 +54,9 @@ def result(check: Callable[[], Result]) -> Result:
 
 
 def _python() -> Result:
-    supported = (3, 10) <= sys.version_info[:2] <= (3, 12)
+    supported = (3, 11) <= sys.version_info[:2] <= (3, 13)
     text = f"{platform.python_version()} at {sys.executable}; seed_rl {__version__}"
-    return (OK, text) if supported else (BROKEN, f"{text}: Python 3.10, 3.11 or 3.12 is needed")
+    return (OK, text) if supported else (BROKEN, f"{text}: Python 3.11, 3.12 or 3.13 is needed")
 
 
 def _packages() -> Result:

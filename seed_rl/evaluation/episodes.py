@@ -16,7 +16,7 @@ import numpy as np
 
 from seed_rl.envs import base
 from seed_rl.envs.elsewhere import make_elsewhere
-from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
+from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
 from seed_rl.learner.ending import Stop
 from seed_rl.system.files import complete_or_absent
@@ -123,6 +123,7 @@ def evaluate_run(
     seed: int = 1,
     stop: Stop | None = None,
     max_steps: int | None = None,
+    gin_params: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Play complete episodes with a run's policy; returns are sums of unclipped rewards.
 
@@ -135,36 +136,40 @@ def evaluate_run(
       seed: seed of environments and sampled actions, 0 to 2^31 - 1.
       stop: says whether to stop early, which biases the results towards short episodes.
       max_steps: maximum length of an episode, as in `play`.
+      gin_params: gin bindings that change the environments, such as `Atari.sticky_actions = 0.25`.
 
     Returns:
-      The arguments `logdir, greedy, seed`, the `environment`, the `checkpoint` and its `env_frames`, `wanted_episodes`,
-      the items of `Played.summary`, `human_normalised` in percent or None, and the `returns` and `lengths` of all
-      episodes. Without episodes the statistics are nan.
+      The arguments `logdir, seed, gin_params`, whether the policy was `greedy`, the `environment`, the `checkpoint` and
+      its `env_frames`, `wanted_episodes`, the items of `Played.summary`, `human_normalised` in percent or None, and the
+      `returns` and `lengths` of all episodes. Without episodes the statistics are nan.
 
     Raises:
       ValueError: `episodes` or `num_envs` is less than 1.
-      NoPolicy, CannotReach: see `load_policy`.
-      CannotBuild: the environments are not installed on this machine.
+      NoPolicy, CannotReach: see `load_policy`; or the policy can't act in the changed environments.
+      ConfigError: a binding is invalid.
+      CannotBuild: the environments can't be built on this machine.
       EnvironmentFailed: an environment raised an error.
     """
     for name, value in (("episodes", episodes), ("num_envs", num_envs)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     experiment = experiment_of(logdir)
+    env_config = env_of(experiment, gin_params)
     policy = load_policy(logdir, checkpoint, greedy, seed)
-    with contextlib.closing(make_elsewhere(experiment.env, min(num_envs, episodes))) as env:
+    with contextlib.closing(make_elsewhere(env_config, min(num_envs, episodes))) as env:
         played = play(policy, env, episodes, seed, stop=stop, max_steps=max_steps)
     summary = played.summary()
     return {
         "logdir": logdir,
-        "environment": dataclasses.asdict(experiment.env.describe()),
+        "environment": dataclasses.asdict(env_config.describe()),
+        "gin_params": list(gin_params),
         "checkpoint": policy.checkpoint,
         "env_frames": policy.env_frames,
-        "greedy": greedy,
+        "greedy": policy.greedy,
         "seed": seed,
         "wanted_episodes": episodes,
         **summary,
-        "human_normalised": experiment.env.human_normalised(summary["mean"]),
+        "human_normalised": env_config.human_normalised(summary["mean"]),
         "returns": played.returns.tolist(),
         "lengths": played.lengths.tolist(),
     }
@@ -173,12 +178,13 @@ def evaluate_run(
 def text(evaluation: dict[str, Any]) -> str:
     """Format the main results in a few lines."""
     how = "greedy" if evaluation["greedy"] else "sampled as in evaluation during training"
+    where = "".join(f", {binding}" for binding in evaluation["gin_params"])
     error, wanted = evaluation["standard_error"], evaluation["wanted_episodes"]
     partial = f" of {wanted} (interrupted, which favours short episodes)"
     if evaluation["episodes"] == wanted:
         partial = ""
     lines = [
-        f"{evaluation['checkpoint']} ({evaluation['env_frames']:,} frames), {how}, seed {evaluation['seed']}",
+        f"{evaluation['checkpoint']} ({evaluation['env_frames']:,} frames), {how}, seed {evaluation['seed']}{where}",
         f"episodes  {evaluation['episodes']}{partial}, of {evaluation['mean_length']:,.0f} steps on average",
         f"mean      {evaluation['mean']:,.2f}" + ("" if math.isnan(error) else f" +- {error:,.2f} (standard error)"),
         f"median    {evaluation['median']:,.2f}, from {evaluation['min']:,.2f} to {evaluation['max']:,.2f}",

@@ -57,9 +57,8 @@ def export(policy: Policy, directory: str, batch: int) -> None:
     model = policy.agent.model
     with _new_directory(directory) as new:
         served = tf.Module()
-        variables = policy.agent.variables if model is None else model.variables
-        served.weights = [variable.value for variable in variables]
         served.calls = _signatures(policy, batch)
+        served.weights = [own for call in served.calls.values() for own in call.get_concrete_function().variables]
         try:
             tf.saved_model.save(served, new, dict(served.calls))
         except tf.errors.OpError as error:

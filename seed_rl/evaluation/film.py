@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 from seed_rl.envs.base import Watchable
 from seed_rl.envs.elsewhere import watch_elsewhere
 from seed_rl.evaluation.episodes import Played, play
-from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
+from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
@@ -133,27 +133,31 @@ def film_run(
     fps: float = 15.0,
     limits: Limits | None = None,
     max_steps: int | None = None,
+    gin_params: Sequence[str] = (),
 ) -> Played:
     """Film episodes of a run's policy, as `seed_rl play` does.
 
     Args:
       logdir: log directory of the run.
       paths: files to write, ending in .mp4 or .gif.
-      checkpoint: path of a checkpoint; the newest by default.
+      checkpoint: checkpoint, as in `load_policy`.
       episodes: number of episodes.
       greedy: whether to act without exploration.
       seed: seed of the environment and of sampled actions.
       fps: pictures (agent steps) per second.
       limits: bounds at which the film ends.
       max_steps: agent steps after which an episode is cut off; see `episodes.play`.
+      gin_params: gin bindings that change the environments, as in `evaluate_run`.
 
     Raises:
-      NoPolicy: the run has no usable policy.
+      NoPolicy: the run has no usable policy, or it can't act in the changed environments.
+      ConfigError: a binding is invalid.
       ValueError: a path ends in neither .mp4 nor .gif.
       OSError: a file can't be written.
     """
+    env_config = env_of(experiment_of(logdir), gin_params)
     policy = load_policy(logdir, checkpoint, greedy, seed)
-    with closing(watch_elsewhere(experiment_of(logdir).env)) as env:
+    with closing(watch_elsewhere(env_config)) as env:
         return film(policy, env, episodes, seed, paths, fps, limits, max_steps)
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.envs.base import CannotBuild
-from seed_rl.experiment import ConfigError, Experiment, saved_config
-from seed_rl.foreign import number
+from seed_rl.envs.base import CannotBuild, EnvConfig
+from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
 from seed_rl.learner import checkpoints
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
@@ -53,7 +51,7 @@ class Policy:
         self.agent = agent
         self.env_spec = env_spec
         self._first_eval_env = first_eval_env
-        self._greedy = greedy
+        self.greedy = greedy
         self._seed = seed
         self._act = tf.function(self.one_step, autograph=False)
         self.reset(1)
@@ -82,7 +80,7 @@ class Policy:
         self._calls = (self._calls + 1) % 2**31
         seed = tf.constant([self._seed, self._calls], tf.int32)
         tensors = tf.nest.map_structure(tf.convert_to_tensor, output)
-        self._previous, self._state = self._act(self._previous, tensors, self._state, seed, self._greedy)
+        self._previous, self._state = self._act(self._previous, tensors, self._state, seed, self.greedy)
         return self._previous.numpy()
 
     def _check(self, output: EnvOutput) -> None:
@@ -133,6 +131,25 @@ def experiment_of(logdir: str) -> Experiment:
         raise NoPolicy(str(error)) from error
 
 
+def env_of(experiment: Experiment, gin_params: Sequence[str] = ()) -> EnvConfig:
+    """Return the settings of a run's environments, changed by gin bindings such as `Atari.sticky_actions = 0.25`.
+
+    Raises:
+      ConfigError: a binding is invalid.
+      CannotBuild: the changed environments can't be built.
+      NoPolicy: the run's policy can't act in the changed environments.
+    """
+    if not gin_params:
+        return experiment.env
+    other = dataclasses.replace(experiment, env=config_files.changed(experiment.env, gin_params))
+    if other.env_spec() != experiment.env_spec():
+        raise NoPolicy(
+            f"the policy acts in environments with {experiment.env_spec()}; with {', '.join(gin_params)} they have "
+            f"{other.env_spec()}"
+        )
+    return other.env
+
+
 def load_policy(
     logdir: str, checkpoint: str | None = None, greedy: bool = False, seed: int = 0, *, float32: bool = False
 ) -> Policy:
@@ -140,8 +157,8 @@ def load_policy(
 
     Args:
       logdir: log directory of the run. From an object store (`gs://`, `s3://`), only the necessary files are fetched.
-      checkpoint: local path, object-store URL or name of a checkpoint; None: the newest readable one.
-      greedy: whether to act without exploration instead of exploring as in the run's evaluation environments.
+      checkpoint: `best`, or the name, path or URL of a checkpoint; None: the newest readable one.
+      greedy: whether to act without exploration; otherwise the policy acts as in the run's evaluation environments.
       seed: seed of sampled actions, 0 to 2^31 - 1.
       float32: whether to compute in float32 if the run trains in mixed precision.
 
@@ -155,30 +172,17 @@ def load_policy(
         dtype: Any = {"dtype": "float32"}
         experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
     try:
-        directory = os.path.join(logdir, "checkpoints")
-        if checkpoint is None:
-            newest = checkpoints.newest(directory)
-        else:
-            is_name = not os.path.dirname(checkpoint) and not os.path.exists(checkpoint)
-            place = os.path.join(directory, checkpoint) if is_name else checkpoint
-            newest = (place, *checkpoints.load(place))
-        if newest is None:
-            first = (
-                f"the first is written after {experiment.logs.checkpoint_interval_s:g} s of training or when it ends"
-            )
-            raise NoPolicy(f"{logdir} has no checkpoint yet: {first}")
-        path, arrays, state = newest
+        path, arrays, state = checkpoints.chosen(logdir, checkpoint)
         agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
         variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
         checkpoints.assign(variables, weights, path)
+        env_frames = checkpoints.env_frames(state, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
-    try:
-        env_frames = int(number(state.get("counters"), "env_frames"))
-    except (ValueError, OverflowError) as error:
-        raise NoPolicy(f"{path} is not a checkpoint of a run: {error}") from error
-    policy = Policy(agent, experiment.env_spec(), experiment.actors.num_training_envs, greedy=greedy, seed=seed)
+    actors = experiment.actors
+    greedy = greedy or actors.greedy_evaluation
+    policy = Policy(agent, experiment.env_spec(), actors.num_training_envs, greedy=greedy, seed=seed)
     policy.checkpoint = path
     policy.env_frames = env_frames
     return policy

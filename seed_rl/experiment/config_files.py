@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import gin
 
@@ -22,6 +22,7 @@ from seed_rl.foreign import described
 from seed_rl.settings import Settings, did_you_mean, subclasses
 from seed_rl.system.files import complete_or_absent
 
+SettingsT = TypeVar("SettingsT", bound=Settings)
 gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
 _including: list[str] = []  # stack of the gin files being read, each included by the previous one
 
@@ -47,8 +48,9 @@ def _opened(name: str) -> Iterator[IO[str]]:
 
 gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(name)))]
 
-_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot")
-"""Settings that affect only speed and logs: they may change when a run is resumed and differ between learner hosts."""
+_MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from")
+"""Settings that don't affect what is learned from a frame: they may change when a run is resumed, and differ between
+learner hosts."""
 
 
 def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -> Experiment:
@@ -62,15 +64,39 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -
     Raises:
       ConfigError: a file is missing, or a parameter is unknown or has an invalid value.
     """
+    files = [gin_files] if isinstance(gin_files, str) else gin_files
+    return _configured(Experiment, files, [gin_params] if isinstance(gin_params, str) else gin_params)
+
+
+def changed(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
+    """Return a group of settings, and all groups nested in it, with some settings changed.
+
+    Args:
+      settings: the settings.
+      gin_params: bindings such as `Atari.sticky_actions = 0.25`.
+
+    Raises:
+      ConfigError: a binding is for another group, its parameter is unknown, or its value is invalid.
+    """
+    every = list(groups(settings))
+    names = " and ".join(type(group).__name__ for group in every)
+    for binding in gin_params:
+        if binding.partition(".")[0].strip() not in (type(group).__name__ for group in every):
+            raise ConfigError(f"only settings of {names} can be changed here, got {binding!r}")
+    return _configured(type(settings), [], ["\n".join(map(_bindings, every)), *gin_params])
+
+
+def _configured(kind: type[SettingsT], gin_files: Sequence[str], gin_params: Sequence[str]) -> SettingsT:
+    """Build settings from gin files and bindings; raise ConfigError if they are wrong."""
     gin.clear_config()
     try:
-        for name in [gin_files] if isinstance(gin_files, str) else gin_files:
+        for name in gin_files:
             _parse(gin.parse_config_file, find_config(name), "")
-        for binding in [gin_params] if isinstance(gin_params, str) else gin_params:
+        for binding in gin_params:
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
         _refuse_unused_scopes(gin.config_str())
-        return Experiment()  # type: ignore[call-arg]  # gin supplies the arguments
+        return kind()  # gin supplies the arguments
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
     finally:
@@ -154,8 +180,9 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
       saved: result of `Experiment.to_json` for the run.
     """
     current = json.loads(json.dumps(experiment.to_json()))  # so that both have JSON's types
-    free = _MAY_CHANGE if experiment.optimizer.schedule == "linear" else (*_MAY_CHANGE, "total_frames")
-    why = {"total_frames": " (the linear schedule of the learning rate depends on it)"}
+    schedule = experiment.optimizer.schedule
+    free = (*_MAY_CHANGE, "total_frames") if schedule == "constant" else _MAY_CHANGE
+    why = {"total_frames": f" (the {schedule} schedule of the learning rate depends on it)"}
     return [
         f"{name} was {saved[name]!r} and is now {current[name]!r}{why.get(name, '')}"
         for name in current

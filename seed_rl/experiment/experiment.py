@@ -62,7 +62,11 @@ class Actors(Settings):
     """Number of environments per group, which one thread steps together; their observations form one message."""
     num_eval_envs: Annotated[int, Within(0)] = 0
     """Number of evaluation environments (those with the highest ids), whose data is not used for training and whose
-    returns are reported as `eval/episode_return`."""
+    returns are reported as `eval/episode_return`. The weights with the best evaluation are kept in
+    `checkpoints/best.npz`."""
+    greedy_evaluation: bool = False
+    """Take the greedy action in evaluation environments, whatever the agent. By default V-trace and PPO sample there,
+    R2D2 and PQN explore with a small epsilon, and SAC is greedy."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -151,6 +155,8 @@ class Logs(Settings):
     """Interval between checkpoints, seconds; a run writes another one when it ends."""
     checkpoints_kept: Count = 5
     """Number of checkpoints to keep; older ones are removed."""
+    keep_every_frames: Annotated[int, Within(0)] = 0
+    """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none."""
     film_interval_min: NonNegative = 0.0
     """Interval between films of the latest checkpoint's policy, minutes, made by a low-priority process; 0: none."""
     wandb_project: str = ""
@@ -198,6 +204,9 @@ class Experiment(Settings):
     """Metrics, checkpoints and films."""
     replay: Replay | None = None
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
+    init_from: str = ""
+    """Log directory of another run, or a checkpoint in it (`runs/pong/best`), whose weights a new run starts with: all
+    of them, or only parts of the trunk if shapes differ, as for another number of actions."""
     seed: Annotated[int, Within(0, 2**31 - 1)] = 1
     """Seed of weights, environments, actions and replay samples."""
 
@@ -244,7 +253,10 @@ class Experiment(Settings):
           CannotAct: the agent does not support these environments.
           CannotBuild: the spec can't be determined, as in `env_spec`.
         """
-        return self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+        from seed_rl.agents.reward_norm import NormalisedRewards
+
+        agent = self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+        return NormalisedRewards(agent, self.agent.discount) if self.agent.reward_norm else agent
 
     def milestones(self) -> list[tuple[float, int]]:
         """Return pairs of a return and the environment frames at which runs usually reach it, within `total_frames`."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 import gin
@@ -22,8 +24,8 @@ class Optimizer(Settings):
     """Algorithm: `adam` or `rmsprop`."""
     learning_rate: NonNegative = 3e-4
     """Initial learning rate; see `schedule`."""
-    schedule: Annotated[str, OneOf("constant", "linear")] = "constant"
-    """Learning-rate schedule: `constant`, or `linear` decay to zero over the run's `total_frames`."""
+    schedule: Annotated[str, OneOf("constant", "linear", "cosine")] = "constant"
+    """Learning-rate schedule: `constant`, or a `linear` or `cosine` decay to zero over the run's `total_frames`."""
     beta_1: Decay = 0.9
     """Adam only: decay rate of the moving average of gradients."""
     beta_2: Decay = 0.999
@@ -37,21 +39,30 @@ class Optimizer(Settings):
     0.01 with losses summed over the batch; losses here are means, so gradients are smaller by that factor.)"""
     clip_norm: NonNegative = 0.0
     """Global norm to which gradients are scaled down; 0: no clipping."""
+    weight_decay: NonNegative = 0.0
+    """Decoupled weight decay: each step also shrinks weights by this times the learning rate. With `adam`, this is
+    AdamW (arXiv:1711.05101). Biases, scales of layer normalisation and all other variables of rank 0 or 1 don't decay.
+    """
 
-    def build(self) -> Any:
-        """Build the Keras optimizer, whose learning rate is set at every update."""
+    def build(self, variables: Sequence[Any]) -> Any:
+        """Build the Keras optimizer of some Keras variables; its learning rate is set at every update."""
         import keras  # late import: actors read settings but don't load Keras
 
-        if self.name == "adam":
-            return keras.optimizers.Adam(
-                self.learning_rate, beta_1=self.beta_1, beta_2=self.beta_2, epsilon=self.epsilon
-            )
-        return keras.optimizers.RMSprop(
-            self.learning_rate, rho=self.decay, momentum=self.momentum, epsilon=self.epsilon
+        rate, common = self.learning_rate, {"epsilon": self.epsilon, "weight_decay": self.weight_decay or None}
+        optimizer = (
+            keras.optimizers.Adam(rate, beta_1=self.beta_1, beta_2=self.beta_2, **common)
+            if self.name == "adam"
+            else keras.optimizers.RMSprop(rate, rho=self.decay, momentum=self.momentum, **common)
         )
+        optimizer.exclude_from_weight_decay([variable for variable in variables if len(variable.shape) < 2])
+        optimizer.build(list(variables))
+        return optimizer
 
     def learning_rate_at(self, progress: float) -> float:
         """Return the learning rate at a share of the run's frames: 0 at the start, 1 (or slightly more) at the end."""
-        if self.schedule == "constant":
-            return self.learning_rate
-        return self.learning_rate * (1.0 - min(max(progress, 0.0), 1.0))
+        progress = min(max(progress, 0.0), 1.0)
+        if self.schedule == "linear":
+            return self.learning_rate * (1.0 - progress)
+        if self.schedule == "cosine":
+            return self.learning_rate * (1.0 + math.cos(math.pi * progress)) / 2.0
+        return self.learning_rate

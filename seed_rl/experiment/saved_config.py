@@ -8,7 +8,7 @@ import os
 import pkgutil
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -50,7 +50,16 @@ def load_saved(logdir: str) -> Experiment:
       FileNotFoundError, CannotReach: see `saved_settings`.
       ConfigError: `config.json` can't be read, or its settings are invalid.
     """
-    saved, path = saved_settings(logdir), os.path.join(logdir, SAVED)
+    return rebuilt(saved_settings(logdir), os.path.join(logdir, SAVED))
+
+
+def rebuilt(settings: Mapping[str, Any], path: str) -> Experiment:
+    """Rebuild the experiment of a run from the settings in its `config.json`, like `load_saved`.
+
+    Raises:
+      ConfigError: the settings are invalid; names `path`.
+    """
+    saved = dict(settings)
     try:
         if not {"env.kind", "agent.kind"} <= saved.keys():
             raise ConfigError("env.kind and agent.kind are missing")

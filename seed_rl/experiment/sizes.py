@@ -25,6 +25,8 @@ class Sizes:
     """N: number of environments of this learner process; their ids are 0 to N - 1."""
     num_training_envs: int
     """Number of training environments, which have the lowest ids; the others are for evaluation."""
+    greedy_evaluation: bool
+    """Whether the evaluation environments take greedy actions."""
     num_devices: int
     """Number of inference devices."""
     act_batches: tuple[int, ...]
@@ -71,6 +73,7 @@ class Sizes:
         return cls(
             num_envs=actors.num_envs,
             num_training_envs=actors.num_training_envs,
+            greedy_evaluation=actors.num_eval_envs > 0 and actors.greedy_evaluation,
             num_devices=num_devices,
             act_batches=tuple(sorted({max_batch, -(-max_batch // 2), -(-max_batch // 4)})),
             length=agent.length,

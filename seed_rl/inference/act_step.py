@@ -41,6 +41,7 @@ class ActStep:
         self._store = store
         self._seed = seed
         self._calls = 0
+        self._first_greedy_env = sizes.num_training_envs if sizes.greedy_evaluation else None
         self._device = device
         to_nowhere = [sizes.num_envs, False, *[store.num_slots] * (1 + sizes.depth), *[0] * sizes.depth]
         self._padding = np.array(to_nowhere, np.int32)[:, None]
@@ -138,7 +139,8 @@ class ActStep:
         env_ids, restarted = control[0], tf.cast(control[1], tf.bool)
         env_output = env_output._replace(done=env_output.done | restarted)
         prev_action, state = self._load(env_ids, restarted)
-        output = self._agent.act(prev_action, env_output, state, env_ids, seed)
+        greedy = False if self._first_greedy_env is None else env_ids >= self._first_greedy_env
+        output = self._agent.act(prev_action, env_output, state, env_ids, seed, greedy)
         return Unroll(state, prev_action, env_output, output.action, output.behaviour), output.state
 
     @tf.function(jit_compile=True, autograph=False)

@@ -1,6 +1,7 @@
-"""Checkpoints: an archive each (see `seed_rl.system.archives`) of named arrays and JSON state.
+"""Checkpoints: each an archive (see `seed_rl.system.archives`) of named arrays and JSON state.
 
 A checkpoint is written under another name, flushed to disk and renamed: a file with a checkpoint's name is complete.
+A run keeps its newest checkpoints, the best one, and if configured one per interval of environment frames.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.foreign import json_object, shortened
+from seed_rl.foreign import json_object, number, shortened
+from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent
 from seed_rl.system.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
 
+BEST = "best.npz"
+"""Name of the checkpoint with the best evaluation."""
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
 
@@ -30,22 +34,30 @@ class CheckpointError(Exception):
 
 
 def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any], keep: int) -> None:
-    """Writes a checkpoint of `step` (learner updates) and removes the oldest beyond `keep`.
+    """Write a checkpoint of `step` (learner updates) and remove the oldest beyond `keep`.
 
     Raises:
-      OSError: it could not be written; older checkpoints are untouched.
+      OSError: it can't be written; older checkpoints are untouched.
     """
-    text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
-    path = os.path.join(directory, f"checkpoint-{step:012d}.npz")
-    with complete_or_absent(path) as file, writing(file) as add:
-        for name, array in {_STATE: text, **arrays}.items():
-            add(name, array)
+    write(os.path.join(directory, f"checkpoint-{step:012d}.npz"), arrays, state)
     for old in paths(directory)[:-keep]:
         os.remove(old)
 
 
+def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
+    """Write a checkpoint file.
+
+    Raises:
+      OSError: it can't be written; an older file of that name is untouched.
+    """
+    text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
+    with complete_or_absent(path) as file, writing(file) as add:
+        for name, array in {_STATE: text, **arrays}.items():
+            add(name, array)
+
+
 def paths(directory: str) -> list[str]:
-    """Complete checkpoints in a directory, which may be in an object store, oldest first.
+    """Return the newest checkpoints in a directory, which may be in an object store, oldest first.
 
     Raises:
       CannotReach: the store can't be read.
@@ -54,11 +66,11 @@ def paths(directory: str) -> list[str]:
 
 
 def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] | None:
-    """The newest readable checkpoint: path, arrays, state; None without any.
+    """Read the newest readable checkpoint: path, arrays, state; None without any.
 
     Raises:
       CheckpointError: all of them are damaged.
-      CannotReach: they are in an object store that can't be read.
+      CannotReach: the object store can't be read.
     """
     damaged: CheckpointError | None = None
     for path in reversed(paths(directory)):
@@ -72,12 +84,43 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
     return None
 
 
+def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
+    """Read a checkpoint of a run: path, arrays, state.
+
+    Args:
+      logdir: log directory of the run.
+      name: `best`, the name of a file in its `checkpoints`, or a path or URL; None: the newest readable one.
+
+    Raises:
+      CheckpointError: there is none, or it can't be read.
+      CannotReach: the object store can't be read.
+    """
+    directory = os.path.join(logdir, "checkpoints")
+    if name is None:
+        if (found := newest(directory)) is not None:
+            return found
+        raise CheckpointError(
+            f"{logdir} has no checkpoint yet: the first is written after Logs.checkpoint_interval_s seconds of "
+            "training, or when it ends"
+        )
+    if name == "best":
+        name = os.path.join(directory, BEST)
+        if BEST not in files_in(directory):
+            raise CheckpointError(
+                f"{logdir} has no best checkpoint: the first is written after {EVALUATION} evaluation episodes, "
+                "which need Actors.num_eval_envs"
+            )
+    elif not os.path.dirname(name) and not os.path.exists(name):
+        name = os.path.join(directory, name)
+    return (name, *load(name))
+
+
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and state of one checkpoint file, which may be in an object store.
+    """Read arrays and state of one checkpoint file, which may be in an object store.
 
     Raises:
       CheckpointError: it can't be read.
-      CannotReach: the store can't be.
+      CannotReach: the object store can't be read.
     """
     try:
         with local_file(path) as local, open(local, "rb") as file:
@@ -87,20 +130,32 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     except BadArchive as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     if _STATE not in arrays:
-        raise CheckpointError(f"{path} is no checkpoint: it lacks {_STATE}")
+        raise CheckpointError(f"{path} is not a checkpoint: {_STATE} is missing")
     try:
         return arrays, json_object(arrays.pop(_STATE).tobytes())
     except ValueError as error:
-        raise CheckpointError(f"{path} is no checkpoint: {_STATE} in it can't be read: {error}") from error
+        raise CheckpointError(f"{path} is not a checkpoint: its {_STATE} can't be read: {error}") from error
+
+
+def env_frames(state: Mapping[str, Any], path: str) -> int:
+    """Return the environment frames that the weights of a checkpoint were trained on.
+
+    Raises:
+      CheckpointError: the state lacks them.
+    """
+    try:
+        return int(number(state.get("counters"), "env_frames"))
+    except (ValueError, OverflowError) as error:
+        raise CheckpointError(f"{path} is not a checkpoint of a run: {error}") from error
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:
-    """Keras variables by a name that is the same in every process: their index and their own name."""
+    """Map Keras variables by a name that is the same in every process: their index and their own name."""
     return {f"{prefix}/{index:03d}/{variable.name}": variable for index, variable in enumerate(variables)}
 
 
 def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:
-    """Gives variables the values saved under their names.
+    """Assign to variables the values saved under their names.
 
     Raises:
       CheckpointError: names, shapes or kinds of numbers are not the same.

@@ -29,9 +29,9 @@ class GroupOptimizers:
         self.prefixed = {"": self.settings[first], **{f"{name}/": self.settings[name] for name in others}}
         """Settings of each group by the prefix of its metrics."""
         with strategy.scope():
-            self._optimizers = {name: settings.build() for name, settings in self.settings.items()}
-            for name, group in self._groups.items():
-                self._optimizers[name].build(list(group.variables))
+            self._optimizers = {
+                name: settings.build(self._groups[name].variables) for name, settings in self.settings.items()
+            }
 
     @property
     def variables(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep, Update
+from seed_rl.learner.warm_start import warm_start
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sinks import sinks_of
 from seed_rl.reporting.wandb_run import check_wandb
@@ -57,7 +58,7 @@ class Learner:
           BadDevices: the requested devices don't exist, or don't fit the batch.
           CannotAct: the agent does not support these environments.
           CannotBuild: the environments can't be built here to read their spaces.
-          CheckpointError: the newest checkpoint is not usable.
+          CheckpointError: the newest checkpoint is not usable, or `Experiment.init_from` isn't.
           ConfigError: Weights & Biases can't be used here, or hosts differ in their environments or devices.
           HostLost: another host is gone.
           DoesNotFit: the replay needs more memory than is free.
@@ -85,6 +86,9 @@ class Learner:
         self._saver = Saver(logdir, experiment.logs, variables, self._progress, replicas.is_first)
         self.restored_from = self._saver.restore()
         """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
+        if experiment.init_from and replicas.is_first:
+            ignored = f"continuing {self.restored_from}: --init_from is only for new runs"
+            _log.info("%s", ignored if self.restored_from else warm_start(agent, experiment))
         self._share(variables)
         # Also a barrier: if a host ends once all are here, no other host waits for its weights.
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])

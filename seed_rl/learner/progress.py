@@ -14,7 +14,7 @@ from seed_rl.envs.final import RESTARTS
 from seed_rl.foreign import number
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.service import CentralInference
-from seed_rl.reporting.metrics import RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 
 _MOST_NUMBERS = 64  # metrics about episodes
 
@@ -55,6 +55,7 @@ class Progress:
             lambda: collections.deque(maxlen=RECENT_EPISODES)
         )
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
+        self._evaluated = 0
 
     def attach(self, service: CentralInference, cursors: Sequence[UnrollCursor]) -> None:
         """Follows the episodes and counts of this start of the run."""
@@ -71,6 +72,15 @@ class Progress:
                 self.counters.environment_restarts += int(value)
             elif metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
                 self._numbers[metric].append(value)
+
+    def new_evaluation(self) -> float | None:
+        """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
+        30; None if there are fewer than ten."""
+        window = self._windows["eval/"]
+        if (new := window.count - self._evaluated) < EVALUATION:
+            return None
+        self._evaluated = window.count
+        return window.means(new)["episode_return"]
 
     def totals(self) -> dict[str, Any]:
         """The counters, with the present counts of inference."""
@@ -102,6 +112,7 @@ class Progress:
         """
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
+        self._evaluated = self._windows["eval/"].count
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):
             value = number(vars(counters), field.name)

@@ -1,10 +1,15 @@
-"""Saves and restores a run: weights, optimizer state, progress and, if configured, its replay."""
+"""Saves and restores a run: weights, optimizer state, progress and, if configured, its replay.
+
+Besides the newest checkpoints a run keeps `best.npz`, written after the evaluation episodes with the highest mean
+return, and `frames-<n>.npz`, written after each multiple of `Logs.keep_every_frames`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.experiment import Logs
+from seed_rl.foreign import number
 from seed_rl.learner import checkpoints
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.progress import Progress
@@ -51,6 +57,8 @@ class Saver:
         self._variables = variables
         self._progress = progress
         self._is_first = is_first
+        self._best = -math.inf
+        self._kept = 0
         self._snapshot: ReplaySource | None = None
         self._no_checkpoints = Outage("checkpoints", "training continues, with retries", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
@@ -66,6 +74,11 @@ class Saver:
             return None
         for leftover in self._files(f"*{PARTIAL}"):
             os.remove(leftover)
+        if os.path.exists(best := os.path.join(self._directory, checkpoints.BEST)):
+            try:
+                self._best = number(checkpoints.load(best)[1], "evaluation")
+            except (CheckpointError, ValueError) as error:
+                _log.warning("%s will be replaced: %s", best, error)
         newest = checkpoints.newest(self._directory)
         if newest is None:
             return None
@@ -75,6 +88,7 @@ class Saver:
             self._progress.set_state(state)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
+        self._kept = self._multiples()
         return path
 
     def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
@@ -105,12 +119,27 @@ class Saver:
         self._due = self._clock() + self._logs.checkpoint_interval_s
 
     def save_if_due(self) -> None:
-        """Write a checkpoint once per interval; log a failed write."""
-        if self._clock() < self._due:
+        """Write the checkpoints that are due: the newest, the best and one to keep for good; log a failed write."""
+        if not self._is_first:
             return
+        evaluation, multiples = self._progress.new_evaluation(), self._multiples()
         with self._no_checkpoints.tolerated():
-            self.save()
-        self.begin()
+            if evaluation is not None and evaluation > self._best:
+                self._write(checkpoints.BEST, evaluation=evaluation)
+                self._best = evaluation
+                _log.info("evaluation return %.6g, the best so far, is kept in %s", evaluation, checkpoints.BEST)
+            if multiples > self._kept:
+                self._write(f"frames-{multiples * self._logs.keep_every_frames:012d}.npz")
+                self._kept = multiples
+            if self._clock() >= self._due:
+                self.save()
+        if self._clock() >= self._due:
+            self.begin()
+
+    def _multiples(self) -> int:
+        """Return how many multiples of `Logs.keep_every_frames` the run has passed; 0 if no checkpoints are kept."""
+        every = self._logs.keep_every_frames
+        return self._progress.counters.env_frames // every if every else 0
 
     @contextlib.contextmanager
     def last_checkpoint(self, on_leaving: Callable[[], None]) -> Iterator[None]:
@@ -146,13 +175,20 @@ class Saver:
         """
         if not self._is_first:
             return
-        arrays = {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
         if self._snapshot is not None:  # before the checkpoint that it belongs to
             with self._no_snapshots.tolerated(), complete_or_absent(self._snapshot_path()) as file:
                 self._snapshot.save(file)
         updates, kept = self._progress.counters.learner_updates, self._logs.checkpoints_kept
-        checkpoints.save(self._directory, updates, arrays, self._progress.get_state(), kept)
+        checkpoints.save(self._directory, updates, self._arrays(), self._progress.get_state(), kept)
         self._remove_other_snapshots()
+
+    def _write(self, name: str, **state: float) -> None:
+        """Write a checkpoint that later ones don't remove, with more `state`."""
+        path = os.path.join(self._directory, name)
+        checkpoints.write(path, self._arrays(), self._progress.get_state() | state)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {name: np.asarray(variable.numpy()) for name, variable in self._variables.items()}
 
     def _snapshot_path(self) -> str:
         return os.path.join(self._directory, f"replay-{self._progress.counters.learner_updates:012d}.npz")

@@ -53,8 +53,8 @@ class TrunkConfig(Settings):
     """Output channels of each stage of the ResNet."""
     residual_blocks: Annotated[int, Within(1, 64)] = 2
     """Residual blocks in each stage of the ResNet."""
-    core: Annotated[str, _Layer("none", "lstm", "module:Class")] = "none"
-    """The recurrent network after the torso: `none`, `lstm`, or `module:Class`, a custom Keras layer
+    core: Annotated[str, _Layer("none", "lstm", "gru", "module:Class")] = "none"
+    """The recurrent network after the torso: `none`, `lstm`, `gru`, or `module:Class`, a custom Keras layer
     (`networks.own_layers.Core`)."""
     core_units: Annotated[int, Within(1, 8_192)] = 256
     """Units of the recurrent core."""

@@ -1,11 +1,11 @@
-"""An LSTM over unrolls in which episodes may end in mid-sequence.
+"""LSTM and GRU over unrolls in which episodes may end in mid-sequence.
 
 Shapes: T steps, B sequences, F input features, U units. Weights are float32. Matrix products are computed in the
 layer's compute dtype, everything else in float32, in particular the state.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -22,7 +22,42 @@ class LSTMState(NamedTuple):
     """float32 [B, U]: the cell."""
 
 
-class ResetLSTM(keras.layers.Layer):
+class _Recurrent(keras.layers.Layer):
+    """Weights W [F, gU], R [U, gU] and b [gU] of a recurrent layer with g gates, and the parts that need no loop."""
+
+    gates: ClassVar[int]
+    bias_initializer: ClassVar[Any] = "zeros"
+
+    def __init__(self, units: int, dtype: str = "float32", name: str = "recurrent"):
+        # Autocasting would round the state and the variables; `call` casts the operands of matrix products itself.
+        super().__init__(dtype=dtype, name=name, autocast=False)
+        self.units = units
+
+    def build(self, inputs_shape: Sequence[int | None]) -> None:
+        """Creates the weights for inputs [T, B, F]."""
+        self.kernel = self._weight("kernel", inputs_shape[-1], "glorot_uniform")
+        self.recurrent_kernel = self._weight("recurrent_kernel", self.units, "orthogonal")
+        self.bias = self._weight("bias", None, self.bias_initializer)
+
+    def _weight(self, name: str, rows: int | None, initializer: Any) -> Any:
+        columns = self.gates * self.units
+        shape = (columns,) if rows is None else (rows, columns)
+        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+
+    def _projected(self, inputs: Any, done: Any, state: Mapping[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """x_t W + b float32 [T, B, gU], 0 where the state is zeroed else 1 [T, B, 1], and R in the compute dtype."""
+        checks.check_rank("inputs", inputs, 3)
+        checks.check_shape("done", done, checks.static_shape(inputs)[:2])
+        for name, part in state.items():
+            checks.check_shape(name, part, [checks.static_shape(inputs)[1], self.units])
+        checks.static_length("inputs", inputs)
+        # One product for the inputs of all steps: only the recurrent product has to wait for the previous step.
+        projected = tf.tensordot(tf.cast(inputs, self.compute_dtype), tf.cast(self.kernel, self.compute_dtype), 1)
+        keep = 1.0 - tf.cast(done, tf.float32)[..., tf.newaxis]
+        return tf.cast(projected, tf.float32) + self.bias, keep, tf.cast(self.recurrent_kernel, self.compute_dtype)
+
+
+class ResetLSTM(_Recurrent):
     """An LSTM whose state is zeroed before every step that begins an episode.
 
         i_t, f_t, o_t = sigmoid(x_t W + h_{t-1} R + b),  g_t = tanh(x_t W + h_{t-1} R + b)
@@ -32,24 +67,11 @@ class ResetLSTM(keras.layers.Layer):
     1.
     """
 
-    def __init__(self, units: int, dtype: str = "float32", name: str = "reset_lstm"):
-        # Autocasting would round the state and the variables; `call` casts the operands of matrix products itself.
-        super().__init__(dtype=dtype, name=name, autocast=False)
-        self.units = units
+    gates = 4
 
     def initial_state(self, batch_size: int) -> LSTMState:
         """The zero state, float32 [B, U]."""
         return LSTMState(h=tf.zeros([batch_size, self.units]), c=tf.zeros([batch_size, self.units]))
-
-    def build(self, inputs_shape: Sequence[int | None]) -> None:
-        """Creates W [F, 4U], R [U, 4U] and b [4U] for inputs [T, B, F]."""
-        self.kernel = self._weight("kernel", inputs_shape[-1], "glorot_uniform")
-        self.recurrent_kernel = self._weight("recurrent_kernel", self.units, "orthogonal")
-        self.bias = self._weight("bias", None, _unit_forget_bias)
-
-    def _weight(self, name: str, rows: int | None, initializer: Any) -> Any:
-        shape = (4 * self.units,) if rows is None else (rows, 4 * self.units)
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
 
     def call(self, inputs: Any, done: Any, state: LSTMState) -> tuple[tf.Tensor, LSTMState]:
         """Unrolls over T steps.
@@ -62,25 +84,48 @@ class ResetLSTM(keras.layers.Layer):
         Returns:
           The outputs [T, B, U], in the compute dtype, and the state after step T - 1.
         """
-        checks.check_rank("inputs", inputs, 3)
-        checks.check_shape("done", done, checks.static_shape(inputs)[:2])
-        state_shape = [checks.static_shape(inputs)[1], self.units]
-        checks.check_shape("state.h", state.h, state_shape)
-        checks.check_shape("state.c", state.c, state_shape)
-        checks.static_length("inputs", inputs)
-
-        # One product for the inputs of all steps: only the recurrent product has to wait for the previous step.
-        projected = tf.tensordot(tf.cast(inputs, self.compute_dtype), tf.cast(self.kernel, self.compute_dtype), 1)
-        projected = tf.cast(projected, tf.float32) + self.bias
-        keep = 1.0 - tf.cast(done, tf.float32)[..., tf.newaxis]
-        recurrent_kernel = tf.cast(self.recurrent_kernel, self.compute_dtype)
+        projected, keep, recurrent_kernel = self._projected(inputs, done, {"state.h": state.h, "state.c": state.c})
         outputs, cells = _unroll(projected, keep, recurrent_kernel, state.h, state.c)
         return tf.cast(outputs, self.compute_dtype), LSTMState(h=outputs[-1], c=cells[-1])
 
+    @staticmethod
+    def bias_initializer(shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
+        """Zeros [4U], and ones for the forget gate."""
+        units = shape[0] // 4
+        return tf.concat([tf.zeros([units], dtype), tf.ones([units], dtype), tf.zeros([2 * units], dtype)], axis=0)
 
-def _unit_forget_bias(shape: Sequence[int], dtype: Any = None) -> tf.Tensor:
-    units = shape[0] // 4
-    return tf.concat([tf.zeros([units], dtype), tf.ones([units], dtype), tf.zeros([2 * units], dtype)], axis=0)
+
+class ResetGRU(_Recurrent):
+    """A GRU whose state is zeroed before every step that begins an episode.
+
+        r_t, z_t = sigmoid(x_t W + h_{t-1} R + b),  n_t = tanh(x_t W + b + r_t (h_{t-1} R))
+        h_t = (1 - z_t) n_t + z_t h_{t-1}
+
+    W, R and b have a separate part for each of r, z and n, in that order. The reset gate r acts after the product with
+    R, as in cuDNN and PyTorch. The state is h, float32 [B, U].
+    """
+
+    gates = 3
+
+    def initial_state(self, batch_size: int) -> tf.Tensor:
+        """The zero state, float32 [B, U]."""
+        return tf.zeros([batch_size, self.units])
+
+    def call(self, inputs: Any, done: Any, state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Unrolls over T steps; arguments and results are those of `ResetLSTM.call`."""
+        projected, keep, recurrent_kernel = self._projected(inputs, done, {"state": state})
+        gated = 2 * self.units
+
+        def step(h: tf.Tensor, now: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            x, keep_t = now
+            h = keep_t * h
+            recurrent = _product(h, recurrent_kernel)
+            r, z = tf.split(tf.sigmoid(x[:, :gated] + recurrent[:, :gated]), 2, axis=-1)
+            n = tf.tanh(x[:, gated:] + r * recurrent[:, gated:])
+            return n + z * (h - n)
+
+        outputs = tf.scan(step, (projected, keep), state)
+        return tf.cast(outputs, self.compute_dtype), outputs[-1]
 
 
 @tf.custom_gradient

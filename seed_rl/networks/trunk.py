@@ -16,10 +16,11 @@ from seed_rl.networks.config import TrunkConfig, smallest_frame
 from seed_rl.networks.frame_stack import initial_frames, stack_frames
 from seed_rl.networks.normalisation import RunningMoments
 from seed_rl.networks.own_layers import check_features, errors_of, make_layer
-from seed_rl.networks.recurrent import ResetLSTM
+from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
 from seed_rl.networks.torsos import WordTorso, deep_torso, mlp_torso, shallow_torso
+from seed_rl.rl import masks
 from seed_rl.rl.distributions import distribution_of
-from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, CannotAct, EnvSpec, choices_of
 from seed_rl.types import EnvOutput
 
 # Compiled even where the layers around them are not: one pass over the bytes is several times faster on a CPU.
@@ -57,7 +58,8 @@ class Trunk(keras.layers.Layer):
         """
         super().__init__(name=name, dtype=config.dtype, autocast=False)  # each layer casts its own input
         self._config = config
-        self._tensors = env_spec.observation_tensors()
+        self._env_spec = env_spec
+        self._tensors = env_spec.network_inputs()
         self._actions = distribution_of(env_spec.action)
         _check_torso(config, env_spec)
         self._torsos = [_build_torso(config, spec, f"torso_{n}") for n, (_, spec) in enumerate(self._tensors)]
@@ -120,6 +122,12 @@ class Trunk(keras.layers.Layer):
             features = features if self._core_norm is None else self._core_norm(features)
         return features, TrunkState(tuple(after), core_state)
 
+    def legal_actions(self, env_output: EnvOutput) -> tf.Tensor | None:
+        """The action masks in steps [T, B, ...], unpacked to bool [T, B, N]; None if all actions are always legal."""
+        if not self._env_spec.has_mask:
+            return None
+        return masks.legal_actions(env_output.observation[LEGAL_ACTIONS], choices_of(self._env_spec.action))
+
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
         """Standardises a tensor, in the compute dtype: frames to a deviation of 255, absent ones in a stack to zero."""
         spec = dict(self._tensors)[name]
@@ -165,15 +173,21 @@ class TrunkModel(keras.Model, abc.ABC):
     def call(self, prev_action: tf.Tensor, env_output: EnvOutput, state: TrunkState) -> tuple[Any, TrunkState]:
         """Runs T steps of B environments, like `Trunk.call`, but returns the heads' outputs instead of features."""
         features, state = self.trunk(prev_action, env_output, state)
-        return self.heads(features), state
+        legal = self.trunk.legal_actions(env_output)
+        return self.heads(features) if legal is None else self.heads(features, legal), state
 
     def update_statistics(self, moments: Any, steps: float) -> None:
         """Updates the running statistics from `Trunk.moments`; a subclass may extend this to its heads' statistics."""
         self.trunk.update(moments, steps)
 
     @abc.abstractmethod
-    def heads(self, features: tf.Tensor) -> Any:
-        """Maps features [T, B, F] to a nest of outputs [T, B, ...]."""
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> Any:
+        """Maps features [T, B, F] to a nest of outputs [T, B, ...].
+
+        Args:
+          features: [T, B, F].
+          legal: bool [T, B, N], for `rl.masks.masked` to rule out illegal actions; omitted without action masks.
+        """
 
 
 def _tensor(env_output: EnvOutput, name: str) -> Any:
@@ -197,8 +211,7 @@ def is_words(spec: ArraySpec) -> bool:
 
 def unpack_planes(packed: Any) -> tf.Tensor:
     """Unpacks bits, uint16 [..., H, W], to frames uint8 [..., H, W, 16] of 0 and 255, lowest bit first."""
-    bits = tf.constant([1 << bit for bit in range(16)], tf.int32)
-    return 255 * tf.cast(tf.cast(packed, tf.int32)[..., tf.newaxis] & bits != 0, tf.uint8)
+    return 255 * tf.cast(masks.unpack_bits(packed, 16), tf.uint8)
 
 
 def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
@@ -213,7 +226,7 @@ def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
 
 
 def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
-    images = [spec for _, spec in env_spec.observation_tensors() if is_frame(spec) or is_planes(spec)]
+    images = [spec for _, spec in env_spec.network_inputs() if is_frame(spec) or is_planes(spec)]
     if config.torso not in ("auto", "mlp") and not images:
         raise CannotAct(
             f"the {config.torso} torso takes images, uint8 [height, width, channels] or uint16 [height, width] of "
@@ -240,6 +253,6 @@ def _build_core(config: TrunkConfig) -> Any:
     if config.core == "none":
         return None
     arguments: dict[str, Any] = {"units": config.core_units, "dtype": config.dtype, "name": "core"}
-    if config.core == "lstm":
-        return ResetLSTM(**arguments)
+    if config.core in ("lstm", "gru"):
+        return (ResetLSTM if config.core == "lstm" else ResetGRU)(**arguments)
     return make_layer(f"{type(config).__name__}.core", config.core, **arguments)

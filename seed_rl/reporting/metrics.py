@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 FILE = "metrics.jsonl"
 RECENT_EPISODES = 100
 RECENT_EVAL_EPISODES = 30
+EVALUATION = 10
+"""Number of evaluation episodes from which on their mean may decide about the best checkpoint."""
 _MAX_LINE = 1 << 20  # bytes
 
 
@@ -41,11 +43,12 @@ class EpisodeWindow:
         self.count += len(returns)
         self.total_return += float(returns.sum())
 
-    def means(self) -> dict[str, float]:
-        """Return the means of `episode_return` and `episode_length` over the window; empty before the first episode."""
+    def means(self, newest: int = 1 << 31) -> dict[str, float]:
+        """Return the means of `episode_return` and `episode_length` over the newest episodes in the window, by default
+        all; empty before the first episode."""
         if not self._episodes:
             return {}
-        means = np.mean(self._episodes, axis=0).tolist()
+        means = np.mean(list(self._episodes)[-newest:], axis=0).tolist()
         return dict(zip(("episode_return", "episode_length"), means, strict=True))
 
     def get_state(self) -> dict[str, Any]:

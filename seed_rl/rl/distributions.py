@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from seed_rl.rl import checks, randomness
+from seed_rl.rl import checks, masks, randomness
 from seed_rl.specs import ActionSpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 
 
@@ -23,8 +23,6 @@ class ActionDistribution(abc.ABC):
 
     num_parameters: int
     """P, the number of parameters."""
-    max_entropy: float | None = None
-    """Entropy of equally likely actions, nats; None for densities."""
 
     @abc.abstractmethod
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
@@ -42,6 +40,10 @@ class ActionDistribution(abc.ABC):
     def entropy(self, parameters: Any) -> tf.Tensor:
         """The entropy in nats, float32 [...]; may be negative for densities."""
 
+    def max_entropy(self, parameters: Any) -> tf.Tensor | None:
+        """The entropy of equally likely legal actions in nats, float32 [...]; None for densities."""
+        return None
+
     @abc.abstractmethod
     def features(self, actions: Any) -> tf.Tensor:
         """`actions` encoded as network inputs, float32 [..., F]."""
@@ -50,12 +52,11 @@ class ActionDistribution(abc.ABC):
 class Categorical(ActionDistribution):
     """One of A actions; the parameters are unnormalised logits [..., A].
 
-    Logits must be finite: to forbid an action, use a large negative logit rather than minus infinity.
+    Logits must be finite: illegal actions have `masks.ILLEGAL` rather than minus infinity.
     """
 
     def __init__(self, num_actions: int):
         self.num_parameters = num_actions
-        self.max_entropy = math.log(num_actions)
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         """Samples with the Gumbel-max trick: argmax_a (logits_a - log(-log u_a)) is distributed as softmax(logits).
@@ -80,6 +81,10 @@ class Categorical(ActionDistribution):
         log_probs = tf.nn.log_softmax(_float_logits(parameters))
         return -tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1)
 
+    def max_entropy(self, parameters: Any) -> tf.Tensor:
+        legal = masks.is_legal(_float_logits(parameters))
+        return tf.math.log(tf.reduce_sum(tf.cast(legal, tf.float32), axis=-1))
+
     def features(self, actions: Any) -> tf.Tensor:
         return tf.one_hot(actions, self.num_parameters)
 
@@ -90,7 +95,6 @@ class MultiCategorical(ActionDistribution):
     def __init__(self, num_values: Sequence[int]):
         self._choices = [Categorical(n) for n in num_values]
         self.num_parameters = sum(num_values)
-        self.max_entropy = sum(map(math.log, num_values))
 
     def sample(self, parameters: Any, seed: Any) -> tf.Tensor:
         seeds = randomness.split(seed, len(self._choices))
@@ -105,6 +109,9 @@ class MultiCategorical(ActionDistribution):
 
     def entropy(self, parameters: Any) -> tf.Tensor:
         return tf.add_n([own.entropy(logits) for own, logits in self._zip(self._split(parameters))])
+
+    def max_entropy(self, parameters: Any) -> tf.Tensor:
+        return tf.add_n([own.max_entropy(logits) for own, logits in self._zip(self._split(parameters))])
 
     def features(self, actions: Any) -> tf.Tensor:
         return tf.concat([own.features(action) for own, action in self._zip(self._unstack(actions))], axis=-1)

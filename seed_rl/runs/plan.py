@@ -8,9 +8,9 @@ Rates are in agent steps per second. The learner is as fast as its slowest part:
 - act steps and updates take turns where a device does both (the CPU time of the threads above adds to theirs where the
   device is the cores); otherwise an update takes its time on one device over the number of devices that train.
 
-An actor's core never idles if its other groups step for at least as long as one group waits for its actions: a round
-trip and two act steps, the one that is running and its own. Left out are evaluation environments, resets that take
-longer than a step, averaging gradients, and other load on the machines.
+An actor's core keeps its share of the learner's rate if its other groups step for at least as long as one group waits
+for its actions: a round trip and two act steps, the one that is running and its own. Left out are evaluation
+environments, resets that take longer than a step, averaging gradients, and other load on the machines.
 
 The server's thread and the lock limit a process. If its accelerators can do more, they need several processes, even
 on one machine: each is a learner host with a share of the accelerators.
@@ -19,20 +19,16 @@ on one machine: each is a learner host with a share of the accelerators.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import os
-import pathlib
 import textwrap
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any, NamedTuple
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.learner.split import Split, split
-from seed_rl.networks.config import TrunkConfig
+from seed_rl.runs import measuring
 from seed_rl.transport.codec import StepCodec
 
 SERVER = "the server's thread, which takes and answers the messages"
@@ -51,21 +47,6 @@ LINE_SHARE = 1538 / 1448
 """Bytes on an Ethernet line per byte of TCP payload, for full packets."""
 MESSAGE_BYTES = 100
 """Overhead per message: HTTP/2, gRPC and a partly filled packet."""
-MEASURED = os.path.join("runs", "bench")
-"""Directory in which `scripts/bench.sh` stores measurements of this machine."""
-RECORDED = str(pathlib.Path(str(resources.files("seed_rl"))).parent / "docs" / "results" / "performance")
-"""Directory with recorded measurements of another machine, present only in a clone."""
-
-
-def measurements() -> str:
-    """Return the directory of this machine's measurements, or of the recorded ones if only these exist."""
-    return RECORDED if os.path.isdir(RECORDED) and not os.path.isdir(MEASURED) else MEASURED
-
-
-def recorded_on() -> str:
-    """Describe the machine of the recorded measurements."""
-    hardware = _read(RECORDED, "act", "--act_ms")["hardware"]
-    return f"as measured on another machine, {hardware['cores']} cores of {hardware['processor']}"
 
 
 class Rates(NamedTuple):
@@ -89,99 +70,35 @@ class Rates(NamedTuple):
     """Number of accelerators of the learner; 0: its cores act and train."""
 
 
-def find_rates(
-    experiment: Experiment, agent: Agent, given: Mapping[str, float | None], measured: str
-) -> tuple[Rates, dict[str, str]]:
-    """Look up the rates of an experiment, and describe the source of each.
+def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float | None]) -> tuple[Rates, dict[str, str]]:
+    """Measure the rates of an experiment on this machine, and describe the source of each.
 
     Args:
       experiment: defines the environments, group sizes and batch sizes.
-      agent: agent of the experiment; its network is identified by the number of weights.
-      given: rates that override measurements; others are None or missing.
-      measured: directory with the results of `scripts/bench.sh`.
+      agent: agent of the experiment.
+      given: rates that need no measurement; others are None or missing.
 
     Raises:
-      ConfigError: a rate is neither given nor measured; the message says how to measure it.
+      ConfigError: a rate can't be measured here; the message names the flag that gives it.
     """
     rates: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     sources = dict.fromkeys(rates, "given")
-
-    def add(source: str, **found: float) -> None:
-        for name in found.keys() - rates.keys():
-            rates[name], sources[name] = found[name], source
-
-    if "env_steps" not in rates:
-        source, env_steps = _environments(experiment, _read(measured, "env", "--env_steps")["result"]["suites"])
-        add(source, env_steps=env_steps)
-    if "act_ms" not in rates:
-        content = _read(measured, "act", "--act_ms")
-        batch = rates.pop("act_batch", experiment.inference.max_batch_size)
-        source, cell = _nearest("act.json", content["result"]["act"], experiment, agent, batch, "--act_ms")
-        hardware = content["hardware"]
-        add(source, act_ms=cell["milliseconds"]["act"]["median"], act_batch=cell["batch"])
-        add(source, learner_cores=hardware["cores"], accelerators=len(hardware["accelerators"]))
-    if "update_ms" not in rates:
-        cells = _read(measured, "train", "--update_ms")["result"]["updates"]
-        source, cell = _nearest("train.json", cells, experiment, agent, experiment.batch_size, "--update_ms")
-        factor = experiment.batch_size * agent.length / (cell["batch"] * cell["length"])
-        add(f"{source}, times {factor:.3g}", update_ms=factor * cell["milliseconds"]["median"])
-    if not rates.keys() >= {"server_us", "host_us"}:
-        rows = _read(measured, "transport", "--server_us and --host_us")["result"]["server"]
-        source, server_us, host_us = _messages(experiment.actors.envs_per_group, rows)
-        add(source, server_us=server_us, host_us=host_us)
-    if "learner_cores" not in rates:
-        raise ConfigError("--act_ms requires --learner_cores, because no measurement gives their number")
-    add("default", act_batch=experiment.inference.max_batch_size, accelerators=0)
+    here = measuring.accelerators()
+    if rates.setdefault("accelerators", here) and not here and not rates.keys() >= {"act_ms", "update_ms"}:
+        raise ConfigError("--accelerators needs --act_ms and --update_ms on a machine that has none to measure")
+    rates.setdefault("learner_cores", measuring.learner_cores())
+    batch = rates.setdefault("act_batch", experiment.inference.max_batch_size)
+    server_us, host_us, source = measuring.message_us(experiment.actors.envs_per_group)
+    for name, look_up in (
+        ("env_steps", lambda: measuring.env_steps(experiment)),
+        ("act_ms", lambda: measuring.act_ms(experiment, agent, batch)),
+        ("update_ms", lambda: measuring.update_ms(experiment, agent)),
+        ("server_us", lambda: (server_us, source)),
+        ("host_us", lambda: (host_us, source)),
+    ):
+        if name not in rates:
+            rates[name], sources[name] = look_up()
     return Rates(**rates), sources
-
-
-def _read(directory: str, benchmark: str, flag: str) -> dict[str, Any]:
-    path = os.path.join(directory, f"{benchmark}.json")
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        remedy = f"run `scripts/bench.sh {benchmark}`, name another directory with --measured, or give {flag}"
-        raise ConfigError(f"{path} can't be read ({getattr(error, 'strerror', error)}): {remedy}") from error
-
-
-def _environments(experiment: Experiment, suites: list[dict[str, Any]]) -> tuple[str, float]:
-    """Find the measured environments with the most settings in common, and their agent steps/s on one core."""
-    env = experiment.env.describe()
-    alike = [row for row in suites if row["rates"] and row["description"]["suite"] == env.suite]
-    if not alike:
-        raise ConfigError(f"no benchmark has measured environments of suite {env.suite!r}: give --env_steps")
-    row = max(alike, key=lambda row: len(env.options.items() & row["description"]["options"].items()))
-    rate = row["rates"][0]
-    return f"env.json: {row['suite']}", rate["agent_steps"]["median"] / rate["threads"]
-
-
-def _nearest(
-    file: str, cells: list[dict[str, Any]], experiment: Experiment, agent: Agent, batch: float, flag: str
-) -> tuple[str, dict[str, Any]]:
-    """Find the measurement of the agent's network with the closest batch size."""
-    weights = sum(int(variable.value.shape.num_elements()) for variable in agent.trainable_variables)
-    dtype = experiment.agent.dtype if isinstance(experiment.agent, TrunkConfig) else "float32"
-    # The number of weights varies slightly with the number of actions.
-    alike = [cell for cell in cells if cell["dtype"] == dtype and math.isclose(cell["weights"], weights, rel_tol=0.01)]
-    if not alike:
-        raise ConfigError(f"{file} has no network of {weights:,} weights in {dtype}: measure it, or give {flag}")
-    cell = min(alike, key=lambda cell: max(cell["batch"] / batch, batch / cell["batch"]))
-    return f"{file}: {cell['network']}, {dtype}, batch {cell['batch']}", cell
-
-
-def _messages(size: int, rows: list[dict[str, Any]]) -> tuple[str, float, float]:
-    """Find `server_us` and `host_us` for the largest measured messages no larger than a group's, or the smallest ones.
-
-    Larger messages cost less per observation, so this errs on the safe side.
-    """
-    wire = [row for row in rows if row["through"] == "wire"] or rows
-    sizes = {row["group_size"] for row in wire}
-    chosen = max((each for each in sizes if each <= size), default=min(sizes))
-    busiest = max((row for row in wire if row["group_size"] == chosen), key=lambda row: row["messages"]["median"])
-    host_us = busiest["inference_thread_us"]["median"] * max(1.0, chosen / size)
-    source = f"transport.json: {chosen} environments per message"
-    return source, busiest["server_thread_us"]["median"], host_us
 
 
 class Plan(NamedTuple):
@@ -236,7 +153,7 @@ def plan(experiment: Experiment, agent: Agent, rates: Rates, rtt_seconds: float)
 
     latency = rtt_seconds + ANSWER_ACT_STEPS * (1 if apart else SHARED) * rates.act_ms / 1e3
     cores = max(1, math.ceil(rate / rates.env_steps - 1e-9))
-    hiding = 1 + math.ceil(latency * rates.env_steps / size - 1e-9)
+    hiding = 1 + math.ceil(latency * rate / cores / size - 1e-9)
     filling = math.ceil(acting * rates.act_batch / (cores * size))
     even = acting // math.gcd(acting, cores)  # each inference device serves the same number of groups
     actors = Actors(cores, math.ceil(max(hiding, filling) / even) * even, size, num_eval_envs=0)
@@ -259,7 +176,23 @@ def _devices(experiment: Experiment, accelerators: int) -> Split:
     return split(dataclasses.replace(experiment, actors=divisible), available)
 
 
-def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machine_cores: int, result: Plan) -> str:
+class Prices(NamedTuple):
+    """Prices of machines per hour, in any currency; None if unknown."""
+
+    learner: float | None
+    """Price of the learner's machine."""
+    actor: float | None
+    """Price of an actor machine."""
+
+
+def text(
+    experiment: Experiment,
+    rates: Rates,
+    sources: Mapping[str, str],
+    machine_cores: int,
+    result: Plan,
+    prices: Prices = Prices(None, None),  # noqa: B008 (immutable)
+) -> str:
     """Format the plan, at most 100 columns wide."""
     actors, size = result.actors, experiment.actors.envs_per_group
     devices, training = (", ".join(names) for names in (result.devices.inference, result.devices.training))
@@ -267,6 +200,8 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
     machines = math.ceil(actors.num_actors / machine_cores)
     processes = f"{result.processes} process{'es' * (result.processes > 1)}"
     kept = "training batch" if experiment.replay is None else "replay"
+    hours = experiment.total_frames / (experiment.env.action_repeat * result.rate) / 3600
+    cost = hours * ((prices.learner or 0.0) + machines * (prices.actor or 0.0))
     rows = [
         ("from", f"{rates.env_steps:,.0f} steps/s", f"environments on one core ({sources['env_steps']})"),
         ("", f"{rates.act_ms:.3g} ms", f"act step of {rates.act_batch} on one device ({sources['act_ms']})"),
@@ -274,6 +209,8 @@ def text(experiment: Experiment, rates: Rates, sources: Mapping[str, str], machi
         ("", f"{rates.server_us:.3g} µs", f"server's thread, per message of {size} ({sources['server_us']})"),
         ("", f"{rates.host_us:.3g} µs", f"inference threads, per step ({sources['host_us']})"),
         ("learner", f"{experiment.env.action_repeat * result.rate:,.0f} frames/s", f"{result.rate:,.0f} agent steps/s"),
+        ("", f"{hours:,.3g} hours", f"for the run's {experiment.total_frames:,} frames"),
+        *([("", f"{cost:,.4g}", "in total, at the given prices of machines")] if cost else []),
         ("", "limited by", limit),
         *(("", f"{result.limits[other]:,.0f} steps/s", f"limit of {other}") for other in others),
         ("", processes, "of the learner, so that messages aren't the limit"),

@@ -64,7 +64,8 @@ class ConfidenceBand(NamedTuple):
 def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> None:
     """Plot the `episode_return` of runs, and `eval/episode_return` (dashed) if they evaluate.
 
-    Runs in which no episode has ended yet are skipped with a warning.
+    A dotted line shows the reward threshold of the environment, if it is the same for all runs. Runs in which no
+    episode has ended yet are skipped with a warning.
 
     Args:
       places: log directories, directories that contain some, or CSV files with columns named after metrics; files named
@@ -94,7 +95,12 @@ def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> N
             for metric, linestyle in _CURVES.items():
                 curves = [points / (scale, 1) for run in group if len(points := run.points(column, metric))]
                 is_ragged |= _draw(axes, curves, {**style, "linestyle": linestyle, "markevery": 0.1})
+        solved = {run.reward_threshold for run in runs}
+        threshold = solved.pop() if len(solved) == 1 else None
+        if threshold is not None:
+            axes.axhline(threshold, color="grey", linestyle=":", linewidth=1)
         known = {
+            f"dotted: {threshold}, from which the task counts as solved": threshold is not None,
             f"mean of {metrics.RECENT_EPISODES} episodes": True,
             f"dashed: evaluation, mean of {metrics.RECENT_EVAL_EPISODES}": any(
                 len(run.points(column, "eval/episode_return")) for run in runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import logging
@@ -52,6 +53,13 @@ class RecordedRun(NamedTuple):
         if self.settings is None:
             return self
         return self._replace(settings={name: v for name, v in self.settings.items() if not name.startswith("env.")})
+
+    @property
+    def reward_threshold(self) -> float | None:
+        """Mean return from which the run's task counts as solved; None if there is none, or it is not known here."""
+        with contextlib.suppress(ConfigError):
+            return saved_config.rebuilt(self.settings or {}, self.place).env.reward_threshold
+        return None
 
     def last_score(self) -> float:
         """Return the last return (evaluation if available) in percent, where 0 is a random policy and 100 a human.

@@ -6,15 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-_SAFE = ["-P"] if sys.version_info >= (3, 11) else []  # for the processes that a child starts in its turn
-
 
 def python(code: str, *arguments: str) -> list[str]:
     """The command line of a Python process that finds the same modules as this one.
 
-    By itself Python looks into the working directory first, where a file may have the name of any module.
+    By itself Python looks into the working directory first, where a file may have the name of any module; -P says the
+    same to the processes that this one starts.
     """
-    return [sys.executable, *_SAFE, "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *arguments]
+    return [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}", *arguments]
 
 
 def seed_rl(*arguments: str) -> list[str]:

@@ -165,6 +165,9 @@ def test_actions_are_drawn_by_the_seed_of_the_step_eagerly_and_compiled_and_gree
                 np.testing.assert_allclose(actual, value, rtol=0, atol=1e-5, err_msg="policy and state")
     greedy = [agent.act(*arguments, tf.constant([7, t]), greedy=True).action.numpy() for t in range(3)]
     np.testing.assert_array_equal(greedy, [greedy[0]] * 3)
+    mixed = agent.act(*arguments, tf.constant([7, 0]), greedy=tf.constant([False, True, False])).action.numpy()
+    np.testing.assert_allclose(mixed, [expected.action[0], greedy[0][1], expected.action[2]], atol=1e-6)
+    assert np.all(np.any(greedy[0] != expected.action.numpy(), axis=-1))
 
 
 def test_the_value_starts_at_zero_and_the_policy_nearly_uniform():
@@ -244,7 +247,7 @@ def test_the_seed_draws_the_weights():
     ("settings", "message"),
     [
         ({"torso": "deeper"}, "VTrace.torso must be one of auto, shallow, deep, mlp, module:Class, got 'deeper'"),
-        ({"core": "gru"}, "VTrace.core must be one of none, lstm, module:Class, got 'gru'"),
+        ({"core": "rnn"}, "VTrace.core must be one of none, lstm, gru, module:Class, got 'rnn'"),
         ({"dtype": "float16"}, "VTrace.dtype must be one of float32, mixed_bfloat16, got 'float16'"),
         ({"kernel_initializer": "zeros"}, "VTrace.kernel_initializer must be one of glorot_uniform, .*, got 'zeros'"),
         ({"channels": ()}, r"VTrace.channels must be positive integers, got \(\)"),

@@ -2,13 +2,9 @@
 
 import argparse
 
-import pytest
-
 from benchmarks.ahead_of_time import DEVICES
 from benchmarks.compile_for import EXPERIMENTS, PROGRAMS, measure
 from benchmarks.hlo import Array, Program
-
-pytest.importorskip("libtpu", reason="there is none for Python 3.10")
 
 SMALLEST = {
     "catch/vtrace": PROGRAMS,

@@ -76,7 +76,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
         (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: nowhere/config.json is missing"),
-        (["eval", "a", "--logdir=b"], "give either log directories or --logdir and --checkpoint, not both"),
+        (["eval", "a", "--logdir=b"], "give either log directories, possibly with --checkpoint=best, or --logdir"),
         (["eval", "a", "b", "--output=c"], "--output is for a single run; several runs write evaluation.json into"),
         (
             ["sweep", "--gin_file=catch/vtrace", "--seeds=0"],

@@ -70,12 +70,17 @@ def test_a_preempted_learner_comes_back_to_its_run_and_a_mistake_does_not(object
     assert rules["Ignore"]["onPodConditions"][0]["type"] == "DisruptionTarget"
     assert rules["FailJob"]["onExitCodes"]["values"] == [main(["learner", "--gin_file=none"])]
     assert (pod["restartPolicy"], found["Job"]["spec"]["podReplacementPolicy"]) == ("Never", "Failed")
+    assert found["Job"]["spec"]["activeDeadlineSeconds"] == 7 * 86_400
     claim = {"claimName": found["PersistentVolumeClaim"]["metadata"]["name"]}
     assert {"name": "runs", "persistentVolumeClaim": claim} in pod["volumes"]
     assert {"name": "runs", "mountPath": "/runs"} in learner["volumeMounts"]
     assert [p["volumes"][-1]["secret"]["secretName"] for p in (pod, actors)] == ["pong-learner", "pong-actors"]
 
-    found, pod, _, learner, _ = objects("--bucket=lab-runs", "--service_account=writer")
+    found, pod, _, learner, _ = objects(
+        "--bucket=lab-runs", "--service_account=writer", "--days=2", "--learner_cpu=0.5"
+    )
+    assert found["Job"]["spec"]["activeDeadlineSeconds"] == 2 * 86_400
+    assert learner["resources"]["requests"]["cpu"] == "0.5"
     assert "PersistentVolumeClaim" not in found
     assert {"name": "runs", "emptyDir": {}} in pod["volumes"], "a copy, which goes away with the pod"
     assert {"name": "runs", "mountPath": "/home/seed_rl/.cache"} in learner["volumeMounts"]
@@ -90,6 +95,7 @@ def test_a_preempted_learner_comes_back_to_its_run_and_a_mistake_does_not(object
         ("--accelerator=none --gin_file=dmlab/small --spot_learner", {}, "gke-spot=true", ("cpu", "dmlab")),
         ("--accelerator=tpu --tpu_topology=2x4", {"google.com/tpu": "8"}, "gke-tpu-topology=2x4", ("tpu", "actor")),
         ("--gin_file=football/academy", {"nvidia.com/gpu": "1"}, "gke-accelerator=nvidia-l4", ("gpu", "football")),
+        ("--accelerator=none --spot_learner --suite=mujoco", {}, "gke-spot=true", ("cpu-mujoco", "actor-mujoco")),
     ],
 )
 def test_processes_get_their_devices_nodes_and_images(objects, flags, devices, node, images):

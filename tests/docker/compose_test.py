@@ -57,32 +57,36 @@ def test_services_have_known_flags_no_rights_and_only_the_secrets_that_they_need
 
 
 @pytest.mark.parametrize(
-    ("env", "agent", "gin_file", "images"),
+    ("gin_file", "images"),
     [
-        ("atari", "r2d2", "atari/r2d2_pong", ["cpu", "actor"]),
-        ("football", "vtrace", "football/academy", ["cpu", "football"]),
-        ("dmlab/rooms_watermaze", "vtrace", "dmlab/rooms_watermaze", ["cpu", "dmlab"]),
-        ("catch", "vtrace", "catch/vtrace", ["gpu", "actor"]),
+        ("atari/r2d2_pong", ["cpu", "actor"]),
+        ("football/academy", ["cpu", "football"]),
+        ("dmlab/rooms_watermaze", ["cpu", "dmlab"]),
+        ("catch/vtrace", ["gpu", "actor"]),
+        ("mujoco/sac_hopper", ["cpu-mujoco", "actor-mujoco"]),
+        ("gym/lunar_lander", ["gpu-mujoco", "actor-mujoco"]),
     ],
 )
-def test_run_local_starts_the_experiment_in_its_images(script, secrets, has_no_secret, env, agent, gin_file, images):
+def test_run_local_starts_the_experiment_in_its_images(script, secrets, has_no_secret, gin_file, images):
     flags = (f"--secrets={secrets}", "--runs=runs", "--gin_param=Experiment.seed = 7")
-    flags += ("--gpu",) if "gpu" in images else ()
-    printed, pasted, done = script.printed_and_done("run_local.sh", env, agent, "3", "16", *flags)
+    gpu = images[0].startswith("gpu")
+    flags += ("--gpu",) if gpu else ()
+    printed, pasted, done = script.printed_and_done("run_local.sh", gin_file, "3", "16", *flags)
     assert has_no_secret(printed)
     assert [call for call in done if "ps" not in call["command"] and call["command"][1] != "inspect"] == pasted
     targets = [word.partition("=")[2] for call in done for word in call["command"] if word.startswith("--target=")]
-    assert targets == images
+    assert targets == [image.removesuffix("-mujoco") for image in images]
+    extras = [word for call in done for word in call["command"] if word.startswith("--build-arg=")]
+    assert extras == ["--build-arg=EXTRA=mujoco"] * sum(image.endswith("-mujoco") for image in images)
     (up,) = (call for call in done if "up" in call["command"])
     assert up["command"][-4:] == ["up", "--detach", "--scale", "actor=3"]
-    assert (str(ROOT / "docker/compose.gpu.yaml") in up["command"]) == ("gpu" in images)
+    assert (str(ROOT / "docker/compose.gpu.yaml") in up["command"]) == gpu
     services = compose(**up["variables"])["services"]
     assert [services[name]["image"] for name in ("learner", "actor")] == [f"seed_rl-{name}:latest" for name in images]
     assert f"--gin_file={gin_file}" in command(services["learner"])
     bindings = re.findall(r"^--gin_param=(.*)", "\n".join(command(services["learner"])), re.MULTILINE)
     loaded = config_files.load([gin_file], [*bindings, "Actors.num_actors = 3"])
     assert (loaded.actors.num_envs, loaded.seed) == (3 * 16, 7)
-    assert type(loaded.agent).__name__.lower() == agent
 
 
 def test_ctrl_c_takes_the_containers_down(script, secrets):
@@ -90,7 +94,7 @@ def test_ctrl_c_takes_the_containers_down(script, secrets):
     os.mkfifo(script.directory / "follows")
     docker = f'#!/bin/sh\necho "$@" >>{calls}\ncase "$*" in *" logs "*) echo >follows; exec sleep 600 ;; esac\n'
     script.replace("docker", docker)
-    command = [ROOT / "docker/run_local.sh", "catch", "vtrace", "1", "3", f"--secrets={secrets}", "--runs=runs"]
+    command = [ROOT / "docker/run_local.sh", "catch/vtrace", "1", "3", f"--secrets={secrets}", "--runs=runs"]
     options = {"cwd": script.directory, "env": script.variables, "start_new_session": True}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options) as process:
         (script.directory / "follows").read_text()  # until the learner's log is followed

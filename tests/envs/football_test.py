@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import envpool
 import numpy as np
 import pytest
 from gfootball.env import scenario_builder
@@ -10,8 +11,6 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.football import SCENARIOS, Football
 from seed_rl.envs.football.engine import FootballEnv
 from seed_rl.envs.football.maps import LAYERS, STACK, CheckpointRewards, first_map, stack_map
-
-envpool = pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
 
 DRILL = "academy_empty_goal_close"
 

@@ -100,9 +100,9 @@ def test_a_reset_forgets_an_end_that_is_not_yet_reported(make):
     env.reset(seed=1)
     env.step(action)
     env.step(action)  # the last of the first episode
-    assert env.reset(seed=2)[0].tolist() == [[2, 1, 0]]
+    assert env.reset(seed=2)[0].tolist() == [[2, 0, 0]]
     observation, reward, terminated, truncated, _ = env.step(action)
-    assert (observation.tolist(), reward.tolist()) == ([[2, 1, 1]], [11])
+    assert (observation.tolist(), reward.tolist()) == ([[2, 0, 1]], [1])
     assert not (terminated | truncated).any()
 
 

@@ -21,8 +21,6 @@ from seed_rl.envs.mujoco import MuJoCo
     ],
 )
 def test_conformance(task, spec, backend):
-    if backend == "envpool":
-        pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
     config = MuJoCo(task=task, backend=backend, max_episode_steps=30, reset_noise_scale=0.01)
     assert str(config.spec()) == spec
     check_suite(config, 70)

@@ -66,8 +66,6 @@ def test_football_shows_its_last_map_in_colours():
 
 @pytest.mark.parametrize("backend", ["gfootball", "envpool"])
 def test_football_can_be_watched(backend):
-    if backend == "envpool":
-        pytest.importorskip("envpool", reason="it has no wheels for Python 3.10")
     config = Football(backend=backend)
     env = config.watch()
     _, pictures = history(env, config.spec(), 20, env.picture)

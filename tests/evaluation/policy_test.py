@@ -115,7 +115,7 @@ def test_r2d2_explores_as_little_as_in_its_evaluation_environments(saved_run):
 
 @pytest.mark.parametrize("prefix", ["", "file://"], ids=["here", "in a store"])
 def test_anything_missing_is_named(saved_run, prefix):
-    here, _ = saved_run("catch/vtrace", "Logs.checkpoint_interval_s = 90")
+    here, _ = saved_run("catch/vtrace")
     logdir = f"{prefix}{here}"
     with pytest.raises(NoPolicy, match=f"^{logdir}/no is not the log .* of a run: {logdir}/no/config.json is missing"):
         load_policy(f"{logdir}/no")
@@ -126,7 +126,7 @@ def test_anything_missing_is_named(saved_run, prefix):
     with pytest.raises(NoPolicy, match=f"^{prefix}{damaged} is damaged"):
         load_policy(logdir, f"{prefix}{damaged}")
     shutil.rmtree(f"{here}/checkpoints")
-    with pytest.raises(NoPolicy, match=f"^{logdir} has no checkpoint yet: the first is written after 90 s of training"):
+    with pytest.raises(NoPolicy, match=f"^{logdir} has no checkpoint yet: the first is written after .* of training"):
         load_policy(logdir)
     pathlib.Path(here, "config.json").write_text('{"novelty": 1}')
     with pytest.raises(NoPolicy, match=f"^{logdir}/config.json can't be used: "):

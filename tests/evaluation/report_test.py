@@ -7,9 +7,11 @@ import pytest
 
 from seed_rl.evaluation import episodes
 from seed_rl.evaluation.episodes import evaluate_run, text, text_over_runs, write
+from seed_rl.evaluation.policy import NoPolicy
+from seed_rl.experiment import ConfigError
 
 FIELDS = {
-    *("logdir", "environment", "checkpoint", "env_frames", "greedy", "seed"),
+    *("logdir", "environment", "checkpoint", "env_frames", "greedy", "seed", "gin_params"),
     *("episodes", "mean", "standard_error", "median", "min", "max", "mean_length"),
     *("human_normalised", "returns", "lengths", "wanted_episodes"),
 }
@@ -43,6 +45,22 @@ def test_the_same_seed_gives_the_same_returns(saved_run, config, greedy):
     )
     assert first == again
     assert first["returns"] != other["returns"]
+
+
+def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
+    logdir, _ = saved_run("memory/r2d2")
+    longer = evaluate_run(logdir, episodes=2, gin_params=["Memory.delay = 20"])
+    assert longer["lengths"] == [22, 22]
+    assert longer["environment"]["options"]["delay"] == 20
+    assert "seed 1, Memory.delay = 20" in text(longer)
+    with pytest.raises(NoPolicy, match=r"the policy acts in .*; with Catch.columns = 7 they have .*7"):
+        evaluate_run(saved_run("catch/vtrace")[0], gin_params=["Catch.columns = 7"])
+    for wrong, sentence in (
+        ("R2D2.hidden = 7", "only settings of Memory can be changed here, got 'R2D2.hidden = 7'"),
+        ("Memory.delays = 7", r"Memory.*doesn't have a parameter named 'delays'.* Did you mean 'delay'\?"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            evaluate_run(logdir, gin_params=[wrong])
 
 
 def test_no_more_environments_are_played_than_there_are_episodes(saved_run):
@@ -92,6 +110,7 @@ def test_an_evaluation_as_text():
         "max": 10.0,
         "mean_length": 1700.0,
         "human_normalised": 101.25,
+        "gin_params": [],
     }
     assert text(evaluation).splitlines() == [
         "run/checkpoint.npz (1,200,000 frames), greedy, seed 7",

@@ -180,7 +180,11 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
     ("config", "binding", "message"),
     [
         (VTRACE, "Optimizer.beta_1 = 1.0", r"Optimizer.beta_1 must be in \[0, 0.999999\], got 1.0"),
-        (VTRACE, "Optimizer.schedule = 'cosine'", "Optimizer.schedule must be one of constant, linear, got 'cosine'"),
+        (
+            VTRACE,
+            "Optimizer.schedule = 'step'",
+            "Optimizer.schedule must be one of constant, linear, cosine, got 'step'",
+        ),
         (VTRACE, "Inference.queue_batches = 1e400", "Inference.queue_batches must be finite, got inf"),
         (VTRACE, "Experiment.batch_size = 2.5", "Experiment.batch_size must be int, got 2.5"),
         (VTRACE, "Experiment.passes = 0", "Experiment.passes must be at least 1, got 0"),

@@ -124,6 +124,22 @@ PUBLISHED = {
         "optimizer.learning_rate": 1e-4,
         "optimizer.epsilon": 3.125e-7,
     },
+    "mujoco/sac_halfcheetah": {  # arXiv:1812.05905, table 1; CleanRL's length and replay before the first update
+        "env.task": "HalfCheetah",
+        "agent.kind": "SAC",
+        "agent.head_layers": 2,
+        "agent.hidden": 256,
+        "agent.discount": 0.99,
+        "agent.n_steps": 1,
+        "agent.entropy_per_dimension": -1.0,
+        "replay.sampler": "uniform",
+        "replay.capacity": 1_000_000,
+        "replay.min_size": 5_000,
+        "optimizer.name": "adam",
+        "optimizer.learning_rate": 3e-4,
+        "optimizer.schedule": "constant",
+        "total_frames": 1_000_000,
+    },
     "football/vtrace_checkpoints": FOOTBALL
     | {
         "env.rewards": "scoring,checkpoints",
@@ -139,7 +155,7 @@ PUBLISHED = {
         "optimizer.learning_rate": 5.533923433816456e-5,
     },
 }
-TRAINING_ENVS = {"atari": 610, "dmlab": 400, "football": 200}
+TRAINING_ENVS = {"atari": 610, "dmlab": 400, "football": 200, "mujoco": 8}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -236,6 +236,26 @@ class NestedAgent(CountingAgent):
         return ActOutput(action_of(env_output.observation["counters"]), behaviour, state)
 
 
+class GreedyOrNot(CountingAgent):
+    """Takes action 1 where it is to be greedy, 0 elsewhere."""
+
+    def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
+        answer = super().act(prev_action, env_output, state, env_ids, seed)
+        return answer._replace(action=tf.cast(tf.broadcast_to(greedy, tf.shape(env_ids)), tf.int32))
+
+
+@pytest.mark.parametrize("greedy_evaluation", [False, True])
+def test_only_evaluation_environments_are_greedy_and_only_if_asked(greedy_evaluation):
+    actors = Actors(groups_per_actor=2, envs_per_group=2, num_eval_envs=1, greedy_evaluation=greedy_evaluation)
+    experiment = Experiment(env=Counting(), agent=CountingAgentConfig(), actors=actors, batch_size=4)
+    agent = GreedyOrNot(experiment.agent, Counting().spec())
+    acting = Acting(agent, Sizes.of(experiment, agent), experiment.inference, seed=0)
+    env_ids = np.arange(4, dtype=np.int32)
+    output = EnvOutput(np.zeros(4, np.float32), *np.zeros((2, 4), bool), np.zeros((4, 4), np.int32))
+    actions, _, _ = act(acting, env_ids, np.full(4, True), [output])
+    assert actions.tolist() == [0, 0, 0, int(greedy_evaluation)]
+
+
 def random_tensor(rng, spec, batch):
     shape = (batch, *spec.shape)
     if spec.dtype == "bool":

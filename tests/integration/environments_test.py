@@ -39,3 +39,17 @@ def test_an_environment_that_cannot_be_made_is_named_in_a_sentence(runs, tmp_pat
     assert run.returncode == 2
     assert "seed_rl train: CartPoll-v1 can't be made: Environment `CartPoll` doesn't exist." in run.text()
     assert "Traceback" not in run.text()
+
+
+def test_no_illegal_action_reaches_an_environment_with_a_mask(runs, rows, tmp_path):
+    settings = ("Gym.id='tests.support.registered_envs:Masked-v0'", "Experiment.passes=1", "Experiment.minibatches=1")
+    arguments = (*(f"--gin_param={setting}" for setting in settings), f"--logdir={tmp_path}/run")
+    run = runs.run("train", "--gin_file=gym/any", "--total_frames=8k", *arguments)
+    assert run.returncode == 0, run.text()
+    last = rows(f"{tmp_path}/run")[-1]
+    assert last["env_frames"] >= 8_000
+    assert last["discarded_unrolls"] == 0
+    assert last["learning/entropy_share"] > 0.9, "random masks leave little to learn, and legal actions equally likely"
+    logs = [path.read_text() for path in (tmp_path / "run" / "actors").iterdir()]
+    assert logs
+    assert not any("illegal" in text for text in logs)

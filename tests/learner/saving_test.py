@@ -38,18 +38,26 @@ class Content:
 class Run:
     """A start of a run, with 1,000 weights and a checkpoint every ten seconds."""
 
-    def __init__(self, directory, updates=0, size=1000, is_first=True):
+    def __init__(self, directory, updates=0, size=1000, is_first=True, keep_every_frames=0):
         self.directory = directory / "checkpoints"
         self.weights = keras.Variable(np.zeros(size), name="w")
         self.progress = Progress(1)
         self.progress.counters.learner_updates = updates
         self.now = 50.0
-        logs, variables = Logs(checkpoint_interval_s=10.0, checkpoints_kept=3), {"w": self.weights}
+        logs = Logs(checkpoint_interval_s=10.0, checkpoints_kept=3, keep_every_frames=keep_every_frames)
+        variables = {"w": self.weights}
         self.saver = Saver(str(directory), logs, variables, self.progress, is_first, lambda: self.now)
 
     @property
     def files(self):
         return sorted(os.listdir(self.directory))
+
+    def learn(self, frames, evaluation=None):
+        """Learns up to a number of frames; perhaps its evaluation episodes end meanwhile."""
+        self.progress.counters.learner_updates = self.progress.counters.env_frames = frames
+        self.weights.assign(np.full(self.weights.shape, frames))
+        self.progress.new_evaluation = lambda: evaluation
+        self.saver.save_if_due()
 
 
 CHECKPOINT, SNAPSHOT = "checkpoint-{:012d}.npz".format, "replay-{:012d}.npz".format
@@ -86,6 +94,49 @@ def test_checkpoints_are_written_when_due(tmp_path):
         run.now, run.progress.counters.learner_updates = seconds, int(seconds)
         run.saver.save_if_due()
         assert len(run.files) == count
+
+
+def test_the_best_evaluation_is_kept_also_by_a_restart(tmp_path):
+    def best():
+        arrays, state = checkpoints.load(str(run.directory / "best.npz"))
+        return float(arrays["w"][0]), state["counters"]["env_frames"]
+
+    run = Run(tmp_path)
+    for frames, evaluation in ((10, None), (20, 3.5), (30, 3.5), (40, -1.0)):
+        run.learn(frames, evaluation)
+    assert best() == (20, 20)
+    assert run.files == ["best.npz"]
+    run.saver.save()
+    run = Run(tmp_path)
+    run.saver.restore()
+    run.learn(50, 3.0)
+    assert best() == (20, 20), "a worse one after the restart"
+    run.learn(60, 4.0)
+    assert best() == (60, 60)
+    assert checkpoints.newest(str(run.directory))[0].endswith(CHECKPOINT(40)), "the run continues from the newest"
+
+
+def test_a_damaged_best_checkpoint_is_replaced(tmp_path, caplog):
+    run = Run(tmp_path)
+    (run.directory / "best.npz").write_bytes(b"nonsense")
+    run.saver.restore()
+    assert "best.npz will be replaced" in caplog.text
+    run.learn(10, -5.0)
+    assert checkpoints.load(str(run.directory / "best.npz"))[1]["evaluation"] == -5.0
+
+
+def test_a_checkpoint_is_kept_for_good_after_each_multiple_of_frames(tmp_path):
+    run, kept = Run(tmp_path, keep_every_frames=100), "frames-{:012d}.npz".format
+    for frames in (90, 110, 190, 420):
+        run.now += 10
+        run.learn(frames)
+    newest = [CHECKPOINT(110), CHECKPOINT(190), CHECKPOINT(420)]
+    assert run.files == [*newest, kept(100), kept(400)]
+    run = Run(tmp_path, keep_every_frames=100)
+    run.saver.restore()
+    run.learn(450)
+    assert run.files == [*newest, kept(100), kept(400)]
+    assert checkpoints.load(str(run.directory / kept(400)))[1]["counters"]["env_frames"] == 420
 
 
 @pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt])
@@ -223,7 +274,7 @@ def test_a_checkpoint_with_an_odd_state_is_refused_in_a_sentence(odd, tmp_path):
     with open(path, "wb") as file, archives.writing(file) as add:
         for name, array in (arrays | {"counters.json": np.frombuffer(odd, np.uint8)}).items():
             add(name, array)
-    with pytest.raises(CheckpointError, match="is (no checkpoint|of another version of seed_rl): ") as error:
+    with pytest.raises(CheckpointError, match="is (not a checkpoint|of another version of seed_rl): ") as error:
         run.saver.restore()
     assert str(error.value).isprintable()
 

@@ -1,5 +1,7 @@
 """Updates of two small variables against the optimizers' rules written out in numpy."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -91,11 +93,28 @@ def test_updates_follow_the_rule_with_clipped_gradients_and_a_falling_rate(setti
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rates"), [("constant", (0.08, 0.08, 0.08, 0.08)), ("linear", (0.08, 0.06, 0.0, 0.0))]
+    ("schedule", "rates"),
+    [
+        ("constant", (0.08, 0.08, 0.08, 0.08)),
+        ("linear", (0.08, 0.06, 0.0, 0.0)),
+        ("cosine", (0.08, 0.04 + 0.04 * math.cos(math.pi / 4), 0.0, 0.0)),
+    ],
 )
 def test_the_schedule_sets_the_learning_rate(schedule, rates):
     settings = Optimizer(learning_rate=0.08, schedule=schedule)
     assert [settings.learning_rate_at(progress) for progress in (0.0, 0.25, 1.0, 1.2)] == pytest.approx(rates)
+
+
+@pytest.mark.parametrize("name", ["adam", "rmsprop"])
+def test_weights_decay_apart_from_the_gradient_and_biases_do_not(name):
+    matrix, bias, scalar = (keras.Variable(np.full(shape, 2.0)) for shape in ((2, 3), (3,), ()))
+    variables = [matrix, bias, scalar]
+    optimizer = Optimizer(name=name, learning_rate=0.5, weight_decay=0.1).build(variables)
+    optimizer.learning_rate.assign(0.25)
+    optimizer.apply([tf.zeros(variable.shape) for variable in variables], variables)
+    np.testing.assert_allclose(matrix, np.full((2, 3), 2.0 * (1 - 0.25 * 0.1)))
+    np.testing.assert_array_equal(bias, np.full(3, 2.0))
+    np.testing.assert_array_equal(scalar, 2.0)
 
 
 def test_metrics_come_back_as_floats_under_their_names():

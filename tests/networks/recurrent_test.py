@@ -1,11 +1,11 @@
-"""The LSTM against a naive loop, its written-out gradient against automatic differentiation and finite differences."""
+"""LSTM and GRU against naive loops, and their gradients against automatic differentiation and finite differences."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.networks.recurrent import LSTMState, ResetLSTM
+from seed_rl.networks.recurrent import LSTMState, ResetGRU, ResetLSTM
 from tests.support.gradients import finite_differences
 
 F, U = 5, 6
@@ -175,7 +175,7 @@ def test_mixed_bfloat16_gradients_are_float32_and_close():
 def test_variables_and_their_initial_values():
     lstm = make(units=64, features=40)
     assert [v.path for v in lstm.trainable_variables] == [
-        f"reset_lstm/{name}" for name in ("kernel", "recurrent_kernel", "bias")
+        f"recurrent/{name}" for name in ("kernel", "recurrent_kernel", "bias")
     ]
     assert lstm.count_params() == 4 * 64 * (40 + 64 + 1)
     recurrent = np.asarray(lstm.recurrent_kernel.value)
@@ -196,3 +196,39 @@ def test_wrong_shapes_are_named():
         lstm(inputs, done, state._replace(h=state.h[:1]))
     with pytest.raises(ValueError, match=r"state\.c must have shape"):
         lstm(inputs, done, state._replace(c=state.c[:, :1]))
+
+
+def naive_gru(gru, inputs, done, h):
+    """One step at a time, in NumPy."""
+    kernel, recurrent, bias = (np.asarray(w.value, np.float64) for w in (gru.kernel, gru.recurrent_kernel, gru.bias))
+    outputs, h = [], np.array(h, np.float64)
+    for x, first in zip(np.asarray(inputs, np.float64), np.asarray(done), strict=True):
+        h = np.where(first[:, None], 0.0, h)
+        given, kept = np.split(x @ kernel + bias, 3, axis=-1), np.split(h @ recurrent, 3, axis=-1)
+        r, z = (sigmoid(given[k] + kept[k]) for k in range(2))
+        h = (1 - z) * np.tanh(given[2] + r * kept[2]) + z * h
+        outputs.append(h)
+    return np.array(outputs)
+
+
+@pytest.mark.parametrize(("length", "compiled"), [(1, False), (9, False), (9, True)])
+def test_a_gru_equals_its_naive_loop_and_differentiates_through_it(length, compiled):
+    keras.utils.set_random_seed(0)
+    gru = ResetGRU(U)
+    gru.build((None, None, F))
+    gru.bias.assign(np.random.default_rng(5).standard_normal(3 * U))
+    inputs, done, (h, _) = random_arguments(length, 4)
+
+    def slopes(inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs, state = gru(inputs, done, h)
+            loss = tf.reduce_sum(tf.square(outputs))
+        return outputs, state, tape.gradient(loss, [inputs, gru.recurrent_kernel.value])
+
+    outputs, state, (by_inputs, by_kernel) = (tf.function(slopes, jit_compile=True) if compiled else slopes)(inputs)
+    np.testing.assert_allclose(outputs, naive_gru(gru, inputs, done, h), atol=1e-5)
+    np.testing.assert_array_equal(state, outputs[-1])
+    expected = finite_differences(lambda x: np.sum(naive_gru(gru, x, done, h) ** 2), np.asarray(inputs, np.float64))
+    np.testing.assert_allclose(by_inputs, expected, atol=1e-3)
+    assert np.any(by_kernel)

@@ -1,11 +1,11 @@
 """`seed_rl plan`, checked against worked examples."""
 
-import json
-
+import numpy as np
 import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import Actors, ConfigError, config_files
+from seed_rl.runs import measuring
 from seed_rl.runs.plan import CORES, DEVICE, INFERENCE, LOCK, LOCKED_SHARE, SERVER, UPDATES, Rates, find_rates, plan
 
 RATES = Rates(
@@ -122,111 +122,38 @@ def test_actors_keep_all_cores_stepping(catch, changes, rtt, needed):
     assert needs.actors == Actors(*needed, 16, 0)
 
 
-@pytest.fixture
-def measured(tmp_path):
-    """A directory with the fields of `scripts/bench.sh`'s files that a plan reads."""
-
-    def median(value):
-        return {"median": value, "repeats": [value]}
-
-    def suite(name, rate, options):
-        rates = [{"threads": 2, "agent_steps": median(rate)}]
-        return {"suite": name, "description": {"suite": "atari", "options": options}, "rates": rates}
-
-    def act(dtype, batch, ms):
-        cell = {"network": "shallow", "dtype": dtype, "weights": 1_687_719, "batch": batch}
-        return {**cell, "milliseconds": {"act": median(ms)}}
-
-    def update(network, weights, length, batch, ms):
-        cell = {"network": network, "dtype": "float32", "weights": weights, "length": length, "batch": batch}
-        return {**cell, "milliseconds": median(ms)}
-
-    def messages(size, streams, rate, us):
-        row = {"group_size": size, "streams": streams, "through": "wire", "messages": median(rate)}
-        return {**row, "server_thread_us": median(us), "inference_thread_us": median(us / 10)}
-
-    missing = {"suite": "football", "description": {"suite": "football", "options": {}}, "rates": []}
-    results = {
-        "env": {
-            "suites": [missing, suite("pong", 7000, {"game": "pong"}), suite("breakout", 6000, {"game": "breakout"})]
-        },
-        "act": {
-            "act": [
-                *(act("float32", batch, ms) for batch, ms in ((1, 1.0), (32, 3.0), (256, 20.0))),
-                act("mixed_bfloat16", 32, 2.0),
-            ]
-        },
-        "train": {
-            "updates": [
-                update("shallow", 1_687_719, 21, 8, 40.0),
-                update("shallow", 1_687_719, 21, 32, 130.0),
-                update("r2d2", 4_357_281, 41, 32, 360.0),
-            ]
-        },
-        "transport": {
-            "server": [messages(4, 1, 1000, 90.0), messages(4, 64, 9000, 40.0), messages(16, 64, 5000, 50.0)]
-        },
-    }
-    for name, result in results.items():
-        content = {"result": result, "hardware": {"cores": 8, "accelerators": ["GPU"]}}
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    return str(tmp_path)
+@pytest.mark.parametrize("name", ["catch/vtrace", "catch/r2d2", "gym/sac_pendulum", "atari/vtrace_pong"])
+def test_rates_that_are_not_given_are_measured_here(monkeypatch, name):
+    monkeypatch.setattr(measuring, "_SECONDS", 0.0)  # a single call each
+    experiment, agent = load(name)
+    before = [variable.numpy() for variable in agent.trainable_variables]
+    rates, sources = find_rates(experiment, agent, {"learner_cores": 3, "server_us": 30.0, "host_us": None})
+    assert min(rates.env_steps, rates.act_ms, rates.update_ms, rates.host_us) > 0
+    assert (rates.learner_cores, rates.server_us, rates.accelerators) == (3, 30.0, 0)
+    assert rates.act_batch == experiment.inference.max_batch_size
+    assert (sources["server_us"], sources["act_ms"]) == ("given", "measured here")
+    for variable, value in zip(agent.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
 
 
-def test_rates_are_those_of_the_nearest_measurement(measured):
-    experiment, agent = load(
-        "atari/vtrace", "Atari.game = 'breakout'", "Actors.envs_per_group = 12", "Inference.max_batch_size = 48"
-    )
-    rates, sources = find_rates(experiment, agent, {}, measured)
-    assert rates == Rates(
-        env_steps=3000,
-        act_ms=3.0,
-        act_batch=32,
-        update_ms=pytest.approx(130.0 * experiment.batch_size / 32),
-        server_us=40.0,
-        host_us=4.0,
-        learner_cores=8,
-        accelerators=1,
-    )
-    assert sources["env_steps"] == "env.json: breakout"
-    assert sources["act_ms"] == "act.json: shallow, float32, batch 32"
-    assert sources["server_us"] == "transport.json: 4 environments per message"
-
-
-def test_an_update_scales_with_the_steps_of_its_sequences(measured):
-    experiment, agent = load("atari/r2d2")
-    rates, sources = find_rates(experiment, agent, {**RATES._asdict(), "update_ms": None, "env_steps": None}, measured)
-    assert rates.update_ms == pytest.approx(360.0 * 64 * 121 / (32 * 41))
-    assert sources["env_steps"] == "env.json: pong", "the game nearest to it"
-
-
-def test_messages_smaller_than_the_smallest_measured_ones_cost_as_much(measured):
-    experiment, agent = load("atari/vtrace", "Actors.envs_per_group = 2")
-    rates, _ = find_rates(experiment, agent, {}, measured)
-    assert (rates.server_us, rates.host_us) == (40.0, 8.0)
-
-
-def test_given_rates_take_precedence(measured):
-    given = {"act_ms": 1, "act_batch": 256, "learner_cores": 96, "server_us": 30, "host_us": None}
-    rates, sources = find_rates(*load("atari/vtrace"), given, measured)
-    assert (rates.act_ms, rates.act_batch, rates.learner_cores, rates.accelerators) == (1, 256, 96, 0)
-    assert (rates.server_us, rates.host_us) == (30, 5.0)
-    assert (sources["act_ms"], sources["server_us"]) == ("given", "given")
+def test_messages_cost_as_much_as_measured_ones_that_are_no_larger():
+    assert [measuring.message_us(size)[0] for size in (1, 3, 4, 15, 16, 999)] == [21.6, 21.6, 38.8, 38.8, 71.7, 119.0]
 
 
 @pytest.mark.parametrize(
-    ("name", "bindings", "given", "sentence"),
+    ("name", "given", "sentence"),
     [
-        ("catch/vtrace", [], {}, "no benchmark has measured environments of suite 'catch': give --env_steps"),
-        ("catch/vtrace", [], {"env_steps": 1.0}, "act.json has no network of 3,524 weights in float32.* give --act_ms"),
-        ("catch/vtrace", [], {"env_steps": 1.0, "act_ms": 1.0}, "train.json has no network of .* give --update_ms"),
-        ("atari/vtrace", ["VTrace.dtype = 'mixed_bfloat16'"], {}, "train.json has no network of .* in mixed_bfloat16"),
-        ("atari/vtrace", [], {"act_ms": 1.0}, "--act_ms requires --learner_cores"),
+        ("dmlab/small", {}, "can't be measured here: .*; give --env_steps"),
+        (
+            "catch/vtrace",
+            {"accelerators": 8, "act_ms": 1.0},
+            "--accelerators needs --act_ms and --update_ms on a machine",
+        ),
     ],
 )
-def test_an_unknown_rate_is_asked_for(measured, name, bindings, given, sentence):
+def test_what_cannot_be_measured_is_asked_for(name, given, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        find_rates(*load(name, *bindings), given, measured)
+        find_rates(*load(name), given)
 
 
 FLAGS = [f"--{name}={value}" for name, value in RATES._asdict().items()]
@@ -247,10 +174,25 @@ def test_the_impossible_is_refused_in_a_sentence(capsys, flag, sentence):
 
 
 def test_the_command_prints_the_plan(capsys):
-    assert main(["plan", "--gin_file=catch/vtrace", *FLAGS, "--rtt_ms=4", "--machine_cores=4"]) == 0
+    assert (
+        main(
+            [
+                "plan",
+                "--gin_file=catch/vtrace",
+                *FLAGS,
+                "--rtt_ms=4",
+                "--machine_cores=4",
+                "--learner_price=2",
+                "--actor_price=0.5",
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     for words in (
         "5,333 frames/s",
+        "0.0156 hours  for the run's 300,000 frames",
+        "0.04688  in total, at the given prices of machines",  # 3 an hour
         "limited by  act steps and updates",
         "13,793 steps/s  limit of the inference thread",
         "6 cores  to step environments; number of 4-core machines: 2",

@@ -118,6 +118,19 @@ def test_evaluation_is_dashed_and_explained(tmp_path):
     assert "stroke-dasharray" in (tmp_path / "curve.svg").read_text()
 
 
+def test_the_threshold_of_a_task_is_a_line_if_all_runs_share_it(tmp_path):
+    def texts(*configs):
+        places = []
+        for number, (config, *bindings) in enumerate(configs):
+            places.append(write_run(tmp_path / f"{len(configs)}-{number}", [100.0, 200.0]))
+            config_files.save_config(config_files.load([config], bindings), places[-1])
+        plot_curves(places, [str(tmp_path / "p.svg")], "frames")
+        return " ".join(words(tmp_path / "p.svg"))
+
+    assert "dotted: 475.0, from which the task counts as solved" in texts(["gym/cartpole"])
+    assert "dotted" not in texts(["gym/cartpole"], ["gym/acrobot"])
+
+
 def test_a_run_that_was_killed_in_the_middle_of_a_line_can_be_drawn(tmp_path):
     run = write_run(tmp_path / "pong", [1, float("nan"), 3], unfinished='{"env_frames": 4')
     plot_curves([run], [str(tmp_path / "curve.png")], "frames")

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 class Counted(gymnasium.Env):
     """Episode e has 2 + e % 3 steps and terminates if e is even; its step t has reward 10 e + t.
 
-    An observation is the seed (-1 in an episode without), the episode, and the steps taken in it.
+    An observation is the seed (-1 in an episode without), the episode since the last seed, and the steps taken in it.
     """
 
     observation_space = spaces.Box(-1, 10_000, (3,), np.int64)
@@ -24,7 +24,7 @@ class Counted(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self._seed = -1 if seed is None else seed
-        self._episode += 1
+        self._episode = self._episode + 1 if seed is None else 0
         self._steps = 0
         return self._observe(), {}
 
@@ -108,6 +108,51 @@ class Echo(gymnasium.Env):
         return self._taken
 
 
+class Masked(gymnasium.Env):
+    """Allows each value of its choices half of the time, and fails if another is taken.
+
+    One episode in two is terminated, with an action mask of zeros, the others are truncated, without a mask.
+    """
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def __init__(self, place="action_mask", levers="choices", allows="some"):
+        self.action_space = LEVERS[levers]
+        self._place, self._allows = place, allows
+        self._sizes = getattr(self.action_space, "nvec", [getattr(self.action_space, "n", 1)])
+        if place == "observation":
+            parts = [spaces.Box(0, 1, (int(n),), np.int8) for n in self._sizes]
+            mask = spaces.Tuple(parts) if len(parts) > 1 else parts[0]
+            self.observation_space = spaces.Dict({"board": spaces.Discrete(3), "action_mask": mask})
+        if place == "method":
+            self.action_masks = lambda: np.concatenate(self._mask)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._observe(False)
+
+    def step(self, action):
+        for chosen, allowed, start in zip(np.atleast_1d(action), self._mask, self._starts(), strict=True):
+            assert allowed[chosen - start], f"{action} is illegal"
+        ends, even = self.np_random.random() < 0.25, self.np_random.random() < 0.5
+        observation, info = self._observe(ends)
+        return observation, 1.0, bool(ends and even), bool(ends and not even), {} if ends and not even else info
+
+    def _starts(self):
+        return np.atleast_1d(self.action_space.start)
+
+    def _observe(self, ends):
+        self._mask = [self.np_random.random(n) < 0.5 for n in self._sizes]
+        for allowed in self._mask:
+            allowed[self.np_random.integers(len(allowed))] = self._allows == "some"
+            allowed &= not ends and self._allows == "some"
+        mask = tuple(self._mask) if len(self._mask) > 1 else self._mask[0].astype(np.int8)
+        if self._place == "observation":
+            return {"board": self.np_random.integers(3), "action_mask": mask}, {}
+        info = {} if self._place == "method" else {self._place: mask}
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32), info
+
+
 def many(num_envs, mode, **options):
     """A vector environment with its own entry point."""
     env = SyncVectorEnv([functools.partial(Counted, **options)] * num_envs, autoreset_mode=mode or "NextStep")
@@ -120,5 +165,6 @@ MODES = {"Next": AutoresetMode.NEXT_STEP, "Same": AutoresetMode.SAME_STEP, "Disa
 
 gymnasium.register("Counted-v0", Counted)
 gymnasium.register("Echo-v0", Echo)
+gymnasium.register("Masked-v0", Masked)
 for name, mode in {**MODES, "Silent": None}.items():
     gymnasium.register(f"Counted{name}-v0", vector_entry_point=functools.partial(many, mode=mode))

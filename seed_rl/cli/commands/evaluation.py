@@ -12,7 +12,16 @@ from absl import flags
 
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
-from seed_rl.cli.flags import EXIT_WITH_PARENT, IMPORT_MODULE, boolean, comma_separated, integer, number, string
+from seed_rl.cli.flags import (
+    EXIT_WITH_PARENT,
+    IMPORT_MODULE,
+    boolean,
+    comma_separated,
+    integer,
+    number,
+    repeated,
+    string,
+)
 from seed_rl.learner.ending import Stop
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
@@ -21,13 +30,16 @@ from seed_rl.system.signals import signals, stop_at_end_of_input
 
 _POLICY = (
     string("logdir", None, "Log directory of the run."),
-    string("checkpoint", None, "Checkpoint of the run; default: the newest."),
+    string("checkpoint", None, "Checkpoint of the run: a file name, or best; default: the newest."),
     IMPORT_MODULE,
 )
 _ACTING = (
     boolean("greedy", False, "Always take the greedy action."),
     integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
     integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
+    repeated(
+        "gin_param", [], "Gin binding that changes the environments, e.g. Atari.sticky_actions=0.25. May be repeated."
+    ),
 )
 
 
@@ -42,8 +54,8 @@ _ACTING = (
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
     """Plays episodes with the policies of runs and prints their mean returns."""
-    if places and (values.logdir or values.checkpoint):
-        raise UsageError("give either log directories or --logdir and --checkpoint, not both")
+    if places and (values.logdir or values.checkpoint not in (None, "best")):
+        raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
     evaluations = []
@@ -72,6 +84,7 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
             seed=values.seed,
             stop=stop,
             max_steps=values.max_steps,
+            gin_params=values.gin_param,
         )
         print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before an episode ended")
         if evaluation["episodes"] == values.episodes:
@@ -114,6 +127,7 @@ def play(values: flags.FlagValues) -> int:
                 fps=values.fps,
                 limits=Limits() if values.exit_with_parent else None,
                 max_steps=values.max_steps,
+                gin_params=values.gin_param,
             )
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
         print("\n".join(paths))

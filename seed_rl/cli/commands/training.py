@@ -43,6 +43,7 @@ _LEARNER = (
     directory("logdir", "Log directory; an existing run is continued. Default: runs/<name of gin file>."),
     integer("num_actors", None, "Overrides Actors.num_actors."),
     integer("seed", None, "Overrides Experiment.seed."),
+    string("init_from", None, "Log directory or checkpoint to start a new run from."),
     number("film_every", None, "Minutes between films of the policy; overrides Logs.film_interval_min.", 0.0),
     string("tls_cert", None, "PEM file with the learner's certificate chain."),
     string("tls_key", None, "PEM file with the certificate's private key."),
@@ -193,22 +194,28 @@ def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
 @command(
     "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
     *EXPERIMENT,
-    string("measured", "", "Directory with the results of `scripts/bench.sh`; default: runs/bench, or the docs'."),
     number("rtt_ms", 1.0, "Round-trip time between actors and learner, milliseconds.", lower_bound=0.0),
     integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
     *(
-        number(name, None, f"{text}; default: as measured.", lower_bound=1e-9)
+        number(name, None, f"{text}; default: measured here.", lower_bound=1e-9)
         for name, text in (
             ("env_steps", "Agent steps/s of environments on one core"),
             ("act_ms", "Duration of an act step of --act_batch environments, milliseconds"),
             ("update_ms", "Duration of an update of the experiment's batch on one device, milliseconds"),
+        )
+    ),
+    *(
+        number(name, None, f"{text}; default: for Atari frames on an AMD EPYC.", lower_bound=1e-9)
+        for name, text in (
             ("server_us", "CPU time of the server thread per message, microseconds"),
             ("host_us", "CPU time of batching and answering per step, microseconds"),
         )
     ),
     integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
-    integer("learner_cores", None, "Cores of the learner machine; default: as measured.", lower_bound=1),
-    integer("accelerators", None, "Accelerators of the learner; default: as measured.", lower_bound=0),
+    integer("learner_cores", None, "Cores of the learner machine; default: this machine's.", lower_bound=1),
+    integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
+    number("learner_price", None, "Price of the learner's machine per hour.", lower_bound=0.0),
+    number("actor_price", None, "Price of an actor machine per hour.", lower_bound=0.0),
 )
 def plan(values: flags.FlagValues) -> int:
     """Computes the actors, cores, network and memory that a learner needs."""
@@ -218,13 +225,11 @@ def plan(values: flags.FlagValues) -> int:
 
     agent = experiment.build_agent()
     given = {name: values[name].value for name in planning.Rates._fields}
-    measured = values.measured or planning.measurements()
-    rates, sources = planning.find_rates(experiment, agent, given, measured)
+    rates, sources = planning.find_rates(experiment, agent, given)
     try:
         result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
     except BadDevices as error:
         raise UsageError(f"{error} (set by --accelerators)") from error
-    if measured == planning.RECORDED:
-        print(f"{planning.recorded_on()}; run scripts/bench.sh to measure yours\n")
-    print(planning.text(experiment, rates, sources, values.machine_cores, result))
+    prices = planning.Prices(values.learner_price, values.actor_price)
+    print(planning.text(experiment, rates, sources, values.machine_cores, result, prices))
     return 0

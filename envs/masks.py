@@ -1,0 +1,164 @@
+"""Action masks of environments: found where environments give them, checked, and packed into the observation.
+
+Shapes: E environments, N values, which are A actions or the values of K choices one after another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from seed_rl.envs.base import EnvironmentFailed, failure, spec_of
+from seed_rl.envs.final import final_observations, replaced
+from seed_rl.specs import LEGAL_ACTIONS, choices_of
+
+_METHOD = "action_masks"
+_PLACES = {"none": (), "auto": ("action_mask", "legal_action_mask", _METHOD)}
+"""Keys and the method under which Gymnasium, PettingZoo, EnvPool and Stable-Baselines3 give masks, by setting."""
+
+
+def with_mask(env: gymnasium.Env, name: str, setting: str, known: list[tuple[str, int]]) -> gymnasium.Env:
+    """Puts the action mask that an environment gives elsewhere into its observation.
+
+    If it has choices, but no mask in the observation, a reset shows whether there is one elsewhere.
+
+    Args:
+      env: the environment.
+      name: its name in messages.
+      setting: `Gym.action_mask`.
+      known: where the first of several equal environments gives its mask, and N; filled in by its call.
+    """
+    known += [] if known else [_found(env, name, _PLACES.get(setting, (setting,)))]
+    place, size = known[0]
+    return _MaskInObservation(env, place, size) if place else env
+
+
+def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", in_info: bool = False) -> VectorEnv:
+    """Packs action masks to bits in the observation, as `specs.EnvSpec` says; without masks, returns `env`.
+
+    Steps raise EnvironmentFailed if an environment allows no action, except at the end of an episode.
+
+    Args:
+      env: SAME_STEP environments with spaces as of `FlatVectorEnv`. Their masks have N values, or one for each
+        combination of K choices, which then become a single choice.
+      setting: `Gym.action_mask`.
+      name: name of the environments in messages.
+      in_info: whether to look into the `info` of a reset as well.
+
+    Raises:
+      ValueError: the masks have another size, or there are none where the setting says.
+    """
+    tensors, places = _named(env.single_observation_space), _PLACES.get(setting, (setting,))
+    info = env.reset()[1] if in_info and places and choices_of(spec_of(env).action) else {}
+    for place in places:
+        keys = sorted((key for key in tensors if f"{key}/".startswith(f"{place}/")), key=len)  # 10 comes after 9
+        if keys or place in info:
+            sizes = [math.prod(tensors[key].shape) for key in keys] or [np.size(info[place]) // env.num_envs]
+            return _PackedMasks(env, name, place, keys, sum(sizes))
+    if setting in _PLACES:
+        return env
+    raise ValueError(f"neither the observation nor info has an action mask {setting!r} (Gym.action_mask)")
+
+
+class _MaskInObservation(gymnasium.Wrapper):
+    """Adds the mask that `info` or a method gives to the observation, under the same name; zeros if it is absent."""
+
+    def __init__(self, env: gymnasium.Env, place: str, size: int):
+        super().__init__(env)
+        self._place, self._absent = place, np.zeros(size, np.bool_)
+        self.observation_space = spaces.Dict({**_named(env.observation_space), place: spaces.MultiBinary(size)})
+
+    def reset(self, **options: Any) -> Any:
+        return self._with_mask(*self.env.reset(**options))
+
+    def step(self, action: Any) -> Any:
+        return self._with_mask(*self.env.step(action))
+
+    def _with_mask(self, observation: Any, *rest: Any) -> Any:
+        mask = _mask_of(self.env, self._place, rest[-1])
+        return {**_named(observation), self._place: self._absent if mask is None else mask}, *rest
+
+
+class _PackedMasks(VectorWrapper):
+    """Packs masks of N = `size` values, the tensors `keys` of the observation; without keys, `place` in `info`."""
+
+    def __init__(self, env: VectorEnv, name: str, place: str, keys: list[str], size: int):
+        super().__init__(env)
+        self._name, self._place, self._keys, self._size = name, place, keys, size
+        choices = choices_of(spec_of(env).action)
+        self._combined: tuple[int, ...] = ()
+        if len(choices) > 1 and size == math.prod(choices) != sum(choices):
+            self._combined, choices = choices, (size,)
+            self.single_action_space = spaces.Discrete(size)
+            self.action_space = batch_space(self.single_action_space, env.num_envs)
+        if size != sum(choices):
+            wanted = f"a mask of {sum(choices)} values" if choices else "no mask"
+            raise ValueError(
+                f"actions {env.single_action_space} take {wanted}, but {place} has {size}; "
+                "Gym.action_mask = 'none' makes it an input like any other"
+            )
+        self._starts = np.cumsum((0, *choices[:-1]))
+        bits = {LEGAL_ACTIONS: spaces.Box(0, 255, (-(-size // 8),), np.uint8)}
+        self.single_observation_space = spaces.Dict(self._rest(env.single_observation_space) | bits)
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._packed(observation, info, np.zeros(self.num_envs, bool)), info
+
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        if self._combined:
+            actions = np.stack(np.unravel_index(actions, self._combined), axis=-1).astype(np.int32)
+        observation, reward, terminated, truncated, info = self.env.step(actions)
+        ended = np.any(info.get("ended", [np.zeros(self.num_envs, bool)]), axis=0)  # by `SameStep`
+        observation = self._packed(observation, info, ended)
+        if "final_obs" in info and truncated.any():
+            which = np.flatnonzero(truncated)
+            unknown = {self._place: np.zeros((len(which), self._size))}
+            final = self._packed(final_observations(self.env, info, which), unknown, np.ones(len(which), bool))
+            info = {**info, "final_obs": replaced(observation, which, final)}
+        return observation, reward, terminated, truncated, info
+
+    def _packed(self, observation: Any, info: Any, ended: np.ndarray) -> dict[str, Any]:
+        parts = [observation[key] for key in self._keys] or [info[self._place]]
+        mask = np.concatenate([np.reshape(part, (len(ended), -1)) for part in parts], axis=1) != 0
+        possible = np.logical_or.reduceat(mask, self._starts, axis=1).all(axis=1) | ended
+        if not possible.all():
+            where = f"environment {possible.argmin()} of {len(possible)}"
+            raise EnvironmentFailed(f"{self._name} allows no action in {where}: {self._place} is absent or all zero")
+        return {**self._rest(observation), LEGAL_ACTIONS: np.packbits(mask, axis=1, bitorder="little")}
+
+    def _rest(self, observation: Any) -> dict[str, Any]:
+        return {key: value for key, value in _named(observation).items() if key not in self._keys}
+
+
+def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str, int]:
+    observation, action = (getattr(env, f"{part}_space", None) for part in ("observation", "action"))
+    seen = isinstance(observation, spaces.Dict) and any(place in observation.spaces for place in places)
+    if not places or seen or (isinstance(action, spaces.Box) and action.dtype.kind == "f"):
+        return "", 0
+    try:
+        returned: Any = env.reset()
+        info = returned[1] if isinstance(returned, tuple) and isinstance(returned[-1], Mapping) else {}
+        masks = {place: _mask_of(env, place, info) for place in places}
+    except (Exception, SystemExit) as error:  # an environment may raise anything
+        raise failure(f"{name} failed in reset", error) from error
+    return next(((place, mask.size) for place, mask in masks.items() if mask is not None), ("", 0))
+
+
+def _mask_of(env: gymnasium.Env, place: str, info: Mapping[str, Any]) -> np.ndarray | None:
+    mask = env.get_wrapper_attr(place)() if place == _METHOD and env.has_wrapper_attr(place) else info.get(place)
+    if mask is None:
+        return None
+    return np.concatenate([*map(np.ravel, mask)] if isinstance(mask, tuple | list) else [np.ravel(mask)]) != 0
+
+
+def _named(observation: Any) -> dict[str, Any]:
+    return dict(observation) if isinstance(observation, Mapping) else {"observation": observation}

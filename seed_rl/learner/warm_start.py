@@ -1,0 +1,80 @@
+"""Starts a run with the weights of another one (`Experiment.init_from`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from seed_rl.agents.base import Agent
+from seed_rl.experiment import Experiment
+from seed_rl.experiment.saved_config import saved_settings
+from seed_rl.foreign import shortened
+from seed_rl.learner import checkpoints
+from seed_rl.learner.checkpoints import CheckpointError
+
+
+def warm_start(agent: Agent, experiment: Experiment) -> str:
+    """Give a new agent the weights of the run or checkpoint in `Experiment.init_from`.
+
+    If all shapes match, it gets all weights. Otherwise it gets those parts of the trunk (torsos, recurrent core,
+    statistics of observations) that match as a whole, and the rest keeps its initial values.
+
+    Returns:
+      A sentence about what was taken.
+
+    Raises:
+      CheckpointError: there is no such run, its agent or network differs, or nothing matches.
+      ConfigError: the configuration of the run can't be read.
+      CannotReach: the object store can't be read.
+    """
+    logdir, name, kind = _located(experiment.init_from)
+    own = type(experiment.agent).__name__
+    if kind != own:
+        raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {shortened(kind)}, expected {own}")
+    path, arrays, state = checkpoints.chosen(logdir, name)
+    variables = checkpoints.name_variables("agent", agent.variables)
+    weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
+    if variables.keys() != weights.keys():
+        raise CheckpointError(
+            f"Experiment.init_from: the network of {path} has other layers: {len(weights)} arrays of weights, expected "
+            f"{len(variables)}"
+        )
+    taken, reason = _matching(variables, weights)
+    if not taken:
+        raise CheckpointError(f"Experiment.init_from: nothing in {path} fits: {reason}")
+    checkpoints.assign({name: variables[name] for name in taken}, {name: weights[name] for name in taken}, path)
+    source = f"{path} ({checkpoints.env_frames(state, path):,} frames)"
+    if not reason:
+        return f"starting with all weights of {source}"
+    parts = sorted({_part(variables[name]).rpartition("/")[2] for name in taken})
+    return f"starting with the trunk's {', '.join(parts)} of {source}; everything else is new: {reason}"
+
+
+def _located(place: str) -> tuple[str, str | None, Any]:
+    """Return the log directory, the name of the checkpoint in it (None: the newest) and the kind of its agent."""
+    above, name = os.path.split(place.rstrip("/"))
+    for logdir, checkpoint in ((place.rstrip("/"), None), (above, name), (os.path.dirname(above), name)):
+        with contextlib.suppress(FileNotFoundError):
+            return logdir, checkpoint, saved_settings(logdir).get("agent.kind")
+    raise CheckpointError(f"Experiment.init_from: {place} is neither a log directory nor a checkpoint in one")
+
+
+def _matching(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> tuple[list[str], str]:
+    """Return the names of the variables to assign, and if these are not all, why."""
+    unlike = [name for name, variable in variables.items() if tuple(variable.shape) != weights[name].shape]
+    if not unlike:
+        return list(variables), ""
+    other, first = {_part(variables[name]) for name in unlike}, variables[unlike[0]]
+    matching = [name for name, variable in variables.items() if _part(variable) not in other | {""}]
+    shapes = list(weights[unlike[0]].shape), list(first.shape)
+    return matching, f"{first.path} has shape {shapes[0]} there and {shapes[1]} here"
+
+
+def _part(variable: Any) -> str:
+    """Return the part of the trunk that a variable belongs to, such as `actor_critic/trunk/core`; "" outside of it."""
+    before, trunk, inside = variable.path.partition("/trunk/")
+    return f"{before}{trunk}{inside.partition('/')[0]}" if trunk else ""

@@ -1,0 +1,112 @@
+"""Measures the rates that a plan needs on this machine, in about ten seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+import psutil
+import tensorflow as tf
+
+from seed_rl.agents.base import Agent
+from seed_rl.envs.base import CannotBuild, random_actions
+from seed_rl.experiment import Actors, ConfigError, Experiment
+from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference.acting import Acting
+from seed_rl.learner.train_step import TrainStep
+from seed_rl.system import devices
+from seed_rl.types import EnvOutput, Unroll
+
+_SECONDS = 2.0
+"""Duration of a measurement."""
+_STEPS = 512
+"""Agent steps in the update that is measured, at most; longer batches take proportionally longer."""
+_MESSAGES = {1: (21.6, 37.0), 4: (38.8, 13.4), 16: (71.7, 5.5), 64: (119.0, 2.5)}
+"""CPU time by environments per message: of the server's thread per message, and of an inference thread per step, in
+microseconds, for Atari frames that come over the network to a core of an AMD EPYC (docs/performance.md)."""
+
+
+def env_steps(experiment: Experiment) -> tuple[float, str]:
+    """Measure agent steps/s of a group of environments with random actions, and describe the source.
+
+    Raises:
+      ConfigError: the environments can't be built here.
+    """
+    size = experiment.actors.envs_per_group
+    try:
+        env = experiment.env.make(size)
+    except CannotBuild as error:
+        raise ConfigError(f"the environments can't be measured here: {error}; give --env_steps") from error
+    with contextlib.closing(env):
+        rng, action = np.random.default_rng(0), experiment.env_spec().action
+        env.reset(seed=0)
+        seconds = _duration(lambda: env.step(random_actions(action, rng, size)))
+    return size / seconds, "measured here"
+
+
+def act_ms(experiment: Experiment, agent: Agent, batch: int) -> tuple[float, str]:
+    """Measure an act step of a number of environments, milliseconds, and describe the source."""
+    replay = experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1)
+    actors = Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0)
+    inference = dataclasses.replace(experiment.inference, max_batch_size=batch)
+    sized = dataclasses.replace(experiment, actors=actors, inference=inference, replay=replay)
+    acting = Acting(agent, Sizes.of(sized, agent), inference, experiment.seed)
+    env_ids, restarted = np.arange(batch, dtype=np.int32), np.zeros(batch, bool)
+    observation = {
+        name: np.zeros((batch, *s.shape), s.dtype) for name, s in experiment.env_spec().observation_tensors()
+    }
+    output = EnvOutput(np.zeros(batch, np.float32), restarted, restarted, observation.get("", observation))
+    acting.cursor.restart(env_ids)
+    writes, _ = acting.cursor.advance(env_ids)
+    return 1e3 * _duration(lambda: acting.act_step(env_ids, restarted, writes, [output])), "measured here"
+
+
+def update_ms(experiment: Experiment, agent: Agent) -> tuple[float, str]:
+    """Measure an update of the experiment's batch, milliseconds, and describe the source."""
+    unrolls = max(1, min(experiment.batch_size, _STEPS // agent.length))
+    # A rate of zero, because repeated learning from one batch might diverge.
+    train_step = TrainStep(agent, dataclasses.replace(experiment.optimizer, learning_rate=0.0))
+    blank: Unroll = tf.nest.map_structure(
+        lambda spec: tf.zeros([agent.length, unrolls, *spec.shape], spec.dtype),
+        agent.step_spec._replace(initial_state=()),
+    )
+    batch, weights = blank._replace(initial_state=agent.initial_state(unrolls)), np.ones(unrolls, np.float32)
+    times = experiment.passes * experiment.batch_size / unrolls
+    source = f"measured here with {unrolls} unrolls, times {times:.3g}"
+    return 1e3 * times * _duration(lambda: train_step(batch, 0.0, weights)), source
+
+
+def message_us(size: int) -> tuple[float, float, str]:
+    """Look up the CPU times of the server's thread per message and of an inference thread per step, microseconds.
+
+    They are those of the largest messages no larger than a group's: larger messages cost less per observation.
+    """
+    known = max((each for each in _MESSAGES if each <= size), default=min(_MESSAGES))
+    server_us, host_us = _MESSAGES[known]
+    return server_us, host_us, f"as for {known} Atari environments per message on a core of an EPYC"
+
+
+def learner_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(psutil.Process().cpu_affinity())
+
+
+def accelerators() -> int:
+    """Return the number of GPUs and TPU cores of this machine."""
+    return len(devices.accelerators())
+
+
+def _duration(call: Callable[[], object]) -> float:
+    """Return the median duration of a call in seconds; the first calls, which compile, don't count."""
+    call()
+    call()
+    durations: list[float] = []
+    until = time.monotonic() + _SECONDS
+    while not durations or time.monotonic() < until:
+        began = time.perf_counter()
+        call()
+        durations.append(time.perf_counter() - began)
+    return float(np.median(durations))

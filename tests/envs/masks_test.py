@@ -1,0 +1,124 @@
+"""Action masks of environments: where they are found, what is packed, and what is refused."""
+
+import json
+from contextlib import closing
+
+import gymnasium
+import numpy as np
+import pytest
+
+from seed_rl.actor.steps import Steps
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, legal_actions, random_actions
+from seed_rl.envs.conformance import check_suite
+from seed_rl.envs.gym import Gym
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec
+
+ID = "tests.support.registered_envs:Masked-v0"
+BITS = ArraySpec((1,), "uint8")
+
+
+def masked(place="action_mask", levers="choices", allows="some", **settings):
+    options = {"place": place, "levers": levers, "allows": allows}
+    return Gym(ID, options=json.dumps(options), **settings)
+
+
+@pytest.mark.parametrize(
+    ("config", "inputs"),
+    [
+        (masked(), ["observation"]),
+        (masked("legal_action_mask", "from three"), ["observation"]),
+        (masked("allowed", "from three", action_mask="allowed"), ["observation"]),
+        (masked("observation"), ["board"]),
+        (masked("method"), ["observation"]),
+        (masked(vectorization="async"), ["observation"]),
+        (Gym("Taxi-v4", options='{"is_rainy": true}'), ["observation"]),
+    ],
+    ids=str,
+)
+def test_masks_are_found_where_environments_give_them(config, inputs):
+    spec = config.spec()
+    assert [name for name, _ in spec.network_inputs()] == inputs
+    assert dict(spec.observation_tensors())[LEGAL_ACTIONS] == BITS
+    if "Masked" in config.id:
+        check_suite(config, steps=20)  # an illegal action fails
+
+
+def test_what_is_packed_is_the_mask(make):
+    env = make(Gym("Taxi-v4"), 1)
+    observation, _ = env.reset(seed=3)
+    _, info = gymnasium.make("Taxi-v4").reset(seed=3)
+    legal = legal_actions(Gym("Taxi-v4").spec(), observation)
+    np.testing.assert_array_equal(legal, [info["action_mask"]])
+    assert 0 < legal.sum() < 6
+
+
+def test_without_a_mask_nothing_is_added():
+    assert not masked(action_mask="none").spec().has_mask
+    assert dict(masked("observation", action_mask="none").spec().observation_tensors()).keys() == {
+        "board",
+        *("action_mask/0", "action_mask/1"),
+    }
+    assert not Gym("CartPole-v1").spec().has_mask
+
+
+def test_an_episode_may_end_without_a_legal_action(make):
+    config = masked()
+    steps, spec, rng, last = Steps(make(config, 8)), config.spec(), np.random.default_rng(0), 0
+    output = steps.reset(seed=1)
+    for _ in range(60):
+        legal = legal_actions(spec, output.observation)
+        assert (legal.any(axis=1) | output.last).all()
+        last += (output.last & ~legal.any(axis=1)).sum()
+        output = steps.step(random_actions(spec.action, rng, len(legal), legal))
+    assert last > 10
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "sentence"),
+    [
+        (
+            masked(allows="none"),
+            EnvironmentFailed,
+            f"{ID} allows no action in environment 0 of 2: action_mask is absent",
+        ),
+        (
+            masked("elsewhere", action_mask="here"),
+            CannotBuild,
+            f"{ID}: neither the observation nor info .* mask 'here'",
+        ),
+        (masked("observation", "vector"), CannotBuild, r"actions Box.* take no mask, but action_mask has 1; Gym"),
+    ],
+)
+def test_what_is_wrong_is_said(config, kind, sentence):
+    with pytest.raises(kind, match=sentence), closing(config.make(2)) as env:
+        env.reset(seed=1)
+
+
+def test_a_mask_of_combinations_makes_them_one_choice(make):
+    pytest.importorskip("envpool")
+    config = Gym("Minesweeper-v0", envpool=True)
+    env, spec, rng = make(config, 4), config.spec(), np.random.default_rng(0)
+    assert spec.action == DiscreteSpec(100)
+    observation, _ = env.reset(seed=1)
+    for _ in range(20):
+        legal = legal_actions(spec, observation)
+        closed = observation["board"].reshape(4, -1) == -1
+        np.testing.assert_array_equal(legal, closed)
+        observation, *_ = env.step(random_actions(spec.action, rng, 4, legal))
+    assert not closed.all()
+
+
+def test_masks_in_the_info_of_a_pool_are_found(make):
+    pytest.importorskip("envpool")
+    config = Gym("Play2048-v1", envpool=True)
+    env, spec, rng = make(config, 3), config.spec(), np.random.default_rng(0)
+    observation, _ = env.reset(seed=1)
+    changed = 0
+    for _ in range(50):
+        legal = legal_actions(spec, observation)
+        before = observation["observation"]
+        observation, _, terminated, *_ = env.step(random_actions(spec.action, rng, 3, legal))
+        assert not terminated.any()
+        assert (observation["observation"] != before).reshape(3, -1).any(axis=1).all(), "legal moves change the board"
+        changed += (~legal).sum()
+    assert changed > 10
