@@ -149,7 +149,7 @@ class Gym(EnvConfig):
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         try:
             native = self.envpool or self.vectorization == "vector_entry_point"
-            flat = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale)
+            flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale)
             flat = packed(flat, self.action_mask, self.id, in_info=native)
             spec_of(flat)
         except ValueError as error:

@@ -1,5 +1,6 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
+import dataclasses
 import itertools
 
 import cv2
@@ -171,6 +172,12 @@ def test_keys_keep_parts_of_an_observation_or_drop_them(make, keys, names):
     config = echo("nested", keys=keys)
     assert [name for name, _ in config.spec().observation_tensors()] == names
     assert sorted(make(config, 2).reset(seed=1)[0]) == names
+
+
+def test_keys_keep_the_action_mask():
+    config = Gym(f"{MODULE}:Masked-v0", options='{"place": "observation"}', keys=("board",))
+    assert config.spec().has_mask
+    assert not dataclasses.replace(config, keys=("-action_mask",)).spec().has_mask
 
 
 def test_a_dropped_part_need_not_be_one_that_can_be_sent():
