@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from seed_rl.settings import Count, NonNegative, Settings, UnitInterval, Within
-from seed_rl.specs import EnvSpec
+from seed_rl.specs import ActionSpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
 from seed_rl.types import Metric
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ class AgentConfig(Settings, abc.ABC):
 
     learns_from_replay: ClassVar[bool] = False
     """Whether batches are sampled from a replay (`Experiment.replay`) or come straight from acting."""
+    actions: ClassVar[str] = ""
+    """The only kind of actions that the agent supports, `discrete` or `continuous`; empty: any."""
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """Rows of the metrics table: the metrics that the loss reports in addition to `loss/total`."""
 
@@ -42,6 +44,18 @@ class AgentConfig(Settings, abc.ABC):
     def largest_value(self) -> float | None:
         """The largest possible magnitude of a discounted return; None if rewards or returns are unbounded."""
         return self.max_abs_reward / (1.0 - self.discount) if self.max_abs_reward and self.discount < 1 else None
+
+    def check(self, env_spec: EnvSpec) -> None:
+        """Checks that the agent supports the environments' actions, without importing TensorFlow.
+
+        Raises:
+          CannotAct: it does not.
+        """
+        kinds: dict[str, Any] = {"": ActionSpec, "discrete": DiscreteSpec, "continuous": ContinuousSpec}
+        if not isinstance(env_spec.action, kinds[self.actions]):
+            raise CannotAct(
+                f"{type(self).__name__} needs {self.actions} actions, got {env_spec.action}; VTrace and PPO accept any"
+            )
 
     @abc.abstractmethod
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:

@@ -95,7 +95,7 @@ class _Race(BenchmarkRun):
         self._thresholds = arguments.thresholds
         self._seconds = 60 * arguments.minutes
         self._curve = os.path.join(arguments.output, f"{os.path.basename(place)}_{trial.name}.csv")
-        self._metric = "eval/episode_return" if self.experiment.actors.num_eval_envs else "episode_return"
+        self._metric = self.experiment.score
 
     def _is_over(self) -> bool:
         rows = self.rows()
@@ -153,8 +153,7 @@ def first(rows: Sequence[Mapping[str, float]], metric: str, threshold: float) ->
     Means of training episodes count only from the hundredth episode on.
     """
     for row in rows:
-        is_full = metric != "episode_return" or row["episodes"] >= metrics.RECENT_EPISODES
-        if is_full and row.get(metric, -math.inf) >= threshold:
+        if metrics.settled_return(row, metric) >= threshold:
             return {"frames": row["env_frames"], "minutes": row["seconds"] / 60}
     return None
 

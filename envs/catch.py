@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import EnvConfig, UniformVectorEnv, spec_of
-from seed_rl.settings import Count, Within
+from seed_rl.settings import Within
 from seed_rl.specs import EnvSpec
 
 
@@ -22,10 +22,10 @@ class Catch(EnvConfig):
 
     suite: ClassVar[str] = "catch"
 
-    rows: Annotated[int, Within(2)] = 10
+    rows: Annotated[int, Within(2, 1000)] = 10
     """Height of the board; an episode is one step shorter."""
 
-    columns: Count = 5
+    columns: Annotated[int, Within(1, 1000)] = 5
     """Width of the board."""
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:

@@ -79,9 +79,11 @@ class Gym(EnvConfig):
     def __post_init__(self):
         super().__post_init__()
         try:
-            json_object(self.options)
+            parsed = json_object(self.options)
         except ValueError as error:
             raise ValueError(f"Gym.options must be a JSON object, got {self.options[:200]!r}: {error}") from error
+        if taken := {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}.intersection(parsed):
+            raise ValueError(f"Gym.options must not set {min(taken)!r}, which has its own setting or none")
         object.__setattr__(self, "wrappers", tuple(map(_wrapper_text, self.wrappers)))
         if self.wrappers and (self.envpool or self.vectorization == "vector_entry_point"):
             raise ValueError("Gym.wrappers must be () with Gym.envpool and 'vector_entry_point': they wrap single ones")

@@ -14,7 +14,7 @@ from seed_rl.agents.pqn.loss import pqn_loss, pqn_targets
 from seed_rl.agents.pqn.networks import QNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.exploration import epsilon_greedy
-from seed_rl.specs import CannotAct, DiscreteSpec, EnvSpec
+from seed_rl.specs import DiscreteSpec, EnvSpec
 from seed_rl.types import Unroll
 
 
@@ -22,8 +22,8 @@ class PQNAgent(ModelAgent):
     """Acts epsilon-greedily with a decreasing epsilon; learns Q from lambda-returns of its greedy values."""
 
     def __init__(self, config: PQN, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        if not isinstance(env_spec.action, DiscreteSpec):
-            raise CannotAct(f"PQN learns the value of each of finitely many actions: it needs Discrete, got {env_spec}")
+        config.check(env_spec)
+        assert isinstance(env_spec.action, DiscreteSpec)
         self._config = config
         self._num_training_envs = num_training_envs
         keras.utils.set_random_seed(seed)

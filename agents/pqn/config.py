@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class PQN(TrunkConfig, AgentConfig):
     """Parallelised Q-network. Layer normalisation keeps it stable without a target network."""
 
+    actions: ClassVar[str] = "discrete"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     layer_norm: LayerNorm = "all"

@@ -17,7 +17,7 @@ from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl import q_learning
 from seed_rl.rl.exploration import epsilon_greedy, epsilon_ladder
-from seed_rl.specs import CannotAct, DiscreteSpec, EnvSpec
+from seed_rl.specs import DiscreteSpec, EnvSpec
 from seed_rl.types import Unroll
 
 
@@ -36,8 +36,8 @@ class R2D2Agent(ModelAgent):
     behaviour_spec = Behaviour(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32))
 
     def __init__(self, config: R2D2, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        if not isinstance(env_spec.action, DiscreteSpec):
-            raise CannotAct(f"R2D2 learns a value for each action and needs a Discrete action space, got {env_spec}")
+        config.check(env_spec)
+        assert isinstance(env_spec.action, DiscreteSpec)
         num_actions = env_spec.action.n
         self._config = config
         ladder = epsilon_ladder(num_training_envs, config.epsilon_base, config.epsilon_low, config.epsilon_high)

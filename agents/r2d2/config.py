@@ -24,6 +24,7 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     """R2D2, recurrent replay distributed DQN; the defaults are those published for Atari."""
 
     learns_from_replay: ClassVar[bool] = True
+    actions: ClassVar[str] = "discrete"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     core: str = "lstm"

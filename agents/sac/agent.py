@@ -16,7 +16,7 @@ from seed_rl.agents.sac.networks import Actor, Critics
 from seed_rl.networks.target import TargetNetwork
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.distributions import SquashedNormal
-from seed_rl.specs import CannotAct, ContinuousSpec, EnvSpec
+from seed_rl.specs import ContinuousSpec, EnvSpec
 from seed_rl.types import Unroll
 
 
@@ -24,8 +24,8 @@ class SACAgent(ModelAgent):
     """Samples from its policy (in evaluation environments, takes the mode); learns from T transitions per sequence."""
 
     def __init__(self, config: SAC, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        if not isinstance(env_spec.action, ContinuousSpec):
-            raise CannotAct(f"SAC differentiates its critics by the action and needs continuous ones, got {env_spec}")
+        config.check(env_spec)
+        assert isinstance(env_spec.action, ContinuousSpec)
         low, high = env_spec.action.low, env_spec.action.high
         self._config = config
         self._num_training_envs = num_training_envs

@@ -28,6 +28,7 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
     """
 
     learns_from_replay: ClassVar[bool] = True
+    actions: ClassVar[str] = "continuous"
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
     hidden: Annotated[int, Within(1, 65_536)] = 256

@@ -81,9 +81,9 @@ class RunDisplay:
     """Shows the latest row of metrics and the bottleneck of the run.
 
     On a terminal, a panel below the log is updated in place. Elsewhere (files, pipes, `TERM=dumb`) each row is one
-    line, followed by lines for connected actors, bottleneck and learning problems whenever these change. A vanished
-    terminal, closed pipe or full disk does not end the run. Rich renders this object as the panel, which needs 60
-    columns.
+    line on standard output, followed by lines for connected actors, bottleneck and learning problems whenever these
+    change. A vanished terminal, closed pipe or full disk does not end the run. Rich renders this object as the panel,
+    which needs 60 columns.
     """
 
     total_frames: int
@@ -92,10 +92,12 @@ class RunDisplay:
     """Log directory of the run."""
     quiet: bool = False
     """Show nothing."""
-    stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr)
+    stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr if sys.stdout.isatty() else sys.stdout)
     """Output stream."""
     num_envs: int | None = None
     """Number of environments expected to connect; None if unknown."""
+    first_update: int = 0
+    """Number of agent steps before the first update, at least."""
     milestones: Sequence[tuple[float, int]] = ()
     """Pairs of a return and the number of environment frames at which runs usually reach it."""
 
@@ -104,17 +106,12 @@ class RunDisplay:
         self._status: dict[str, str] = {}
         self._printed = {"learning": "", "milestone": ""}
         self._monitor = LearningMonitor()
-        self._echo = False
+        self._echo, self._width, self._updates = False, 0, False
         self._curves: dict[str, list[float]] = {key: [] for key in _CURVES.values()}
         console = Console(file=self.stream, highlight=False)
         # With FORCE_COLOR, Rich treats a pipe as a terminal, but a panel in a file is useless.
         can_renew = self.stream.isatty() and console.is_terminal and not console.is_dumb_terminal
-        to_terminal = sys.stdout.isatty()  # leave stdout alone if it is redirected to a file
-        self._live = (
-            Live(self, console=console, auto_refresh=False, redirect_stdout=to_terminal)
-            if can_renew and not self.quiet
-            else None
-        )
+        self._live = Live(self, console=console, auto_refresh=False) if can_renew and not self.quiet else None
 
     def __enter__(self) -> RunDisplay:
         if self._live:
@@ -133,16 +130,25 @@ class RunDisplay:
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show a row of `metrics.jsonl`."""
+        self._updates |= "loss/total" in row
         self._row, self._status = row, self._status_of(row)
         for key, curve in self._curves.items():
             if key in row:
                 curve.append(row[key])
         with contextlib.suppress(OSError):
             if self._live:
+                self._erase_wrapped(self._live)
                 self._live.refresh()
             elif not self.quiet:
                 now = time.strftime("%H:%M:%S")
                 print("\n".join(f"{now} {line}" for line in self._lines()), file=self.stream, flush=True)
+
+    def _erase_wrapped(self, live: Live) -> None:
+        """Let the next refresh erase all lines of the panel, which a narrower terminal has wrapped."""
+        before, self._width = self._width, live.console.width
+        drawn = live._live_render
+        if before > self._width and drawn._shape:
+            drawn._shape = (self._width, drawn._shape[1] * math.ceil(before / self._width))
 
     def _is_done(self, row: Mapping[str, float]) -> bool:
         return row["env_frames"] >= self.total_frames
@@ -156,8 +162,22 @@ class RunDisplay:
         learning = self._monitor.diagnose(row)
         if self._is_done(row):
             return {"connected": connected}
+        if not self._updates:
+            return {"starting": self._start_of(row), "connected": connected}
         milestone = _milestone(row, self.milestones) if "loss/total" in row else ""
         return {"connected": connected, "bottleneck": bottleneck(row), "milestone": milestone, "learning": learning}
+
+    def _start_of(self, row: Mapping[str, float]) -> str:
+        """Describe what happens before the first update."""
+        steps = row.get("acted_steps", 0)
+        if not row.get("environments"):
+            return "waiting for actors"
+        if not steps:
+            return "environments are being reset, for which some load or compile levels"
+        missing = self.first_update - steps
+        return f"environments are stepping: {steps:,.0f} steps; first update " + (
+            f"after {missing:,.0f} more" if missing > 0 else "as soon as its unrolls are complete"
+        )
 
     def _progress(self) -> tuple[str, str, str, str]:
         """Format the share of frames done, their number, frames/s, and the remaining or total time."""
@@ -172,8 +192,8 @@ class RunDisplay:
         """Format the row in under 70 columns, plus a line for each status that has changed."""
         row, (share, frames, rate, end) = self._row, self._progress()
         parts = [f"{share:>4} {frames} frames", f"{rate}/s"]
-        if "loss/total" not in row and "replay/size" in row:
-            parts.append(f"replay {short(row['replay/size'])}")
+        if start := self._status.get("starting"):
+            parts, end = [f"{share:>4} {start}"], ""
         elif "episode_return" in row:
             parts.append(f"return {_plain(row['episode_return'])}")
         elif "loss/total" in row:
@@ -182,6 +202,8 @@ class RunDisplay:
             parts.append(f"eval {_plain(row['eval/episode_return'])}")
         lines = [", ".join(filter(None, [*parts, end]))]
         for name, text in self._status.items() if not self._is_done(row) else ():
+            if name == "starting":
+                continue
             key = text.partition(_VARIES_AFTER[name])[0] if name in _VARIES_AFTER else text
             if key != self._printed.get(name) and (key or name != "milestone"):
                 lines.append(f"{name}: {text or 'problem resolved'}")
@@ -208,7 +230,8 @@ class RunDisplay:
                 speed = [f"{rate} frames/s on average", end]
             else:
                 speed = [f"{rate} frames/s", f"{duration(seconds)} so far" if seconds > 0 else "", end]
-            grid.add_row("speed", ", ".join(filter(None, speed)))
+            if "starting" not in self._status:
+                grid.add_row("speed", ", ".join(filter(None, speed)))
             self._add_rows(grid, options)
         else:
             grid.add_row("starting", "the first metrics appear in a few seconds")
@@ -226,8 +249,6 @@ class RunDisplay:
             parts = [key for key in row if key.startswith("loss/") and key != "loss/total"][:_LOSSES]
             texts = [f"{row['loss/total']:.3g}", *(f"{key.removeprefix('loss/')} {row[key]:.2g}" for key in parts)]
             grid.add_row("loss", "  ".join(texts))
-        elif "replay/size" in row:
-            grid.add_row("replay", f"filling: {short(row['replay/size'])} sequences")
         for name, text in self._status.items():
             if text:
                 grid.add_row(name, Text(text, "yellow" if name in ("bottleneck", "learning") else ""))

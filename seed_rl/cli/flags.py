@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from absl import flags
 
-from seed_rl.settings import WHOLE_NUMBER, whole_number
+from seed_rl.settings import whole_number
 
 DEFAULT_TCP_ADDRESS = "localhost:8686"
 
@@ -34,58 +34,67 @@ alias = _declare(flags.DEFINE_alias)
 boolean = _declare(flags.DEFINE_boolean)
 choice = _declare(flags.DEFINE_enum)
 comma_separated = _declare(flags.DEFINE_list)
-integer = _declare(flags.DEFINE_integer)
 repeated = _declare(flags.DEFINE_multi_string)
 string = _declare(flags.DEFINE_string)
 
 
-def count(name: str, text: str) -> Flag:
-    """Declare a whole-number flag without default that also accepts 1e6, 300k, 10M and 1_000_000."""
-    return _declare(flags.DEFINE)(_Count(), name, None, text)
+def group(title: str, *declared: Flag) -> Flag:
+    """Declare flags that `--help` shows together under a title."""
+
+    def flags_of_group(values: flags.FlagValues) -> None:
+        before = set(values)
+        for define in declared:
+            define(values)
+        for name in set(values) - before:
+            values[name].title = title  # type: ignore[attr-defined]
+
+    return flags_of_group
 
 
-class _Count(flags.ArgumentParser):
-    syntactic_help = WHOLE_NUMBER
+def integer(name: str, default: int | None, text: str, **bounds: int) -> Flag:
+    """Declare a flag for a whole number, which may be written as 1e6, 300k, 10M or 1_000_000.
 
-    def parse(self, argument: Any) -> int:
+    Args:
+      bounds: `lower_bound` and `upper_bound`.
+    """
+    return _declare(flags.DEFINE)(_Integer(**bounds), name, default, text)
+
+
+class _Integer(flags.IntegerParser):
+    def convert(self, argument: Any) -> int:
         return whole_number(str(argument))
 
-    def flag_type(self) -> str:
-        return "int"
+
+class _Float(flags.FloatParser):
+    def convert(self, argument: Any) -> float:
+        try:
+            value = float(argument)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise ValueError("expected a finite number")
+        return value
 
 
 def directory(name: str, text: str) -> Flag:
     """Declare a flag without default for a non-empty path."""
-
-    def flag(values: flags.FlagValues) -> None:
-        flags.DEFINE_string(name, None, text, flag_values=values)
-        flags.register_validator(
-            name,
-            lambda value: value != "",
-            message=f"--{name} must name a directory, got ''",
-            flag_values=values,
-        )
-
-    return flag
+    return _declare(flags.DEFINE)(_Directory(), name, None, text)
 
 
-def number(name: str, default: float | None, text: str, lower_bound: float) -> Flag:
+class _Directory(flags.ArgumentParser):
+    def parse(self, argument: str) -> str:
+        if not argument:
+            raise ValueError("must name a directory")
+        return argument
+
+
+def number(name: str, default: float | None, text: str, lower_bound: float | None = None) -> Flag:
     """Declare a flag for a finite number (plain absl flags accept `nan` and `inf`)."""
-
-    def flag(values: flags.FlagValues) -> None:
-        flags.DEFINE_float(name, default, text, lower_bound=lower_bound, flag_values=values)
-        flags.register_validator(
-            name,
-            lambda value: value is None or math.isfinite(value),
-            message=f"--{name} must be a finite number",
-            flag_values=values,
-        )
-
-    return flag
+    return _declare(flags.DEFINE)(_Float(lower_bound), name, default, text)
 
 
 OF_ALL_COMMANDS = (
-    choice("log_level", "info", ["debug", "info", "warning", "error"], "Lowest log level to show."),
+    choice("log_level", "info", ["debug", "info", "warning", "error"], "Lowest shown."),
     boolean("help", False, "Show this help.", short_name="h"),
 )
 
@@ -100,7 +109,7 @@ IMPORT_MODULE = repeated(
 )
 
 SHARED_CREDENTIALS = (
-    string("tls_server_name", None, "Name in the learner's certificate, if different from its host name."),
-    string("token_file", None, "File with the secret shared by learner and actors (or set SEED_RL_TOKEN)."),
+    string("tls_server_name", None, "Name in the certificate, if not the host name."),
+    string("token_file", None, "File with the shared secret (or SEED_RL_TOKEN)."),
     boolean("insecure", False, "Allow other hosts to connect without TLS and token."),
 )

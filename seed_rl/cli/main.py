@@ -107,7 +107,7 @@ def _find(name: str) -> Command:
 
 def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
     values = flags.FlagValues()
-    for define in (*OF_ALL_COMMANDS, *command.flags):
+    for define in (*command.flags, *OF_ALL_COMMANDS):
         define(values)
     paths = values([f"seed_rl {name}", *arguments])[1:]
     if values.help:
@@ -142,17 +142,20 @@ def _overview() -> str:
 
 
 def _help(command: Command, values: flags.FlagValues) -> str:
-    texts = {}
-    for name in sorted(values):
+    texts: dict[str, dict[str, str]] = {}
+    for name in values:
         flag = values[name]
         if flag.name == name and name != "help" and flag.help != _NO_HELP:  # skips short names
             default = ",".join(flag.default) if isinstance(flag.default, list) else flag.default
             shown = "" if default in (None, "", False) else f" (default {default})"
-            texts[f"--{name}"] = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
-    widest = max(map(len, texts))
+            text = flag.help.partition(";\n")[0] + shown  # absl appends a note to repeatable flags
+            texts.setdefault(getattr(flag, "title", "flags"), {})[f"--{name}"] = text
+    widest = max(len(name) for group in texts.values() for name in group)
     width = min(shutil.get_terminal_size().columns, _MAX_HELP_COLUMNS) - widest - 4
-    lines = [command.summary, "", f"example: {command.example}", "", "flags:"]
-    for name, text in texts.items():
-        first, *more = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
-        lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {line}" for line in more)]
+    lines = [command.summary, "", f"example: {command.example}", ""]
+    for title, group in texts.items():
+        lines.append(f"{title}:")
+        for name, text in group.items():
+            first, *more = textwrap.wrap(text, max(20, width), break_on_hyphens=False)
+            lines += [f"  {name:{widest}}  {first}", *(f"  {'':{widest}}  {line}" for line in more)]
     return "\n".join(lines)

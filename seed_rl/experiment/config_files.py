@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import itertools
 import json
@@ -16,10 +17,14 @@ from typing import IO, Any, TypeVar
 import gin
 
 from seed_rl import __version__
-from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.agents.config import AgentConfig
+from seed_rl.experiment import Actors, ConfigError, Experiment
+from seed_rl.experiment.gin_errors import sentence
+from seed_rl.experiment.gin_text import bindings, to_gin
 from seed_rl.experiment.saved_config import SAVED, groups, saved_settings
 from seed_rl.foreign import described
-from seed_rl.settings import Settings, did_you_mean, subclasses
+from seed_rl.networks.config import TrunkConfig
+from seed_rl.settings import Settings, subclasses
 from seed_rl.system.files import complete_or_absent
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -53,19 +58,31 @@ _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement",
 learner hosts."""
 
 
-def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = ()) -> Experiment:
+_AGENTS = "agents/"
+_OF_AN_AGENT = {
+    *("unroll_length", "mlp_layers", "kernel_initializer", "layer_norm", "observation_norm", "clip_reward_input")
+}
+"""Settings of networks and data that come with a new agent; `load` keeps the others."""
+
+
+def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), agent: str | None = None) -> Experiment:
     """Build an experiment from gin files and bindings.
 
     Args:
       gin_files: one or several paths, or names of shipped files with or without extension (`atari/vtrace_pong`).
       gin_params: bindings such as `Optimizer.learning_rate = 1e-4`, which override the files. Single words need no
         quotes: `Atari.game = breakout`.
+      agent: one of `agents()`, which replaces the agent of the files; its own file is read before `gin_params`, while
+        network, discount and rewards stay the same.
 
     Raises:
       ConfigError: a file is missing, or a parameter is unknown or has an invalid value.
     """
     files = [gin_files] if isinstance(gin_files, str) else gin_files
-    return _configured(Experiment, files, [gin_params] if isinstance(gin_params, str) else gin_params)
+    params = [gin_params] if isinstance(gin_params, str) else gin_params
+    experiment = _configured(Experiment, files, params, agent)
+    _refuse_unused_groups(params, experiment)
+    return experiment
 
 
 def changed(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
@@ -83,24 +100,53 @@ def changed(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
     for binding in gin_params:
         if binding.partition(".")[0].strip() not in (type(group).__name__ for group in every):
             raise ConfigError(f"only settings of {names} can be changed here, got {binding!r}")
-    return _configured(type(settings), [], ["\n".join(map(_bindings, every)), *gin_params])
+    return _configured(type(settings), [], ["\n".join(map(bindings, every)), *gin_params])
 
 
-def _configured(kind: type[SettingsT], gin_files: Sequence[str], gin_params: Sequence[str]) -> SettingsT:
+def _configured(
+    kind: type[SettingsT], gin_files: Sequence[str], gin_params: Sequence[str], agent: str | None = None
+) -> SettingsT:
     """Build settings from gin files and bindings; raise ConfigError if they are wrong."""
     gin.clear_config()
     try:
         for name in gin_files:
             _parse(gin.parse_config_file, find_config(name), "")
+        if agent is not None:
+            _change_agent(agent)
         for binding in gin_params:
             _parse(gin.parse_config, _quoted(binding), f"{binding!r}: ")
         _parse(lambda _: gin.finalize(), "", "")
         _refuse_unused_scopes(gin.config_str())
         return kind()  # gin supplies the arguments
     except (TypeError, ValueError) as error:
-        raise error if isinstance(error, ConfigError) else ConfigError(_sentence(error)) from error
+        raise error if isinstance(error, ConfigError) else ConfigError(sentence(error)) from error
     finally:
         gin.clear_config()  # so that objects created later have the defaults
+
+
+def _change_agent(name: str) -> None:
+    """Read the gin file of an agent; task, network and number of environments stay as in the files read before."""
+    old = _agent()
+    if type(old).__name__.lower() == name:
+        return
+    _parse(gin.parse_config_file, find_config(_AGENTS + name), "")
+    new = _agent()
+    if not new.learns_from_replay:
+        bound = gin.get_bindings("Experiment", resolve_references=False)
+        is_new = old is None or old.learns_from_replay
+        size = Actors().num_training_envs if is_new else bound.get("batch_size", Experiment.batch_size)
+        parts = bound["minibatches"]
+        gin.bind_parameter("Experiment.batch_size", max(size - size % parts, parts))
+    for base in (TrunkConfig, AgentConfig) if old is not None else ():
+        for field in (field for field in dataclasses.fields(base) if field.name not in _OF_AN_AGENT):
+            value = getattr(old, field.name, field.default)
+            if base is AgentConfig or value != field.default:
+                gin.bind_parameter(f"{type(new).__name__}.{field.name}", value)
+
+
+def _agent() -> Any:
+    """Return the agent that the files read so far have chosen, or None."""
+    return copy.deepcopy(gin.get_bindings("Experiment", resolve_references=False).get("agent"))  # gin's call
 
 
 def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
@@ -112,7 +158,7 @@ def _parse(parse: Callable[[str], Any], argument: str, prefix: str) -> None:
     except SystemExit as error:
         raise ConfigError(f"{argument} imports a module that exits the program: {described(error)}") from error
     except Exception as error:  # gin and imported modules may raise anything
-        raise ConfigError(prefix + _sentence(error)) from error
+        raise ConfigError(prefix + sentence(error)) from error
     finally:
         logging.disable(logging.NOTSET)
 
@@ -121,6 +167,14 @@ def _refuse_unused_scopes(bindings: str) -> None:
     for scope, setting in re.findall(r"^([\w./]+)/(\w+\.\w+) =", bindings, re.MULTILINE):
         if f"@{scope}/" not in bindings:
             raise ConfigError(f"{scope}/{setting} has no effect: nothing refers to this scope, as @{scope}/... would")
+
+
+def _refuse_unused_groups(gin_params: Sequence[str], experiment: Experiment) -> None:
+    used = {type(group).__name__ for group in groups(experiment)}
+    unused = {group.__name__ for group in subclasses(Settings)} - used
+    for binding in gin_params:
+        if (name := binding.partition(".")[0].strip()) in unused:
+            raise ConfigError(f"{binding!r} has no effect: the experiment has {', '.join(sorted(used))}, but no {name}")
 
 
 def _quoted(binding: str) -> str:
@@ -142,7 +196,16 @@ def find_config(name: str) -> str:
 
 
 def shipped_configs() -> list[str]:
-    """Return the names of the gin files shipped with the package, without extension."""
+    """Return the names of the experiments shipped with the package, without extension."""
+    return [name for name in _shipped() if not name.startswith(_AGENTS)]
+
+
+def agents() -> list[str]:
+    """Return the agents that `load` can put in place of another."""
+    return [name.removeprefix(_AGENTS) for name in _shipped() if name.startswith(_AGENTS)]
+
+
+def _shipped() -> list[str]:
     root = str(resources.files("seed_rl.configs"))
     found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
     return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))
@@ -206,48 +269,3 @@ def save_config(experiment: Experiment, logdir: str) -> None:
     for name, text in (("config.gin", to_gin(experiment)), (SAVED, json.dumps(experiment.to_json(), indent=2) + "\n")):
         with complete_or_absent(os.path.join(logdir, name)) as file:
             file.write(text.encode())
-
-
-def to_gin(experiment: Experiment) -> str:
-    """Format a self-contained gin file that binds every setting of the experiment."""
-    every = list(groups(experiment))
-    imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
-    return "\n\n".join(["\n".join(sorted(imports)), *map(_bindings, every)]) + "\n"
-
-
-def _bindings(group: Any) -> str:
-    name = type(group).__name__
-    values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
-    texts = {key: f"@{type(v).__name__}()" if dataclasses.is_dataclass(v) else repr(v) for key, v in values.items()}
-    return "\n".join(f"{name}.{key} = {text}" for key, text in texts.items())
-
-
-def _sentence(error: BaseException) -> str:
-    """Extract the informative first part of a gin or dataclass error, on one line."""
-    text = " ".join(str(error).split())
-    place = re.search(r'In file "([^"]+)", line (\d+)', text)
-    text = re.split(r"\s+In call to configurable|\s+In bindings string|\s+In file | in config string", text)[0]
-    text = re.sub(
-        r"^malformed node or string.* Failed to parse token '(.*?)'",
-        r"expected a Python value such as True, None or 'text', got \1; JSON needs quotes, as in '{...}'",
-        text,
-    )
-    text = re.sub(r"^No bindings specified for '(.+)/gin.macro'", r"the macro %\1 has no value", text)
-    if "No values supplied by Gin or caller" in text:
-        return "the gin files must set Experiment.env and Experiment.agent"
-    text += _guess(text)
-    return f"{text} ({place[1]}, line {place[2]})" if place else text
-
-
-def _guess(text: str) -> str:
-    """Suggest the setting or group of settings that a gin error may be about, as a question; may be empty."""
-    groups = {group.__name__: group for group in subclasses(Settings)}
-    match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
-        case None:
-            return ""
-        case found if found[3]:
-            name, candidates = found[3], list(groups)
-        case found:
-            name = found[2]
-            candidates = [field.name for field in dataclasses.fields(groups[found[1]])] if found[1] in groups else []
-    return did_you_mean(name, candidates)

@@ -226,12 +226,11 @@ class Experiment(Settings):
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
-        filling = 0 if self.replay is None else self.replay.min_size * self.agent.unroll_length * self.env.action_repeat
-        if filling >= self.total_frames:
-            raise ValueError(
-                f"the run would end before its first update: filling the replay to Replay.min_size takes {filling:,} "
-                f"frames, and Experiment.total_frames is {self.total_frames:,}"
-            )
+        first, total = self.frames_before_update, self.total_frames
+        if first >= total + (self.replay is None):
+            taker = "filling the replay to Replay.min_size" if self.replay else "a batch (Experiment.batch_size)"
+            text = f"{taker} takes {first:,} frames, and Experiment.total_frames is {total:,}"
+            raise ValueError(f"the run would end before its first update: {text}")
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
                 f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "
@@ -257,6 +256,17 @@ class Experiment(Settings):
 
         agent = self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
         return NormalisedRewards(agent, self.agent.discount) if self.agent.reward_norm else agent
+
+    @property
+    def frames_before_update(self) -> int:
+        """Number of environment frames before the first update, at least."""
+        unrolls = self.replay.min_size if self.replay else self.batch_size
+        return unrolls * self.agent.unroll_length * self.env.action_repeat
+
+    @property
+    def score(self) -> str:
+        """Metric by which to judge a run: the mean return in evaluation environments, or else in training."""
+        return "eval/episode_return" if self.actors.num_eval_envs else "episode_return"
 
     def milestones(self) -> list[tuple[float, int]]:
         """Return pairs of a return and the environment frames at which runs usually reach it, within `total_frames`."""

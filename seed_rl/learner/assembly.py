@@ -47,7 +47,7 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
       replicas: devices; None for a single one.
 
     Raises:
-      DoesNotFit: the replay needs more memory than is free.
+      DoesNotFit: a store needs more memory than is free.
     """
     devices = replicas.inference_devices if replicas else ("",)
     agents, copy_weights = (
@@ -58,14 +58,12 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
     acting, sources = [], []
     for number, (own_agent, device) in enumerate(zip(agents, devices, strict=True)):
         own_seed = (seed + number) % 2**31
-        store_device = device
-        if replay is not None:
-            sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
-            store_device = place_store(sizes, replay.placement, device, sharers)
+        sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
+        place = place_store(sizes, replay.placement if replay else "device", device, sharers)
+        store_device = place if replay else device
         one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device))
         acting.append(one)
         store = one.unrolls.store
-        _log.info("unroll store: %d unrolls, %.2f GB", store.num_slots, store.nbytes / 1e9)
         read = replicas.reader(store, number) if replicas else whole_reader(store)
         sources.append(new_source(one.unrolls, read, sizes, own_agent, replay, own_seed))
     actors = experiment.actors

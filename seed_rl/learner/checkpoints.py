@@ -18,7 +18,7 @@ import numpy as np
 from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
-from seed_rl.system.files import complete_or_absent
+from seed_rl.system.files import complete_or_absent, reason
 from seed_rl.system.object_store import files_in, local_file
 
 _log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         with local_file(path) as local, open(local, "rb") as file:
             arrays = dict(Archive(file))
     except OSError as error:
-        raise CheckpointError(f"{path} can't be read: {error}") from error
+        raise CheckpointError(f"{path} can't be read: {reason(error)}") from error
     except BadArchive as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
     if _STATE not in arrays:

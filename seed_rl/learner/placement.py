@@ -30,10 +30,10 @@ class DoesNotFit(ValueError):
 
 
 def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -> str:
-    """Choose the device for a replay's store by the memory that is free now, and log it.
+    """Choose the device for a store by the memory that is free now, and log it.
 
     Args:
-      sizes: sizes of the replay and its store.
+      sizes: sizes of the store.
       wanted: value of `Replay.placement`: "device" (the accelerator, or the host if there is none), "host", or "auto":
         the device if the store fits there, else the host.
       device: TensorFlow's name of the accelerator; empty for the first.
@@ -48,8 +48,8 @@ def place_store(sizes: Sizes, wanted: str, device: str = "", sharers: int = 1) -
     free = free_memory(device)
     device = choose_device(wanted, sizes, {**free, HOST: free[HOST] // sharers})
     _log.info(
-        "Replay of %s sequences: %s in %s memory (%s)",
-        f"{sizes.replay_capacity:,}",
+        "store of %s unrolls: %s in %s memory (%s)",
+        f"{sizes.num_slots:,}",
         _in_bytes(sizes.store_nbytes),
         _memory_of(device),
         device,
@@ -61,7 +61,7 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
     """`place_store`, given the free bytes of each device; there is the host, and no more than one accelerator."""
     device = next((name for name in free if name != HOST), HOST)
     candidates = {"auto": (device, HOST), "device": (device,), "host": (HOST,)}[wanted]
-    reserved = {name: 0 if name == HOST else ACCELERATOR_RESERVE for name in candidates}
+    reserved = {name: ACCELERATOR_RESERVE if name != HOST and sizes.replay_capacity else 0 for name in candidates}
     usable = {name: max(0, free[name] * USABLE_PERCENT // 100 - reserved[name]) for name in candidates}
     for name in candidates:
         if sizes.store_nbytes <= usable[name]:
@@ -69,9 +69,13 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
     largest = max(candidates, key=lambda name: usable[name])
     in_progress = sizes.num_slots + 1 - sizes.num_kept
     fitting = usable[largest] // sizes.slot_nbytes - in_progress
-    remedy = f"a Replay.capacity of at most {_round_down(fitting):,} fits" if fitting > 0 else "not even one fits"
+    if not sizes.replay_capacity:
+        subject, remedy = f"a store of {sizes.num_slots:,} unrolls", "shorten unrolls, or use fewer of them"
+    else:
+        subject = f"a replay of {sizes.replay_capacity:,} sequences, with {in_progress:,} more in progress,"
+        remedy = f"a Replay.capacity of at most {_round_down(fitting):,} fits" if fitting > 0 else "not even one fits"
     raise DoesNotFit(
-        f"a replay of {sizes.replay_capacity:,} sequences, with {in_progress:,} more in progress, needs "
+        f"{subject} needs "
         f"{_in_bytes(sizes.store_nbytes)} ({_in_bytes(sizes.slot_nbytes)} each), and {_in_bytes(usable[largest])} of "
         f"{_memory_of(largest)} memory are free: {remedy}"
     )

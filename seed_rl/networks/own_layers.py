@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
+import importlib.util
 import os
 import re
 import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
+
+import keras
 
 from seed_rl.specs import CannotAct
 
@@ -51,7 +53,13 @@ def make_layer(setting: str, path: str, **arguments: Any) -> Any:
     """
     module, _, name = path.partition(":")
     with errors_of(setting, path):
-        return getattr(importlib.import_module(module), name)(**arguments)
+        if importlib.util.find_spec(module.partition(".")[0]) is None:
+            raise CannotAct(f"{setting} = {path!r}: there is no module {module}; is its directory on PYTHONPATH?")
+        found = getattr(importlib.import_module(module), name, None)
+        if not (isinstance(found, type) and issubclass(found, keras.Layer)):
+            came = f"{module} has no {name}" if found is None else f"{name} is something else"
+            raise CannotAct(f"{setting} = {path!r}: expected the class of a Keras layer, but {came}")
+        return found(**arguments)
 
 
 def check_features(features: Any, leading: Sequence[int]) -> None:

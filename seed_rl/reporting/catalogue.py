@@ -49,6 +49,9 @@ METRICS = {
     "replay/ratio": Metric("replay/ratio", "", "mean number of samples per inserted sequence"),
     "progress/env_frames": Metric("env_frames", "frames", "frames trained on, including action repeats; x-axis"),
     "progress/agent_steps": Metric("agent_steps", "agent steps", "agent steps trained on"),
+    "progress/acted_steps": Metric(
+        "acted_steps", "agent steps", "agent steps since this start of the run, trained on or not"
+    ),
     "progress/learner_updates": Metric("learner_updates", "updates", "updates of the learner"),
     "progress/optimizer_steps": Metric(
         "optimizer_steps", "steps", "optimizer steps; several per update with passes or minibatches"

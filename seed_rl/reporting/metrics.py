@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -25,6 +25,15 @@ RECENT_EVAL_EPISODES = 30
 EVALUATION = 10
 """Number of evaluation episodes from which on their mean may decide about the best checkpoint."""
 _MAX_LINE = 1 << 20  # bytes
+
+
+def settled_return(row: Mapping[str, float], metric: str) -> float:
+    """Return a mean return, `episode_return` or `eval/episode_return`; minus infinity before it is meaningful.
+
+    Means of training episodes count from the hundredth episode on, because short episodes end first.
+    """
+    is_full = metric != "episode_return" or row["episodes"] >= RECENT_EPISODES
+    return row.get(metric, -math.inf) if is_full else -math.inf
 
 
 class EpisodeWindow:

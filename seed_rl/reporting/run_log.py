@@ -100,6 +100,7 @@ class RunLog:
         row = {
             **now.counters,
             **now.gauges,
+            "acted_steps": now.inference["agent_steps"],
             "frames_per_second": (now.counters["env_frames"] - last.counters["env_frames"]) / elapsed,
             "updates_per_second": self._updates / elapsed,
             "time/learner_waiting": self._waited / elapsed,

@@ -93,6 +93,7 @@ class Run:
         """Open the log directory.
 
         Raises:
+          CannotAct: the agent does not support the environments' actions.
           CannotBuild: the environments need a missing package, or their outputs don't match their declared spaces.
           ConfigError: the directory holds a run with another configuration.
           CannotUse: the directory can't be written, or another learner is running in it.
@@ -107,7 +108,7 @@ class Run:
             cleanup.enter_context(run_directory(self._directory, self.experiment, self.logdir))
             if self.native_log:
                 cleanup.enter_context(native_stderr_to(os.path.join(self._directory, "native.log")))
-            self.experiment.env_spec()  # before TensorFlow is loaded: finds most mistakes in an environment
+            self.experiment.agent.check(self.experiment.env_spec())  # before TensorFlow is loaded
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -198,6 +199,8 @@ class Run:
         return connect(self.hosts, common_settings(self.experiment), stop)
 
     def _new_learner(self, link: Link) -> Learner:
+        import tensorflow as tf
+
         from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.learner import Learner
         from seed_rl.learner.placement import DoesNotFit
@@ -210,6 +213,8 @@ class Run:
             return Learner(self.experiment, self._directory, address, self.security, link)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
+        except tf.errors.ResourceExhaustedError as error:
+            raise ConfigError("the agent's networks need more memory than is free") from error
 
     def _new_actors(self) -> Fleet:
         logs = os.path.join(self._directory, "actors")

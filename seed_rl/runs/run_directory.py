@@ -13,6 +13,8 @@ from seed_rl.experiment.config_files import differences_from_saved
 from seed_rl.foreign import printable
 from seed_rl.system.files import locked, reason
 
+_DIFFERENCES = 4  # maximum number in a message
+
 
 class CannotUse(Exception):
     """The log directory can't be used; one sentence."""
@@ -33,8 +35,9 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
     """
     found = differences_from_saved(experiment, logdir)
     if found:
+        shown = found[:_DIFFERENCES] + ([f"and {len(found) - _DIFFERENCES} more"] if found[_DIFFERENCES:] else [])
         raise ConfigError(
-            f"{name} holds a run with another configuration: {'; '.join(found)}. "
+            f"{name} holds a run with another configuration: {'; '.join(shown)}. "
             "Choose another --logdir, or use that configuration to continue the run"
         )
     _refuse_links(logdir)
@@ -44,6 +47,8 @@ def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[No
             cleanup.enter_context(locked(os.path.join(logdir, "lock")))
         except BlockingIOError:
             raise CannotUse(f"another learner is running in {name}") from None
+        except FileExistsError:
+            raise CannotUse(f"--logdir {logdir} is a file, expected a directory") from None
         except OSError as error:
             raise CannotUse(f"--logdir {logdir} can't be used: {error.strerror}") from error
         handler = cleanup.enter_context(contextlib.closing(LogFile(os.path.join(logdir, "learner.log"))))

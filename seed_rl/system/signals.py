@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from seed_rl.system.children import guard_of
+from seed_rl.system.files import remove_socket_directories
 
 _guards: list[Any] = []
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -175,6 +176,7 @@ def _leave(number: int, terminal: list[Any] | None) -> None:
             termios.tcsetattr(sys.stderr, termios.TCSANOW, terminal)
             os.write(sys.stderr.fileno(), _SHOW_CURSOR)
     finally:  # the terminal may be gone
+        remove_socket_directories()
         os._exit(128 + number)
 
 

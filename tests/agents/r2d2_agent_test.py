@@ -323,7 +323,7 @@ def test_q_starts_near_zero():
 
 @pytest.mark.parametrize("action", [CHOICES, FORCES], ids=str)
 def test_environments_it_cannot_act_in_are_named(action):
-    with pytest.raises(CannotAct, match=r"a value for each action and needs a Discrete action space, got .*\("):
+    with pytest.raises(CannotAct, match="^R2D2 needs discrete actions, got "):
         SMALL.build(EnvSpec(NUMBERS, action), num_training_envs=1, seed=1)
 
 

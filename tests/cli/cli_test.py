@@ -13,9 +13,11 @@ from absl.flags import FlagValues
 
 from seed_rl import __main__
 from seed_rl.cli.commands import evaluation
-from seed_rl.cli.flags import count
+from seed_rl.cli.flags import integer
 from seed_rl.cli.main import COMMANDS, main
+from seed_rl.evaluation import episodes
 from seed_rl.experiment import config_files
+from seed_rl.runs import run
 
 ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
 
@@ -25,7 +27,12 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
     [
         (["trian"], r"unknown command 'trian'; commands are train, learner, actor, .*\. Did you mean 'train'\?"),
         (["train", "--logdri=x"], "Unknown command line flag 'logdri'. Did you mean: logdir"),
-        (["train", "--num_actors=two", "--gin_file=catch/vtrace"], "flag --num_actors=two"),
+        (
+            ["train", "--num_actors=two", "--gin_file=catch/vtrace"],
+            "flag --num_actors=two: expected a whole number such as",
+        ),
+        (["train", "--gin_file=catch/vtrace", "--target_return=much"], "flag --target_return=much: expected a finite"),
+        (["train", "--gin_file=catch/vtrace", "--agent=ddpg"], "flag --agent=ddpg: value should be one of <ppo|pqn|"),
         (["train", "--gin_file=catch/vtrace", "more"], "unexpected argument 'more'"),
         (["train"], "--gin_file is required: a path, or one of atari/.*, atari/vtrace, "),
         (["train", "--gin_file=catch/vtracy"], "no gin file 'catch/vtracy'.*catch/vtrace"),
@@ -51,7 +58,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
         (["train", f"--gin_file={sys.executable}"], f"{sys.executable} is not a gin file: it is not UTF-8"),
-        (["train", "--gin_file=catch/vtrace", "--logdir="], "--logdir must name a directory, got ''"),
+        (["train", "--gin_file=catch/vtrace", "--logdir="], "flag --logdir=: must name a directory"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=1e999999999"], "a whole number such as 300000"),
         (["train", "--gin_file=dmlab/small"], "DMLab needs deepmind_lab, which is not installed here: docs/dmlab.md"),
@@ -69,9 +76,15 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["learner", "--gin_file=catch/vtrace", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
         (["learner", "--gin_file=catch/vtrace", "--tls_cert=x"], "--tls_key is missing"),
         (["actor", "--server_address=localhost"], "localhost"),
+        (["eval", "--logdir=x", "--episodes=abc"], "flag --episodes=abc: expected a whole number such as"),
+        (["eval", "--logdir=x", "--output=nowhere/x"], "--output nowhere/x can't be written: there is no directory"),
+        (["plot", "x", "--output=nowhere/x.png"], "--output nowhere/x.png can't be written: there is no directory now"),
+        (["plot", "x", f"--output={__file__}"], "exists already: choose another name, or --overwrite"),
+        (["configs", "gym/nay"], "no gin file 'gym/nay'"),
         (["plot"], "expected at least one log directory"),
         (["plot", "/nowhere"], "/nowhere can't be read: "),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
+        (["train", "--gin_file=catch/vtrace", f"--logdir={__file__}"], "cli_test.py is a file, expected a directory"),
         (["eval"], "--logdir is required: the log directory of a run"),
         (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
@@ -105,10 +118,6 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["eval", "--logdir=no://a/run"], "no://a/run/config.json can't be used here: "),
         (["plot", "no://a/run"], "no://a/run can't be used here: "),
         (["plan"], "--gin_file is required: a path, or one of "),
-        (
-            ["plan", "--gin_file=catch/vtrace", "--measured=nowhere"],
-            r"nowhere/env.json can't be read \(No such file or directory\): run `scripts/bench.sh env`, name",
-        ),
         (["plan", "--gin_file=catch/vtrace", "--act_ms=0"], "flag --act_ms=0"),
     ],
 )
@@ -120,6 +129,19 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2(arguments, sentence, capsys
     assert len(err.splitlines()) == 1, err
     assert re.search(sentence, err), err
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [
+        ("--agent=sac", "SAC needs continuous actions, got .*2.*; VTrace and PPO accept any"),
+        ("--gin_param=Gym.id=Nope-v1", "Nope-v1 can't be made: .*doesn't exist"),
+    ],
+)
+def test_what_environments_rule_out_is_found_before_tensorflow_is_loaded(flag, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "load_tensorflow", lambda: pytest.fail("TensorFlow was loaded"))
+    assert main(["train", "--gin_file=gym/any", flag, f"--logdir={tmp_path / 'run'}"]) == 2
+    assert re.search(sentence, capsys.readouterr().err.splitlines()[-1])
 
 
 @pytest.mark.parametrize("kind", ["", "file://"])
@@ -185,7 +207,7 @@ def test_counts_may_be_written_as_people_write_them():
         ("1_000", 1000),
     ):
         values = FlagValues()
-        count("frames", "")(values)
+        integer("frames", None, "")(values)
         values(["program", f"--frames={text}"])
         assert values.frames == expected
 
@@ -196,6 +218,41 @@ def test_the_suites_and_their_tasks_are_listed(capsys):
     assert re.search(r"^atari +A game; .*Atari.game: 10\d known\.$", out, re.MULTILINE)
     assert main(["envs", "atari", "football"]) == 0
     assert {"breakout", "academy_run_to_score"} < set(capsys.readouterr().out.splitlines())
+
+
+def test_every_setting_of_an_experiment_is_shown_with_its_documentation_as_a_gin_file(capsys, tmp_path):
+    assert main(["configs", "gym/any", "--agent=ppo", "--gin_param=PPO.hidden=7"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^# Units of each dense layer, .*(\n# .*)*\nPPO.hidden = 7$", shown, re.MULTILINE)
+    settings = len(re.findall(r"^\w+\.\w+ =", shown, re.MULTILINE))
+    assert settings > 70
+    assert shown.count("\n# ") >= settings
+    (tmp_path / "mine.gin").write_text(shown)
+    assert config_files.load(str(tmp_path / "mine.gin")) == config_files.load("gym/any", "PPO.hidden = 7", "ppo")
+
+
+def test_a_suite_without_tasks_shows_its_settings(capsys):
+    assert main(["envs", "catch"]) == 0
+    assert "no tasks to choose from, only settings:\n\n# Height of the board; " in capsys.readouterr().out
+
+
+def test_a_missing_import_is_named(tmp_path):
+    """In a process that has imported nothing yet."""
+    (tmp_path / "mine.gin").write_text("Experiment.env = @Atari()")
+    command = [sys.executable, "-m", "seed_rl", "configs", "mine.gin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Add the line `import seed_rl.envs.atari` to the file." in done.stderr
+
+
+@pytest.mark.parametrize(("means", "code"), [((1.0,), 0), ((1.5, 0.9), 1), ((float("nan"),), 1)])
+def test_an_evaluation_below_the_required_mean_return_fails_with_a_sentence(means, code, monkeypatch, capsys):
+    found = iter({"logdir": f"runs/{n}", "mean": mean, "score": None} for n, mean in enumerate(means))
+    monkeypatch.setattr(evaluation, "_evaluated", lambda *arguments: next(found))
+    monkeypatch.setattr(episodes, "text_over_runs", lambda evaluations: "")
+    assert main(["eval", *(f"runs/{n}" for n in range(len(means))), "--at_least=1"]) == code
+    worst = f"the mean return of runs/{len(means) - 1} is {means[-1]:g}, below --at_least=1"
+    assert capsys.readouterr().err == (f"seed_rl eval: {worst}\n" if code else "")
 
 
 def test_without_ray_its_launcher_says_how_to_install_it(capsys, monkeypatch):

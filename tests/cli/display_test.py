@@ -109,18 +109,44 @@ def test_trouble_with_learning_is_shown_when_it_begins_and_when_it_ends():
             {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765},
             " 25% 250k frames, 9/s, return -1256, eval -1256, 23h46m left",
         ),
-        ({"replay/size": 1234.0, "loss/total": None}, " 25% 250k frames, 7.51k/s, replay 1.23k, 1m40s left"),
         ({"episode_return": None}, " 25% 250k frames, 7.51k/s, loss 0.0123, 1m40s left"),
-        (
-            {"frames_per_second": 0.0, "env_frames": 0.0, "episode_return": None, "loss/total": None},
-            "  0% 0 frames, 0/s",
-        ),
     ],
 )
 def test_lines_are_short_and_show_the_known_figures(more, line):
     row = {name: value for name, value in (ROW | more).items() if value is not None}
     assert shown(io.StringIO(), row).splitlines()[0][9:] == line
     assert len(line) < 70
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ({"environments": 0.0}, "waiting for actors"),
+        ({"acted_steps": 0.0}, "environments are being reset, for which some load or compile levels"),
+        ({"acted_steps": 12_400.0}, "environments are stepping: 12,400 steps; first update after 640 more"),
+        ({"acted_steps": 13_041.0}, "environments are stepping: 13,041 steps; first update as soon as its unrolls are"),
+    ],
+)
+def test_before_the_first_update_the_display_says_what_happens(more, what, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stdout", stream)  # the default where it is not a terminal
+    progress = RunDisplay(1_000_000, "runs/pong", first_update=13_040)
+    row = {name: value for name, value in ROW.items() if name != "loss/total"}
+    progress.show(row | {"env_frames": 0.0, "frames_per_second": 0.0} | more)
+    first, second = (line.split(" ", 1)[1] for line in stream.getvalue().splitlines())
+    assert first.startswith(f"  0% {what}")
+    assert second.startswith("connected: ")
+
+
+def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely():
+    stream = Terminal()
+    with RunDisplay(1_000_000, "runs/pong", stream=stream) as progress:
+        progress.show(ROW)
+        lines = stream.getvalue().rpartition("╭")[2].count("\n") + 1
+        before = stream.getvalue()
+        progress._live.console.width = 60
+        progress.show(ROW)
+        assert stream.getvalue().removeprefix(before).count("\x1b[1A") == 2 * lines - 1
 
 
 @pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_COMPATIBLE", "0")])

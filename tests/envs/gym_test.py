@@ -293,7 +293,6 @@ def test_bounds_that_float32_rounds_outwards_are_kept(make):
         (Gym(f"{MODULE}:CountedNext-v0"), "CountedNext-v0 can't be made: .* entry_point is not specified"),
         (Gym("CartPole-v1", options='{"wheels": 4}'), "CartPole-v1 can't be made: .* argument 'wheels'"),
         (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "can't be made: .* argument 'wheels'"),
-        (Gym("CartPole-v1", options='{"num_envs": 4}'), "can't be made: .* argument 'num_envs'"),
         (
             Gym("FrozenLake-v1", options='{"map_name": "3x3"}'),
             "FrozenLake-v1 can't be made: KeyError: '3x3' \\(frozen_lake.py, line",

@@ -69,7 +69,7 @@ def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
 @pytest.mark.parametrize(
     ("config", "binding"),
     [
-        ("catch/vtrace", "Experiment.total_frames = 9"),
+        ("catch/vtrace", "Experiment.total_frames = 999"),
         ("catch/vtrace", "Actors.num_actors = 3"),
         ("catch/vtrace", "Inference.max_wait_ms = 1.0"),
         ("catch/r2d2", "Replay.placement = 'host'"),
@@ -86,9 +86,9 @@ def test_length_speed_and_placement_may_change_when_a_run_is_resumed(config, bin
 def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
     linear = ["Optimizer.schedule = 'linear'"]
     config_files.save_config(config_files.load(["catch/vtrace"], linear), str(tmp_path))
-    longer = config_files.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 9"])
+    longer = config_files.load(["catch/vtrace"], [*linear, "Experiment.total_frames = 999"])
     (difference,) = config_files.differences_from_saved(longer, str(tmp_path))
-    assert difference.startswith("total_frames was 300000 and is now 9 (the linear schedule")
+    assert difference.startswith("total_frames was 300000 and is now 999 (the linear schedule")
 
 
 @pytest.mark.parametrize(
@@ -173,6 +173,31 @@ def test_native_code_is_loaded_from_permitted_directories_alone_and_nothing_is_w
     assert (env.runfiles_path, env.level_cache) == (simulator, "")
 
 
+def test_another_agent_keeps_network_and_task_and_brings_its_own_way_of_learning():
+    before, after = config_files.load("memory/r2d2"), config_files.load("memory/r2d2", agent="ppo")
+    kept = (before.env, before.actors, "lstm", 32)
+    assert (after.env, after.actors, after.agent.core, after.agent.core_units) == kept
+    assert (after.replay, after.passes, after.batch_size) == (None, 10, before.actors.num_training_envs)
+    after = config_files.load("gym/pendulum", ["SAC.n_steps = 3"], agent="sac")
+    assert (after.agent.discount, after.agent.hidden, after.agent.reward_scale) == (0.95, 64, 0.03)
+    assert (after.agent.n_steps, after.replay.sampler, after.batch_size) == (3, "uniform", 256)
+    assert config_files.load("gym/any", agent="vtrace") == config_files.load("gym/any")
+    assert config_files.load("dmlab/small", agent="pqn").batch_size == 8, "a multiple of PQN's minibatches"
+
+
+@pytest.mark.parametrize("agent", config_files.agents())
+def test_every_agent_can_replace_another_or_stand_in_a_file_without_one(agent, tmp_path):
+    (tmp_path / "mine.gin").write_text("import seed_rl.envs.gym\nExperiment.env = @Gym()")
+    for name in ("gym/any", str(tmp_path / "mine.gin")):
+        assert type(config_files.load(name, agent=agent).agent).__name__.lower() == agent
+
+
+@pytest.mark.parametrize("binding", ["VTrace.hidden = 64", "Replay.capacity = 7", "Atari.game = pong"])
+def test_a_setting_of_something_else_has_no_effect_and_is_refused(binding):
+    with pytest.raises(experiment.ConfigError, match=f"^'{binding}' has no effect: .*PPO.*, but no {binding[:5]}"):
+        config_files.load("gym/any", ["import seed_rl.envs.atari", binding], agent="ppo")
+
+
 VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
 
 
@@ -210,6 +235,21 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
             "Logs.milestones = ((15, 9),)",
             r"Logs.milestones must contain tuples \(.task., return, frames\), got \(15, 9\)",
         ),
+        (VTRACE, "Optimizer.betas = (0.9,", r"^'Optimizer.betas = \(0.9,': a bracket or quote is not closed$"),
+        (
+            VTRACE,
+            "Devices.training = (GPU:0)",
+            r"expected .* or \('GPU:0',\), got GPU; JSON .*'{...}'$",
+        ),
+        (VTRACE, "Optimizer.learning_rate = float('nan')", "expected a value such as 1e-4.*, got float;"),
+        (VTRACE, "Catch.columns = 100000000", r"Catch.columns must be in \[1, 1000\], got 100000000"),
+        ("gym/any", "Gym.options = {bad", "expected a value such as .*, got bad; JSON needs quotes"),
+        ("gym/any", 'Gym.options = {"id": "A"}', "Gym.options must not set 'id'"),
+        (
+            VTRACE,
+            "VTrace.unroll_length = 100000000",
+            r"a batch \(Experiment.batch_size\) takes 1,600,000,000 frames, and Experiment.total_frames is 300,000",
+        ),
         (
             R2D2,
             "Experiment.total_frames = 2000",
@@ -242,7 +282,7 @@ CATCH = "include 'catch/vtrace.gin'\n"
         ("include 'folder'", "Unable to open file: folder"),
         (
             f"{CATCH}Optimizer.name = {{'a': false}}",
-            r"^expected a Python .*, got false; JSON needs quotes.*mine.gin, line 2",
+            r"^expected a value such .*, got false; JSON needs quotes.*mine.gin, line 2",
         ),
         (f"{CATCH}VTrace.discount = %nope", "^the macro %nope has no value$"),
         (

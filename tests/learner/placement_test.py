@@ -95,9 +95,16 @@ def test_stores_share_the_memory_of_the_host_and_are_logged(monkeypatch, caplog)
     with pytest.raises(DoesNotFit, match="7.8 GB of host memory"):
         place_store(STORE, "host", "GPU:1", sharers=3)
     assert [record.getMessage() for record in caplog.records] == [
-        "Replay of 100 sequences: 11 GB in device memory (GPU:1)",
-        "Replay of 100 sequences: 11 GB in host memory (CPU:0)",
+        "store of 109 unrolls: 11 GB in device memory (GPU:1)",
+        "store of 109 unrolls: 11 GB in host memory (CPU:0)",
     ]
+
+
+def test_a_store_without_a_replay_must_fit_as_well():
+    sizes = dataclasses.replace(SOME, replay_capacity=0, num_slots=96, slot_nbytes=GB)
+    sentence = "^a store of 96 unrolls needs 97 GB .1 GB each., and 10.8 GB of host memory are free: shorten unrolls"
+    with pytest.raises(DoesNotFit, match=sentence):
+        choose_device("device", sizes, {"CPU:0": 12 * GB})
 
 
 def test_this_machine_has_free_memory():

@@ -37,8 +37,9 @@ class NoTensor(Wrong):
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("no_such_module:Class", "ModuleNotFoundError: No module named 'no_such_module'$"),
-        ("own_layers_of_mine:Missing", "AttributeError: module 'own_layers_of_mine' has no attribute 'Missing'$"),
+        ("no_such_module:Class", "there is no module no_such_module; is its directory on PYTHONPATH.$"),
+        ("own_layers_of_mine:Missing", "expected the class of a Keras layer, but own_layers_of_mine has no Missing$"),
+        ("json:JSONDecoder", "expected the class of a Keras layer, but JSONDecoder is something else$"),
         ("does_not_parse:Layer", r"SyntaxError: '\(' was never closed \(.*does_not_parse.py, line 1\)$"),
         ("own_layers_of_mine:TakesNothing", "TypeError: .*got an unexpected keyword argument 'units'$"),
         ("own_layers_of_mine:Fails", r"NameError: .*'undefined' is not defined \(.*own_layers_of_mine.py, line 17\)$"),

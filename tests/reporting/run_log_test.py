@@ -85,6 +85,7 @@ def test_rates_shares_and_means_are_those_of_the_interval(run, log):
     row = log.row_if_due()
     assert 0 <= row.pop("time/cpu") <= 1
     assert row == {
+        "acted_steps": 407,
         "env_frames": 5400,
         "agent_steps": 1000,
         "learner_updates": 50,

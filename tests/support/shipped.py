@@ -4,12 +4,14 @@ from seed_rl.experiment import config_files
 
 _ALIKE = (
     "atari/r2d2_pong",
+    "atari/smoke",
     "dmlab/lasertag",
     "dmlab/rooms",
     "football/run_to_score",
     "football/vtrace_checkpoints",
     "football/vtrace_medium",
     "football/vtrace_scoring",
+    "gym/memory",
     "mujoco/sac_hopper",
     "mujoco/sac_walker",
 )

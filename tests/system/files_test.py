@@ -9,7 +9,14 @@ import tempfile
 
 import pytest
 
-from seed_rl.system.files import Outage, complete_or_absent, locked, reason, socket_directory
+from seed_rl.system.files import (
+    Outage,
+    complete_or_absent,
+    locked,
+    reason,
+    remove_socket_directories,
+    socket_directory,
+)
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -81,3 +88,10 @@ def test_directories_of_dead_sockets_are_removed():
                 server.bind(os.path.join(dead, "learner.sock"))
             with socket_directory() as other:
                 assert sorted(os.listdir(parent)) == sorted(map(os.path.basename, (directory, other)))
+
+
+def test_a_process_that_ends_without_clean_up_leaves_no_directory_of_sockets():
+    with socket_directory() as directory:
+        assert os.path.isdir(directory)
+        remove_socket_directories()  # as a second signal does
+        assert not os.path.exists(directory)

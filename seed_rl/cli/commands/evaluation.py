@@ -11,7 +11,7 @@ from typing import Any
 from absl import flags
 
 from seed_rl.cli.command import command
-from seed_rl.cli.errors import UsageError
+from seed_rl.cli.errors import Failure, UsageError, check_outputs
 from seed_rl.cli.flags import (
     EXIT_WITH_PARENT,
     IMPORT_MODULE,
@@ -50,6 +50,7 @@ _ACTING = (
     integer("episodes", 100, "Episodes to play.", lower_bound=1),
     integer("envs", 16, "Environments played in parallel.", lower_bound=1),
     string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
+    number("at_least", None, "Exit code 1 if the mean return of a run is below this."),
     takes_paths=True,
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
@@ -67,6 +68,11 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
         from seed_rl.evaluation import episodes
 
         print(episodes.text_over_runs(evaluations))
+    if values.at_least is not None and not stopped.is_set():
+        worst = min(evaluations, key=lambda evaluation: evaluation["mean"])
+        if not worst["mean"] >= values.at_least:
+            name, mean = worst["logdir"], worst["mean"]
+            raise Failure(f"the mean return of {name} is {mean:g}, below --at_least={values.at_least:g}")
     return stopped.exit_code
 
 
@@ -171,6 +177,7 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
     for path in given or ():
         if is_url(path):
             raise UsageError(f"--output must be a local path, got {path}")
+    check_outputs(given or ())
     paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy

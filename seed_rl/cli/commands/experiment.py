@@ -7,21 +7,17 @@ import os
 from absl import flags
 
 from seed_rl.cli.errors import UsageError
-from seed_rl.cli.flags import count, repeated
+from seed_rl.cli.flags import choice, group, integer, repeated
 from seed_rl.experiment import Experiment, config_files
 
 EXPERIMENT = (
-    repeated(
-        "gin_file",
-        [],
-        "Gin file of the experiment: a path, or the name of a shipped one, such as atari/vtrace_pong. May be repeated.",
+    group(
+        "the experiment",
+        repeated("gin_file", [], "Path, or shipped file such as gym/any; repeatable."),
+        repeated("gin_param", [], "Setting, e.g. Optimizer.learning_rate=1e-4; repeatable."),
+        choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
+        integer("total_frames", None, "Overrides Experiment.total_frames, e.g. 300k."),
     ),
-    repeated(
-        "gin_param",
-        [],
-        "Gin binding that overrides the files, e.g. Optimizer.learning_rate=1e-4. May be repeated.",
-    ),
-    count("total_frames", "Overrides Experiment.total_frames, e.g. 300k or 1e6."),
 )
 _OVERRIDES = {
     "total_frames": "Experiment.total_frames",
@@ -43,7 +39,7 @@ def load(values: flags.FlagValues, *bindings: str) -> Experiment:
         raise UsageError(f"--gin_file is required: a path, or one of {', '.join(config_files.shipped_configs())}")
     given = {parameter: values[flag].value for flag, parameter in _OVERRIDES.items() if flag in values}
     overrides = [f"{parameter} = {value!r}" for parameter, value in given.items() if value is not None]
-    return config_files.load(values.gin_file, [*values.gin_param, *overrides, *bindings])
+    return config_files.load(values.gin_file, [*values.gin_param, *overrides, *bindings], values.agent)
 
 
 def logdir_of(values: flags.FlagValues, prefix: str = "") -> str:

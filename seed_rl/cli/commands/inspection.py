@@ -8,17 +8,25 @@ from collections.abc import Sequence
 from absl import flags
 
 from seed_rl.cli.command import command
-from seed_rl.cli.errors import UsageError
-from seed_rl.cli.flags import IMPORT_MODULE, choice, comma_separated, string
+from seed_rl.cli.errors import UsageError, check_outputs
+from seed_rl.cli.flags import IMPORT_MODULE, boolean, choice, comma_separated, repeated, string
 from seed_rl.envs import elsewhere, registry
-from seed_rl.experiment import config_files
+from seed_rl.experiment import config_files, gin_text
 from seed_rl.specs import EnvDescription
 from seed_rl.system.exit_codes import FAILURE
 
 
-@command("seed_rl configs")
-def configs(values: flags.FlagValues) -> int:
-    """Lists the shipped experiments."""
+@command(
+    "seed_rl configs gym/any --agent=ppo > mine.gin",
+    repeated("gin_param", [], "Setting that overrides the files; repeatable."),
+    choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
+    takes_paths=True,
+)
+def configs(values: flags.FlagValues, *files: str) -> int:
+    """Lists the shipped experiments, or shows every setting of one."""
+    if files:
+        print(gin_text.to_gin(config_files.load(files, values.gin_param, values.agent), documented=True), end="")
+        return 0
     names = config_files.shipped_configs()
     widest = max(map(len, names))
     for name in names:
@@ -37,7 +45,9 @@ def envs(values: flags.FlagValues, *suites: str) -> int:
     if suites[:1] == ("check",):
         return _check(suites[1:], values.options)
     for name in suites:
-        print("\n".join(registry.suite(name).tasks()))
+        suite = registry.suite(name)
+        settings = f"{name} has no tasks to choose from, only settings:\n\n{gin_text.bindings(suite(), True)}"
+        print("\n".join(suite.tasks()) or settings)
     if not suites:
         names = registry.names()
         widest = max(map(len, names))
@@ -85,15 +95,17 @@ def doctor(values: flags.FlagValues) -> int:
         ["frames", "hours", "score"],
         "Horizontal axis; score plots the share of runs above each human-normalised score.",
     ),
+    boolean("overwrite", False, "Replace existing files."),
     IMPORT_MODULE,
     takes_paths=True,
 )
 def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves or scores, one curve per configuration."""
-    from seed_rl.studies.plot import plot_curves, plot_profiles
-
     if not places:
         raise UsageError("expected at least one log directory")
+    check_outputs(values.output, values.overwrite)
+    from seed_rl.studies.plot import plot_curves, plot_profiles
+
     try:
         if values.x == "score":
             plot_profiles(places, values.output)

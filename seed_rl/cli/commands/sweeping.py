@@ -83,7 +83,7 @@ def _new_search(values: flags.FlagValues) -> Search:
         _directory(values, "search_"),
         trials=values.trials,
         total_frames=experiment.total_frames,
-        metric="eval/episode_return" if experiment.actors.num_eval_envs else "episode_return",
+        metric=experiment.score,
         seed=experiment.seed,
         pruner=median_pruner(values.prune_after),
     )
@@ -91,7 +91,8 @@ def _new_search(values: flags.FlagValues) -> Search:
 
 def _arguments(values: flags.FlagValues) -> list[str]:
     arguments = [f"--gin_file={name}" for name in values.gin_file] + [f"--gin_param={b}" for b in values.gin_param]
-    return arguments if values.total_frames is None else [*arguments, f"--total_frames={values.total_frames}"]
+    given = {flag: values[flag].value for flag in ("agent", "total_frames")}
+    return [*arguments, *(f"--{flag}={value}" for flag, value in given.items() if value is not None)]
 
 
 def _directory(values: flags.FlagValues, prefix: str) -> str:

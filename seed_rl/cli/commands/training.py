@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
+import threading
+from collections.abc import Mapping
 
 from absl import flags
 
@@ -16,11 +19,13 @@ from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
     SHARED_CREDENTIALS,
+    Flag,
     alias,
     boolean,
     choice,
     comma_separated,
     directory,
+    group,
     integer,
     number,
     string,
@@ -30,52 +35,60 @@ from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, find_hosts
 from seed_rl.learner.split import BadDevices
+from seed_rl.reporting.metrics import settled_return
+from seed_rl.reporting.text import duration
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
 _FAILURES = (ActorFailed, CheckpointError, HostLost)
-_LEARNER = (
-    *EXPERIMENT,
-    directory("logdir", "Log directory; an existing run is continued. Default: runs/<name of gin file>."),
-    integer("num_actors", None, "Overrides Actors.num_actors."),
+_RUN = group(
+    "the run",
+    directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
     integer("seed", None, "Overrides Experiment.seed."),
+    integer("num_actors", None, "Overrides Actors.num_actors."),
     string("init_from", None, "Log directory or checkpoint to start a new run from."),
-    number("film_every", None, "Minutes between films of the policy; overrides Logs.film_interval_min.", 0.0),
+    number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0),
+    number("target_return", None, "End at this mean return; exit code 1 without it."),
+    number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
+    boolean("quiet", False, "Show only warnings and errors."),
+)
+_SECURITY = group(
+    "security",
     string("tls_cert", None, "PEM file with the learner's certificate chain."),
     string("tls_key", None, "PEM file with the certificate's private key."),
     *SHARED_CREDENTIALS,
-    comma_separated("learner_hosts", [], "host:port of each learner host; default: from TF_CONFIG."),
-    integer("learner_host", None, "Index of this learner host; default: JOB_COMPLETION_INDEX."),
-    boolean("trusted_network", False, "Trust all machines that reach the learner hosts."),
-    boolean("quiet", False, "Show only warnings and errors."),
 )
-_RAY = (
-    string(
-        "ray_address",
-        "",
-        "host:port of the Ray cluster; default: RAY_ADDRESS, a running cluster on this machine, or else a new one.",
-    ),
+_RAY = group(
+    "Ray",
+    choice("launcher", "local", ["local", "ray"], "Where actors run."),
+    string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
     alias("address", "ray_address"),
-    integer(
-        "min_actors",
-        1,
-        "On Ray, end the run after five minutes with fewer actors. Actors.num_actors is the maximum.",
-        lower_bound=1,
-    ),
+    integer("min_actors", 1, "End if fewer are there for five minutes.", lower_bound=1),
     number("actor_cpus", 1.0, "CPUs that Ray reserves per actor.", lower_bound=0.0),
 )
 
 
+def _machines(address: str, text: str) -> Flag:
+    return group(
+        "several machines",
+        string("server_address", address, text),
+        comma_separated("learner_hosts", [], "host:port of each learner; default: from TF_CONFIG."),
+        integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
+        boolean("trusted_network", False, "Trust all machines that reach them."),
+    )
+
+
 @command(
     "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
-    *_LEARNER,
-    string("server_address", "", "Address for actors; default: a private unix socket."),
-    choice("launcher", "local", ["local", "ray"], "Where actors run: in local processes or on a Ray cluster."),
-    *_RAY,
+    *EXPERIMENT,
+    _RUN,
+    _SECURITY,
+    _machines("", "Address for actors; default: a unix socket."),
+    _RAY,
     EXIT_WITH_PARENT,
     failures=_FAILURES,
 )
@@ -94,8 +107,10 @@ def train(values: flags.FlagValues) -> int:
 
 @command(
     "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
-    *_LEARNER,
-    string("server_address", DEFAULT_TCP_ADDRESS, "Address on which to serve actors: host:port or unix:/path."),
+    *EXPERIMENT,
+    _RUN,
+    _SECURITY,
+    _machines(DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
     failures=_FAILURES,
 )
 def learner(values: flags.FlagValues) -> int:
@@ -171,10 +186,23 @@ def _train(values: flags.FlagValues, run: Run) -> int:
             # Several hosts must leave together, and a replay that gets saved may have taken an hour to fill.
             if run.hosts.count == 1 and not (replay and replay.snapshot):
                 stopped.raises, run.on_update = True, stopped.asks
+            if values.max_minutes is not None:
+                _stop_after(60 * values.max_minutes, stopped)
+            reached, best, row = False, -math.inf, {}
             for row in rows:
                 progress.show(row)
+                best = max(best, settled_return(row, run.experiment.score))
+                if not reached and values.target_return is not None and best >= values.target_return:
+                    reached = True
+                    stopped.set()
+        if stopped.exit_code and not stopped.raised:
+            print(f"seed_rl: stopped; the same command continues the run in {run.logdir}", file=sys.stderr)
+        elif reached:
+            print(f"seed_rl: a mean return of {best:g} is reached", file=sys.stderr)
         if stopped.raised:
             print("seed_rl: interrupted before the first update", file=sys.stderr)
+        elif values.target_return is not None and not reached and not stopped.exit_code:
+            raise Failure(f"--target_return={values.target_return:g} was not reached: {_how_far(row, best)}")
         return stopped.exit_code
     except Diverged as error:
         raise Failure(
@@ -184,11 +212,31 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         ) from error
 
 
+def _stop_after(seconds: float, stopped: StopFlag) -> None:
+    timer = threading.Timer(seconds, stopped.set)
+    timer.daemon = True
+    timer.start()
+
+
+def _how_far(row: Mapping[str, float], best: float) -> str:
+    """Describe the best mean return of a run, given its last row of metrics, which may be empty."""
+    after = f"after {row.get('env_frames', 0):,.0f} frames and {duration(row.get('seconds', 0.0))}"
+    if best == -math.inf:
+        return f"{after}, {row.get('episodes', 0):.0f} episodes have ended, too few for a mean return"
+    return f"{after}, the best mean return is {best:g}"
+
+
 def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
     """Create the display. The run must be open already, because opening it replaces standard error."""
     experiment = run.experiment
-    num_envs, milestones = experiment.actors.num_envs, experiment.milestones()
-    return RunDisplay(experiment.total_frames, run.logdir, values.quiet, num_envs=num_envs, milestones=milestones)
+    return RunDisplay(
+        experiment.total_frames,
+        run.logdir,
+        values.quiet,
+        num_envs=experiment.actors.num_envs,
+        first_update=experiment.frames_before_update // experiment.env.action_repeat,
+        milestones=experiment.milestones(),
+    )
 
 
 @command(

@@ -1,0 +1,61 @@
+"""How `seed_rl train` ends."""
+
+import pytest
+
+from seed_rl.cli.commands import training
+from seed_rl.cli.main import main
+from seed_rl.experiment import config_files
+from seed_rl.learner.hosts import ALONE
+from tests.cli.display_test import ROW
+
+
+class Rows:
+    """A run that yields rows of metrics until it is asked to end."""
+
+    experiment, logdir, hosts = config_files.load("catch/vtrace"), "runs/catch", ALONE
+    returns = (0.9, -0.5, 0.25, 0.5)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.stop = None
+
+    def train(self, stop):
+        for number, value in enumerate(self.returns):
+            if not stop.is_set():
+                yield ROW | {"env_frames": 1000.0 * number, "episodes": 60.0 * (number + 1), "episode_return": value}
+
+
+def ended(monkeypatch, capsys, *flags):
+    monkeypatch.setattr(training, "_new_run", lambda *arguments: Rows())
+    code = main(["train", "--gin_file=catch/vtrace", *flags])
+    said = capsys.readouterr()
+    return code, said.out.count(" frames, "), said.err
+
+
+def test_a_run_ends_when_the_mean_of_a_hundred_episodes_reaches_the_target(monkeypatch, capsys):
+    assert ended(monkeypatch, capsys, "--target_return=0.2") == (0, 3, "seed_rl: a mean return of 0.25 is reached\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "rows", "how_far"),
+    [
+        (["--target_return=0.75"], 4, "after 3,000 frames and 40s, the best mean return is 0.5"),
+        (
+            ["--target_return=-1", "--max_minutes=0"],
+            0,
+            "after 0 frames and 0s, 0 episodes have ended, too few for a mean return",
+        ),
+    ],
+)
+def test_a_run_that_ends_without_its_target_fails_and_says_how_far_it_came(flags, rows, how_far, monkeypatch, capsys):
+    monkeypatch.setattr(training, "_stop_after", lambda seconds, stopped: stopped.set())
+    target = flags[0].partition("=")[2]
+    sentence = f"seed_rl train: --target_return={target} was not reached: {how_far}\n"
+    assert ended(monkeypatch, capsys, *flags) == (1, rows, sentence)
+
+
+def test_time_ends_a_run_without_a_target_in_success(monkeypatch, capsys):
+    monkeypatch.setattr(training, "_stop_after", lambda seconds, stopped: stopped.set())
+    assert ended(monkeypatch, capsys, "--max_minutes=1") == (0, 0, "")
