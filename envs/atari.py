@@ -31,7 +31,7 @@ ATARI_57 = tuple(REFERENCES)
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Atari(EnvConfig):
-    """A game; observations are grayscale, the pixel-wise maximum of the last two frames of each action."""
+    """A game; observations are the pixel-wise maximum of the last two frames of each action."""
 
     suite: ClassVar[str] = "atari"
     task_setting: ClassVar[str] = "game"
@@ -54,6 +54,13 @@ class Atari(EnvConfig):
     resize: Annotated[str, OneOf("area", "linear")] = "area"
     """How to resize the console's screen. `area` averages the pixels that each new one covers, in native code; `linear`
     interpolates between four pixels and skips others, exactly as OpenCV does, and as in the published results."""
+    grayscale: bool = True
+    """Whether observations are gray; in colour they have three channels."""
+    terminal_on_life_loss: bool = False
+    """End an episode with each life, without a reset of the game before the last one. Returns are then those of lives,
+    also in evaluation."""
+    fire_on_reset: bool = False
+    """Press FIRE after a reset, in games that wait for it."""
     threads: Count = 1
     """Native threads that step a group's environments."""
 
@@ -79,7 +86,8 @@ class Atari(EnvConfig):
         num_actions = FULL_ACTION_SET
         if not self.full_action_set:
             num_actions = len(_console(self.game).getMinimalActionSet())
-        return EnvSpec(ArraySpec((self.frame_size, self.frame_size, 1), "uint8"), DiscreteSpec(num_actions))
+        channels = 1 if self.grayscale else 3
+        return EnvSpec(ArraySpec((self.frame_size, self.frame_size, channels), "uint8"), DiscreteSpec(num_actions))
 
     def human_normalised(self, mean_return: float) -> float | None:
         reference = REFERENCES.get(self.game)
@@ -114,8 +122,9 @@ class Atari(EnvConfig):
             frameskip=self.frame_skip,
             noop_max=self.max_noops + 1,  # ale-py draws from 0 .. noop_max - 1
             reward_clipping=False,
-            use_fire_reset=False,
-            **options,
+            use_fire_reset=self.fire_on_reset,
+            life_loss_info=self.terminal_on_life_loss,
+            **{"grayscale": self.grayscale, **options},
         )
 
 
@@ -133,7 +142,7 @@ def _console(game: str) -> ale_py.ALEInterface:
 
 
 class _LinearResize(VectorWrapper):
-    """Resizes screens uint8 [E, 1, H, W] to [E, 1, S, S] with the same results as OpenCV's `INTER_LINEAR`.
+    """Resizes screens uint8 [E, 1, H, W] or [E, 1, H, W, 3] to [E, C, S, S] exactly as OpenCV does (`INTER_LINEAR`).
 
     OpenCV itself would be larger than all other packages of an actor.
     """
@@ -141,8 +150,8 @@ class _LinearResize(VectorWrapper):
     def __init__(self, env: gymnasium.vector.VectorEnv, size: int):
         super().__init__(env)
         assert isinstance(env.single_observation_space, spaces.Box)
-        screen = env.single_observation_space.shape[1:]
-        self.single_observation_space = spaces.Box(0, 255, (1, size, size), np.uint8)
+        _, *screen, channels = (*env.single_observation_space.shape, 1)[:4]
+        self.single_observation_space = spaces.Box(0, 255, (channels, size, size), np.uint8)
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         (self._top, self._bottom, *self._by_row), (self._left, self._right, *self._by_column) = (
             _neighbours(length, size) for length in screen
@@ -161,6 +170,8 @@ class _LinearResize(VectorWrapper):
         return self._resized(screens), reward, terminated, truncated, info
 
     def _resized(self, screens: np.ndarray) -> np.ndarray:
+        if screens.ndim == 5:
+            screens = np.moveaxis(screens[:, 0], -1, 1)
         # OpenCV's fixed-point arithmetic: 11-bit weights, one rounding in between and one at the end.
         left, right = self._by_column
         rows = (np.take(screens, self._left, -1) * left + np.take(screens, self._right, -1) * right) >> 4

@@ -2,67 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed_rl.envs.base import CannotBuild, failure
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
+from seed_rl.envs.final import RESTARTS, numbers_of
+from seed_rl.foreign import described
 
-_NO_NUMBER = ": a wrapper, such as MO-Gymnasium's LinearReward, makes a vector reward one number"
+_log = logging.getLogger(__name__)
+
+_NO_NUMBER = ": Gym.wrappers = ('mo_gymnasium.wrappers:LinearReward',) makes it the mean, or another wrapper one number"
+
+
+@dataclasses.dataclass
+class Tolerance:
+    """Counts the errors of a group of environments, up to a share of their episodes."""
+
+    failing_episodes: float
+    """Share of the episodes in which an error may occur; one is allowed from the first end of an episode on."""
+    finished: int = 0
+    """Number of episodes that have ended."""
+    errors: int = 0
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether there were too many errors."""
+        share = self.failing_episodes
+        return not (share and self.finished) or self.errors > max(1, share * self.finished)
 
 
 class Checked(gymnasium.Wrapper):
-    """An environment whose results are checked against its spaces and whose errors are single sentences.
+    """An environment whose results are checked against its spaces, and which restarts after an error.
 
-    `info` is dropped: nobody needs it, and merging it over all environments at every step would cost time. Every method
-    raises
+    After an error in `reset` or `step`, which is logged, the environment is rebuilt. An episode that it interrupted is
+    truncated: its last observation is the one before the error. `info` has only `numbers_of` an episode that ends, with
+    the number of restarts; merging more over all environments at every step would cost time. Every method raises
 
     - CannotBuild: a result is not what the environment declares;
-    - EnvironmentFailed: the environment raised an error.
+    - EnvironmentFailed: the environment raised an error, and the `Tolerance` is exceeded.
     """
 
-    def __init__(self, env: gymnasium.Env, name: str):
-        super().__init__(env)
-        self._name = name
+    def __init__(self, make: Callable[[], gymnasium.Env], name: str, tolerance: Tolerance):
+        """
+        Args:
+          make: builds the environment.
+          name: name of the environment in messages.
+          tolerance: shared with the other environments of the group.
+
+        Raises:
+          CannotBuild: raised by `make`, or the environment lacks a space.
+        """
+        super().__init__(make())
+        self._make, self._name, self._tolerance = make, name, tolerance
+        self._restarts = 0  # since the last end of an episode
+        self._observation: Any = None
         for part in ("observation_space", "action_space"):
-            if not isinstance(space := getattr(env, part, None), gymnasium.Space):
+            if not isinstance(space := getattr(self.env, part, None), gymnasium.Space):
                 raise self._wrong(part, "a space of Gymnasium", _described(space))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
-        returned = self._call("reset", seed=seed, options=options)
+        try:
+            returned = self.env.reset(seed=seed, options=options)
+        except (Exception, SystemExit) as error:
+            self._restart("reset", error)
+            return self.reset(seed=seed, options=options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self._wrong("the result of reset", "(observation, info)", _described(returned))
         self._check("observation of reset", self.observation_space, returned[0])
+        self._observation = returned[0]
         return returned[0], {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a step."""
-        returned = self._call("step", action)
+        try:
+            returned = self.env.step(action)
+        except (Exception, SystemExit) as error:
+            self._restart("step", error)
+            return self._observation, 0.0, False, True, self._final({})
         if not isinstance(returned, tuple) or len(returned) != 5:
             declared = "(observation, reward, terminated, truncated, info)"
             raise self._wrong("the result of step", declared, _described(returned))
-        observation, reward, terminated, truncated, _ = returned
+        observation, reward, terminated, truncated, info = returned
         self._check("observation", self.observation_space, observation)
         if not isinstance(reward, float):
             reward = self._scalar("reward", "a number", "fiub", reward)
         if type(terminated) is not bool or type(truncated) is not bool:
             terminated = self._scalar("terminated", "True or False", "iub", terminated)
             truncated = self._scalar("truncated", "True or False", "iub", truncated)
-        return observation, float(reward), bool(terminated), bool(truncated), {}
+        self._observation = observation
+        final = self._final(info) if terminated or truncated else {}
+        return observation, float(reward), bool(terminated), bool(truncated), final
 
     def render(self) -> Any:
         """Draws the current state."""
-        return self._call("render")
-
-    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         try:
-            return getattr(self.env, method)(*arguments, **options)
+            return self.env.render()
         except (Exception, SystemExit) as error:
-            raise failure(f"{self._name} failed in {method}", error) from error
+            raise failure(f"{self._name} failed in render", error) from error
+
+    def _final(self, info: Any) -> dict[str, float]:
+        """What to report about an episode that ends."""
+        self._tolerance.finished += 1
+        restarts, self._restarts = self._restarts, 0
+        return {**numbers_of(info), **({RESTARTS: restarts} if restarts else {})}
+
+    def _restart(self, method: str, error: BaseException) -> None:
+        """Rebuilds the environment, or raises EnvironmentFailed if there were too many errors."""
+        failed = failure(f"{self._name} failed in {method}", error)
+        tolerance = self._tolerance
+        tolerance.errors += 1
+        if tolerance.is_exceeded:
+            raise failed from error
+        _log.warning("%s; it restarts (error %d in %d episodes)", failed, tolerance.errors, tolerance.finished)
+        self._restarts += 1
+        try:
+            self.env.close()
+        except Exception as unclosed:
+            _log.warning("%s could not be closed: %s", self._name, described(unclosed))
+        try:
+            self.env = self._make()
+        except CannotBuild as again:
+            raise EnvironmentFailed(f"{failed}; then {again}") from error
 
     def _check(self, part: str, space: gymnasium.Space[Any], value: Any) -> None:
         """Raises CannotBuild unless a value has the structure, the shapes and the dtypes of a space."""

@@ -81,7 +81,7 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
                 raise CannotBuild(f"{title}: {subject} must be finite, but came as {tensor[~np.isfinite(tensor)][0]}")
         yield output
         legal = base.legal_actions(spec, output.observation)
-        output = base.step(env, base.random_actions(spec.action, rng, 1, legal))
+        output = base.step(env, base.random_actions(spec.action, rng, env.num_envs, legal))
 
 
 def make_elsewhere(config: EnvConfig, num_envs: int) -> VectorEnv:

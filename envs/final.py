@@ -1,16 +1,56 @@
-"""The last observations of episodes, which environments with SAME_STEP autoreset return in `info`.
+"""The last observations of episodes and numbers about them, which SAME_STEP environments return in `info`.
 
 An observation of E environments is an array [E, ...] or a dictionary of such arrays.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
+
+RESTARTS = "restarts"
+"""Name under which an environment reports how often it was restarted after errors."""
+_MOST_NUMBERS = 32  # about an episode
+_NAME = re.compile(r"[\w.-]{1,32}(/[\w.-]{1,31})?", re.ASCII)
+
+
+def numbers_of(info: Any) -> dict[str, float]:
+    """The finite numbers in the info of an episode's last step, at most 32, by name.
+
+    Numbers in a dictionary are named `dictionary/name`. Everything else is ignored, and names other than letters,
+    digits and `_ . -`.
+    """
+    found = {}
+    for name, value in info.items() if isinstance(info, Mapping) else ():
+        parts = {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, Mapping) else {name: value}
+        for path, part in parts.items():
+            if isinstance(part, int | float) or getattr(part, "shape", None) in ((), (1,)):
+                number = np.asarray(part)
+                if number.dtype.kind in "fiub" and np.isfinite(number).all() and _NAME.fullmatch(str(path)):
+                    found[str(path)] = float(number.item())
+    return dict(itertools.islice(found.items(), _MOST_NUMBERS))
+
+
+def final_numbers(info: Mapping[str, Any], ended: np.ndarray) -> list[tuple[int, str, float]]:
+    """Numbers about the episodes that have just ended: index of the environment, name and value.
+
+    Args:
+      info: a step's info. Its `final_info` has arrays [E] by name, and masks of their valid elements as `_name`.
+      ended: bool [E], whether an episode ended.
+    """
+    final: Any = info.get("final_info")
+    found = []
+    for index in np.flatnonzero(ended) if isinstance(final, Mapping) else ():
+        arrays = {name: values for name, values in final.items() if isinstance(values, np.ndarray) and name[0] != "_"}
+        own = {name: values[index] for name, values in arrays.items() if final.get(f"_{name}", ended)[index]}
+        found += [(int(index), name, value) for name, value in numbers_of(own).items()]
+    return found
 
 
 def final_observations(env: VectorEnv, info: Mapping[str, Any], which: np.ndarray) -> Any:

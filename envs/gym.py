@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import importlib
 import json
 import os
+import re
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import gin
@@ -23,39 +27,49 @@ from seed_rl.envs.base import (
     failure,
     spec_of,
 )
-from seed_rl.envs.checks import Checked
+from seed_rl.envs.checks import Checked, Tolerance
 from seed_rl.envs.masks import packed, with_mask
+from seed_rl.envs.packages import import_package_of, package_of
 from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
-from seed_rl.foreign import described
-from seed_rl.settings import Count, OneOf
-
-_FAMILIES = {
-    "mujoco": {"mujoco": "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"},
-    "box2d": {"Box2D": "pip install box2d"},
-}
-"""The modules that families of Gymnasium environments need, and how to install them."""
+from seed_rl.foreign import described, json_object
+from seed_rl.settings import Count, OneOf, UnitInterval, Within
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Gym(EnvConfig):
-    """An environment given by its id, such as `CartPole-v1`, or by `module:id` if `module` registers it."""
+    """An environment given by its id, such as `CartPole-v1` or `MiniGrid-DoorKey-5x5-v0`, or by `module:id`."""
 
     suite: ClassVar[str] = "gym"
     task_setting: ClassVar[str] = "id"
 
     id: str = "CartPole-v1"
     """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need
-    `--import_module` for that); with `envpool`, an EnvPool id."""
+    `--import_module` for that), unless it belongs to one of the packages in `envs/packages.py`; with `envpool`, an
+    EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
-    the environment's own vector implementation."""
+    the environment's own vector implementation; if that has a fixed size, set `Actors.envs_per_group` to it."""
     envpool: bool = False
     """Use EnvPool's implementation, which steps all environments in native threads and ignores `vectorization`."""
     options: str = "{}"
     """Keyword arguments of the environment, a JSON object."""
+    wrappers: tuple = ()
+    """Wrappers of each environment, the innermost first: `'module:Class'`, or `('module:Class', {'name': value})` with
+    keyword arguments, such as `('gymnasium.wrappers:FrameStackObservation', {'stack_size': 4})`. Actors on other
+    machines need `--import_module` for their modules."""
+    keys: tuple = ()
+    """Names of the observations to keep of a Dict or Tuple, such as `('image',)`, or of those to drop, with a minus in
+    front: `('-mission',)`. By default, all are kept."""
+    frame_size: Annotated[int, Within(0)] = 0
+    """Height and width to which larger frames are shrunk, in the actor; 0: they keep their size."""
+    grayscale: bool = False
+    """Turn RGB frames into gray ones, in the actor."""
+    failing_episodes: UnitInterval = 0.1
+    """Share of a group's episodes that may end in an error. The environment is then rebuilt, and the episode truncated
+    at its last good step. More errors, or one before the group's first end of an episode, end the actor."""
     action_mask: str = "auto"
     """Where to find the mask of legal actions. `auto`: the key `action_mask` or `legal_action_mask` of the observation
     or `info`, or the environment's method `action_masks`; `none`: all actions are legal; otherwise another key."""
@@ -65,13 +79,21 @@ class Gym(EnvConfig):
     def __post_init__(self):
         super().__post_init__()
         try:
-            parsed = json.loads(self.options)
-        except (ValueError, RecursionError) as error:
+            parsed = json_object(self.options)
+        except ValueError as error:
             raise ValueError(f"Gym.options must be a JSON object, got {self.options[:200]!r}: {error}") from error
-        if not isinstance(parsed, dict):
-            raise ValueError(f"Gym.options must be a JSON object, got {self.options!r}")
         if taken := {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers"}.intersection(parsed):
             raise ValueError(f"Gym.options must not set {min(taken)!r}, which has its own setting or none")
+        object.__setattr__(self, "wrappers", tuple(map(_wrapper_text, self.wrappers)))
+        if self.wrappers and (self.envpool or self.vectorization == "vector_entry_point"):
+            raise ValueError("Gym.wrappers must be () with Gym.envpool and 'vector_entry_point': they wrap single ones")
+        if not all(isinstance(key, str) for key in self.keys):
+            raise ValueError(f"Gym.keys must be names of observations, got {self.keys!r}")
+        if self.id.startswith("ALE/") and not self.envpool:
+            raise ValueError(
+                f"Gym.id must be of another suite: {self.id} is a game of Atari, as in --gin_file=atari/vtrace_fast "
+                "--gin_param=Atari.game=pong ('ale_py:ALE/...' runs it here, slower)"
+            )
 
     @classmethod
     def tasks(cls) -> list[str]:
@@ -81,9 +103,8 @@ class Gym(EnvConfig):
     def packages(self) -> dict[str, str]:
         if self.envpool:
             return {"envpool": INSTALL}
-        entry_point = str(getattr(gymnasium.registry.get(self.id), "entry_point", ""))
-        family = entry_point.removeprefix("gymnasium.envs.").partition(".")[0]
-        return _FAMILIES.get(family, {})
+        package = package_of(self.id)
+        return {package[0].partition(".")[0]: package[1]} if package else {}
 
     @property
     def action_repeat(self) -> int:
@@ -98,8 +119,8 @@ class Gym(EnvConfig):
         if self.envpool:
             return ()
         # Gymnasium's wrappers of older environments take an id, possibly with `module:`, as an option.
-        ids = (self.id, str(json.loads(self.options).get("env_id", "")))
-        return tuple(name.partition(":")[0] for name in ids if ":" in name)
+        names = (self.id, str(json.loads(self.options).get("env_id", "")), *self.wrappers)
+        return tuple(dict.fromkeys(name.partition(":")[0] for name in names if ":" in name))
 
     def watch(self) -> Watchable:
         """Draws the environment's own rendering; without one, its observations if they are pictures."""
@@ -130,7 +151,8 @@ class Gym(EnvConfig):
             raise CannotBuild(f"{self.id} must reset its environments itself, but has autoreset mode {mode}")
         try:
             native = self.envpool or self.vectorization == "vector_entry_point"
-            flat = packed(FlatVectorEnv(env, self.id), self.action_mask, self.id, in_info=native)
+            flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale)
+            flat = packed(flat, self.action_mask, self.id, in_info=native)
             spec_of(flat)
         except ValueError as error:
             env.close()
@@ -138,27 +160,55 @@ class Gym(EnvConfig):
         return flat
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
-        masked: Any = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
-        try:
-            if self.vectorization == "vector_entry_point":
+        self.check_packages()
+        if self.vectorization == "vector_entry_point":
+            with _sentences(self.id):
+                import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
-            env = gymnasium.make_vec(
-                self.id,
-                num_envs if self.vectorization == "sync" else 1,
-                vectorization_mode="sync",
-                vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP},
-                wrappers=[masked, functools.partial(Checked, name=self.id)],
-                **{"disable_env_checker": True, **options},
-            )
-            if not isinstance(env, SyncVectorEnv) or self.vectorization == "sync":
-                return env
-            env.close()
-            return ProcessVectorEnv([alone(env.env_fns[0])] * num_envs, self.id)
-        except (CannotBuild, EnvironmentFailed):
-            raise
-        except (Exception, SystemExit) as error:  # an environment's constructor may raise anything
-            known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
-            raise CannotBuild(f"{self.id} can't be made: {error if known else described(error)}") from error
+        masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
+        make_one = functools.partial(_make_one, self.id, options, self.wrappers, masked)
+        checked = functools.partial(Checked, make_one, self.id, Tolerance(self.failing_episodes))
+        if self.vectorization == "async":
+            return ProcessVectorEnv([alone(checked)] * num_envs, self.id)
+        return SyncVectorEnv([checked] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
+def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], masked: Any) -> gymnasium.Env:
+    """Builds one environment, to which `masked` is applied last; raises CannotBuild."""
+    with _sentences(env_id):
+        import_package_of(env_id)
+        env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
+        for text in wrappers:
+            name, _, arguments = text.partition(" ")
+            module, _, attribute = name.partition(":")
+            kind = getattr(importlib.import_module(module), attribute, None)
+            if not (isinstance(kind, type) and issubclass(kind, gymnasium.Wrapper)):  # a learner may send this name
+                raise CannotBuild(f"{env_id} can't be made: {name} is not a subclass of gymnasium.Wrapper")
+            env = kind(env, **json.loads(arguments or "{}"))
+        return masked(env)
+
+
+@contextlib.contextmanager
+def _sentences(env_id: str) -> Iterator[None]:
+    """Turns errors of an environment's constructor, which may raise anything, into CannotBuild."""
+    try:
+        yield
+    except (CannotBuild, EnvironmentFailed):
+        raise
+    except (Exception, SystemExit) as error:
+        known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
+        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}") from error
+
+
+def _wrapper_text(wrapper: Any) -> str:
+    """A wrapper as text that can be sent: `module:Class`, or `module:Class {"name": value}`."""
+    text = wrapper
+    with contextlib.suppress(TypeError, ValueError):  # of arguments that JSON doesn't have
+        if isinstance(wrapper, tuple | list) and len(wrapper) == 2 and isinstance(wrapper[1], dict):
+            text = f"{wrapper[0]} {json.dumps(wrapper[1])}"
+        if isinstance(text, str) and re.fullmatch(r"[\w.]+:\w+( \{.*\})?", text):
+            return text
+    raise ValueError(f"Gym.wrappers must hold 'module:Class' or ('module:Class', {{'name': value}}), got {wrapper!r}")
 
 
 class _RenderedPictures(Watchable):

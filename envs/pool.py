@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs.base import CannotBuild, UniformVectorEnv
 
+_OF_THE_POOL = ("elapsed_step", "env_id", "players")  # what `info` says about no episode
 INSTALL = "pip install envpool (Python 3.11 or newer)"
 
 
@@ -57,7 +58,8 @@ class EnvPoolVectorEnv(UniformVectorEnv):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments."""
-        return self._pool.step(np.asarray(actions))
+        *outputs, info = self._pool.step(np.asarray(actions))
+        return *outputs, {name: values for name, values in info.items() if name not in _OF_THE_POOL}
 
     def close_extras(self, **kwargs: Any) -> None:
         """Stops the pool's threads."""

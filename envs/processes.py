@@ -27,6 +27,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure
+from seed_rl.envs.final import final_numbers
 from seed_rl.system import children
 
 CLOSE_SECONDS = 3.0
@@ -43,8 +44,9 @@ def alone(make_env: Callable[[], gymnasium.Env]) -> Callable[[], VectorEnv]:
 class ProcessVectorEnv(UniformVectorEnv):
     """Joins the vector environments of several processes, which step in parallel.
 
-    `info` has only `final_obs`, in steps that truncate an episode. The processes and all programs that they start end
-    with this process, however it ends, and their temporary directory (TMPDIR) is removed. Ctrl-C does not reach them.
+    `info` has only `final_obs`, in steps that truncate an episode, and the numbers in `final_info`. The processes and
+    all programs that they start end with this process, however it ends, and their temporary directory (TMPDIR) is
+    removed. Ctrl-C does not reach them.
     After an error, only `close` may be called.
     """
 
@@ -86,9 +88,12 @@ class ProcessVectorEnv(UniformVectorEnv):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments with actions [E, ...]."""
         results = self._ask("step", np.split(np.asarray(actions), self._starts[1:]))
-        observations, *flags, finals = zip(*results, strict=True)
+        observations, *flags, finals, numbers = zip(*results, strict=True)
         reward, terminated, truncated = map(np.concatenate, flags)
-        info = {}
+        info: dict[str, Any] = {}
+        for start, own in zip(self._starts, numbers, strict=True):
+            for index, name, value in own:
+                info = self._add_info(info, {"final_info": {name: value}}, start + index)
         if any(final is not None for final in finals):
             parts = [np.full(n, None) if final is None else final for n, final in zip(self._sizes, finals, strict=True)]
             info["final_obs"] = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -222,12 +227,13 @@ def serve() -> None:
                     answer = env.reset(seed=argument)[0]
                 elif what == "step":
                     *outputs, info = env.step(argument)
-                    answer = (*outputs, info.get("final_obs") if outputs[3].any() else None)
+                    final_obs = info.get("final_obs") if outputs[3].any() else None
+                    answer = (*outputs, final_obs, final_numbers(info, outputs[2] | outputs[3]))
                 else:
                     answer = getattr(env, what)(*argument)
                 reply = pickle.dumps((answer, ""))
             except (Exception, SystemExit) as error:  # an environment may raise anything
-                kind = CannotBuild if isinstance(error, CannotBuild) else EnvironmentFailed
+                kind = CannotBuild if what == "make" or isinstance(error, CannotBuild) else EnvironmentFailed
                 reply = pickle.dumps((kind(str(failure(f"{name} failed in {what}", error))), traceback.format_exc()))
             answers.write(reply)
             answers.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed_rl.envs import frames
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.final import final_observations, replaced
 
@@ -27,8 +28,8 @@ _SENT_AS = {
 _OUTSIDE = np.empty(0)
 """The result of converting choices that are not in their space."""
 _NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
-_MOST_CHANNELS = 16
 _MOST_CHOICES = 1000
+_MASKS = ("action_mask", "legal_action_mask", "action_masks")  # parts that `keys` keeps unless they are dropped by name
 
 
 class SameStep(VectorWrapper):
@@ -54,7 +55,7 @@ class SameStep(VectorWrapper):
         """Steps all environments; ends are reported one step late."""
         observation, reward, terminated, truncated, info = self.env.step(actions)
         ended, self._ended = self._ended, np.array([terminated, truncated & ~terminated], bool)
-        return observation, reward, ended[0], ended[1], {**info, "ended": self._ended}
+        return observation, reward, ended[0], ended[1], {**info, "ended": self._ended, "final_info": info}
 
 
 class RepeatedActions(VectorWrapper):
@@ -90,28 +91,41 @@ class FlatVectorEnv(VectorWrapper):
 
     Observations:
 
-    - Boxes of any rank stay the same, with two exceptions: uint8 frames [H, W] and [C, H, W] (at most 16 channels,
-      larger sides) become [H, W, C], and dtypes that can't be sent are converted, for example float64 to float32.
+    - Boxes of any rank stay the same, with two exceptions: uint8 frames [H, W], [C, H, W] and stacks [N, H, W, C] (at
+      most 16 channels, larger sides) become [H, W, C], and dtypes that can't be sent are converted, for example float64
+      to float32.
     - Discrete(n) becomes one-hot bool [n], MultiDiscrete the concatenated one-hot codes of its parts, MultiBinary bool.
     - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`; a key that is not allowed in a
       name is replaced by its position.
+    - `keys` chooses among the parts, `frame_size` and `grayscale` shrink frames (see `frames.converted`).
 
     Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
     of integers and MultiBinary become MultiDiscrete; choices are numbered from 0.
     """
 
-    def __init__(self, env: VectorEnv, name: str = "an environment"):
+    def __init__(
+        self,
+        env: VectorEnv,
+        name: str = "an environment",
+        keys: Sequence[str] = (),
+        frame_size: int = 0,
+        grayscale: bool = False,
+    ):
         """
         Args:
           env: the environments.
           name: name of the environments in messages.
+          keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
+          frame_size: height and width of frames, if they are larger; 0 keeps their size.
+          grayscale: whether RGB frames become gray.
 
         Raises:
-          ValueError: a space is not supported; the message names it.
+          ValueError: a space is not supported, or a key names no part; the message says which.
         """
         super().__init__(env)
         self._own_name = name
-        parts = list(_parts("", env.single_observation_space))
+        leaves = _chosen(list(_leaves("", env.single_observation_space)), keys)
+        parts = [_part(leaf, frame_size, grayscale) for leaf in leaves]
         if len({part.name for part in parts}) < len(parts):
             raise ValueError(f"parts of an observation need different paths, got {env.single_observation_space}")
         self._parts = parts
@@ -153,6 +167,15 @@ class FlatVectorEnv(VectorWrapper):
         return flat.get("", flat)
 
 
+class _Leaf(NamedTuple):
+    """One space in the tree of an observation's spaces."""
+
+    name: str
+    space: gymnasium.Space[Any]
+    path: tuple[Any, ...]
+    """Keys that lead to the space."""
+
+
 class _Part(NamedTuple):
     """One tensor of an observation."""
 
@@ -163,48 +186,57 @@ class _Part(NamedTuple):
     """Keys that lead to the tensor."""
 
 
-def _parts(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Part]:
+def _leaves(name: str, space: gymnasium.Space[Any], path: tuple[Any, ...] = ()) -> Iterator[_Leaf]:
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        if not (isinstance(space, spaces.Box) and path and 0 in space.shape):  # a part without a number says nothing
+            yield _Leaf(name, space, path)
+        return
+    children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
+    for index, (key, child) in enumerate(children):
+        named = key if all(map(_NAME.fullmatch, str(key).split("/"))) else index
+        yield from _leaves(f"{name}/{named}" if name else str(named), child, (*path, key))
+
+
+def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str]) -> list[_Leaf]:
+    below = {key: {leaf.path for leaf in leaves if f"{leaf.name}/".startswith(f"{key.strip('-')}/")} for key in keys}
+    for key, paths in below.items():
+        if not paths:
+            known = ", ".join(leaf.name for leaf in leaves) or "the observation is one tensor"
+            raise ValueError(f"there is no observation {key.strip('-')!r} to keep or drop (known: {known})")
+    kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in leaves}]
+    dropped = [paths for key, paths in below.items() if key.startswith("-")]
+    masks = {leaf.path for leaf in leaves if leaf.path and leaf.path[0] in _MASKS}  # which `masks.packed` looks for
+    chosen = set().union(masks, *kept).difference(*dropped)
+    if not chosen:
+        raise ValueError(f"keys {', '.join(keys)} leave no observation")
+    return [leaf for leaf in leaves if leaf.path in chosen]
+
+
+def _part(leaf: _Leaf, frame_size: int, grayscale: bool) -> _Part:
+    name, space, path = leaf
     flags: Any = np.bool_  # valid for a Box, despite its annotations
     if isinstance(space, spaces.Box):
-        as_frames = _frames(space)
-        if as_frames is not None:
-            low, high = (as_frames(bound[np.newaxis])[0] for bound in (space.low, space.high))
-            yield _Part(name, spaces.Box(low, high, dtype=np.uint8), as_frames, path)
-            return
+        if (as_frames := frames.converted(space, frame_size, grayscale)) is not None:
+            return _Part(name, *as_frames, path)
         dtype = np.dtype(_SENT_AS.get(np.dtype(space.dtype).name, space.dtype))
         if dtype == np.uint16 and len(space.shape) in (1, 2):
             dtype = np.dtype(np.int32)  # uint16 of these ranks would mean words or bit planes
         sent: Any = dtype.type
         with np.errstate(over="ignore"):  # the largest float64 becomes infinity
             box = spaces.Box(space.low.astype(dtype), space.high.astype(dtype), dtype=sent)
-        yield _Part(name, box, functools.partial(np.ascontiguousarray, dtype=dtype), path)
-    elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        return _Part(name, box, functools.partial(np.ascontiguousarray, dtype=dtype), path)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         sizes = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec)
         one_hot = _one_hot(sizes, np.ravel(space.start))
-        yield _Part(name, spaces.Box(0, 1, (int(sizes.sum()),), flags), one_hot, path)
-    elif isinstance(space, spaces.MultiBinary):
-        yield _Part(name, spaces.Box(0, 1, space.shape, flags), _bits, path)
-    elif isinstance(space, spaces.Dict | spaces.Tuple):
-        children = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
-        for index, (key, child) in enumerate(children):
-            named = key if all(map(_NAME.fullmatch, str(key).split("/"))) else index
-            yield from _parts(f"{name}/{named}" if name else str(named), child, (*path, key))
-    else:
-        subject = f"observation {name}" if name else "observations"
-        raise ValueError(
-            f"{subject} must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those, got {space}"
-        )
-
-
-def _frames(space: spaces.Box) -> Callable[[Any], np.ndarray] | None:
-    """The conversion of frames in another layout to [E, H, W, C]; None for all other spaces."""
-    if space.dtype != np.uint8 or len(space.shape) not in (2, 3) or min(space.shape[-2:]) <= _MOST_CHANNELS:
-        return None
-    if len(space.shape) == 2:
-        return lambda frames: np.ascontiguousarray(frames)[..., np.newaxis]
-    if space.shape[0] <= _MOST_CHANNELS:
-        return lambda frames: np.ascontiguousarray(np.asarray(frames).transpose(0, 2, 3, 1))
-    return None
+        return _Part(name, spaces.Box(0, 1, (int(sizes.sum()),), flags), one_hot, path)
+    if isinstance(space, spaces.MultiBinary):
+        return _Part(name, spaces.Box(0, 1, space.shape, flags), _bits, path)
+    kinds = "Box, Discrete, MultiDiscrete, MultiBinary, or Dict or Tuple of those"
+    if not name:
+        raise ValueError(f"observations must be {kinds}, got {space}")
+    raise ValueError(
+        f"observation {name} must be {kinds}, got {type(space).__name__}: Gym.keys = ('-{name}',) drops it"
+    )
 
 
 def _one_hot(sizes: np.ndarray, starts: np.ndarray) -> Callable[[Any], np.ndarray]:

@@ -8,7 +8,7 @@
 import { randomUUID } from "node:crypto";
 import http2 from "node:http2";
 
-const PROTOCOL_VERSION = 4;
+const PROTOCOL_VERSION = 5;
 
 // ---- Protocol buffers: a message is a list of (field number, integer or bytes).
 

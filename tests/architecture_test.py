@@ -22,7 +22,7 @@ LAYERS = (
     ("seed_rl.rl",),
     ("seed_rl.networks",),
     ("seed_rl.envs", "seed_rl.envs.base"),
-    ("seed_rl.envs.registry", "seed_rl.envs.final"),
+    ("seed_rl.envs.registry", "seed_rl.envs.final", "seed_rl.envs.frames", "seed_rl.envs.packages"),
     ("seed_rl.envs.masks",),
     ("seed_rl.envs.processes", "seed_rl.envs.wrappers", "seed_rl.envs.conformance", "seed_rl.envs.checks"),
     ("seed_rl.envs.pool", "seed_rl.envs.elsewhere"),

@@ -161,7 +161,7 @@ class Actor:
             steps = Steps(env)
             output = self._call_env("reset", steps.reset, lease.groups[group].seed)
             while not self._stop.is_set():
-                output = self._call_env("step", steps.step, stream.step(output))
+                output = self._call_env("step", steps.step, stream.step(output, steps.numbers))
 
     def _call_env(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Calls an environment; errors are logged and become a one-sentence CannotBuild or EnvironmentFailed."""
@@ -169,6 +169,8 @@ class Actor:
             return call(*arguments)
         except (Exception, SystemExit) as error:
             failed = base.failure(f"an environment of suite {self._suite!r} failed in {what}", error)
+            if what == "make" and failed is not error:  # the learner could build one, so trying again is no use
+                failed = registry.CannotBuild(str(failed))
             _log.error("%s", failed, exc_info=error)
             if failed is error:
                 raise

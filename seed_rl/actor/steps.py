@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from seed_rl.envs import base
-from seed_rl.envs.final import final_observations, replaced, rows
+from seed_rl.envs.final import final_numbers, final_observations, replaced, rows
 from seed_rl.types import EnvOutput
 
 
@@ -29,10 +29,13 @@ class Steps:
         """int [n]: the truncated environments, until the actions that answer their second output have arrived."""
         self._actions: np.ndarray | None = None
         """[E, ...]: the actions of the waiting environments, once the second output has been produced."""
+        self.numbers: list[tuple[int, str, float]] = []
+        """Numbers about the episodes that ended in the last output: index of the environment, name and value."""
 
     def reset(self, seed: int) -> EnvOutput:
         """Starts a run; the fields of its first output are [E, ...]."""
         self._cut = self._actions = None
+        self.numbers = []
         output = base.reset(self._env, seed)
         self._observation = output.observation
         return output
@@ -48,7 +51,7 @@ class Steps:
           `EnvOutput`. If an environment provides no last observation, the one before it is used instead.
         """
         if self._cut is not None and self._actions is None:
-            self._actions = actions.copy()
+            self._actions, self.numbers = actions.copy(), []
             first, begins = rows(self._observation, self._cut), np.ones(len(self._cut), bool)
             return EnvOutput(np.zeros(len(begins), np.float32), begins, ~begins, first)
         if self._cut is not None and self._actions is not None:
@@ -58,7 +61,9 @@ class Steps:
         before = self._observation
         self._observation, reward, terminated, truncated, info = self._env.step(actions)
         reward = np.asarray(reward, np.float32)
-        if (ended := info.get("ended")) is not None:  # from `wrappers.SameStep`, which outputs last observations itself
+        ended = info.get("ended")  # from `wrappers.SameStep`, which outputs last observations itself
+        self.numbers = final_numbers(info, terminated | truncated if ended is None else ended[0] | ended[1])
+        if ended is not None:
             return EnvOutput(reward, terminated | truncated | ended[0], ended[0] | ended[1], self._observation)
         truncated = truncated & ~terminated
         if not truncated.any():

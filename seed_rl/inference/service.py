@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
 
+_NUMBERS = 100_000  # kept until the next row of metrics
 _LINES = 100  # in the log, of one host's actors in a minute
 
 
@@ -44,6 +46,7 @@ class CentralInference:
         self._membership = membership
         self._threads = threads
         self._host_log = HostLog(_log, _LINES)
+        self._numbers: collections.deque[tuple[int, str, float]] = collections.deque(maxlen=_NUMBERS)
 
     def start(self) -> None:
         """Start acting."""
@@ -58,6 +61,10 @@ class CentralInference:
     def take_episodes(self) -> list[Episodes]:
         """Return the episodes that have ended since the last call."""
         return [episodes for thread in self._threads for episodes in thread.episodes.take()]
+
+    def take_numbers(self) -> list[tuple[int, str, float]]:
+        """Return the newest numbers about episodes since the last call: environment id, name and value."""
+        return [self._numbers.popleft() for _ in range(len(self._numbers))]
 
     @property
     def stats(self) -> InferenceStats:
@@ -128,6 +135,10 @@ class CentralInference:
         if thread.failure is not None:
             raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")
         thread.batcher.put(Request(lease, env_ids, first, output, stream))
+
+    def report(self, numbers: Sequence[tuple[int, str, float]]) -> None:
+        """Keep numbers about episodes for `take_numbers`."""
+        self._numbers.extend(numbers)
 
     def _batcher(self, lease: GroupLease) -> Batcher:
         return self._threads[self._membership.device_of(lease)].batcher

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from seed_rl.envs.final import RESTARTS
 from seed_rl.foreign import number
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.service import CentralInference
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+
+_MOST_NUMBERS = 64  # metrics about episodes
 
 
 @dataclasses.dataclass
@@ -33,6 +39,8 @@ class Counters:
     """Unrolls in progress when the actor of their environments went away; in earlier starts of the run."""
     unrecorded_steps: int = 0
     """Agent steps before an environment's first unroll began; in earlier starts of the run."""
+    environment_restarts: int = 0
+    """Environments that were rebuilt after an error."""
 
 
 class Progress:
@@ -43,6 +51,9 @@ class Progress:
         self._num_training_envs = num_training_envs
         self._service: CentralInference | None = None
         self._cursors: Sequence[UnrollCursor] = ()
+        self._numbers: collections.defaultdict[str, collections.deque[float]] = collections.defaultdict(
+            lambda: collections.deque(maxlen=RECENT_EPISODES)
+        )
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
         self._evaluated = 0
 
@@ -55,6 +66,12 @@ class Progress:
             evaluated = episodes.env_ids >= self._num_training_envs
             for prefix, which in (("", ~evaluated), ("eval/", evaluated)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
+        for env_id, name, value in self._service.take_numbers() if self._service else ():
+            metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
+            if name == RESTARTS:
+                self.counters.environment_restarts += int(value)
+            elif metric in self._numbers or len(self._numbers) < _MOST_NUMBERS:
+                self._numbers[metric].append(value)
 
     def new_evaluation(self) -> float | None:
         """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
@@ -74,11 +91,12 @@ class Progress:
         return counters
 
     def gauges(self) -> dict[str, float]:
-        """Mean return and length of the recent episodes; number and summed returns of all training episodes."""
+        """Means over the recent episodes; number and summed returns of all training episodes."""
         self._add_episodes()
         training = self._windows[""]
         means = {f"{prefix}{name}": mean for prefix, own in self._windows.items() for name, mean in own.means().items()}
-        return {**means, "episodes": training.count, "total_return": training.total_return}
+        numbers = {name: float(np.mean(values)) for name, values in self._numbers.items()}
+        return {**means, **numbers, "episodes": training.count, "total_return": training.total_return}
 
     def get_state(self) -> dict[str, Any]:
         """The state for `set_state`, as JSON values."""

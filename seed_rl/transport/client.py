@@ -188,12 +188,13 @@ class ActStream:
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
 
-    def step(self, output: EnvOutput) -> np.ndarray:
+    def step(self, output: EnvOutput, numbers: Sequence[tuple[int, str, float]] = ()) -> np.ndarray:
         """Send a step of the group's E environments and wait for the answer.
 
         Args:
           output: reward float32 [E], done and last bool [E], observation [E, ...] as in the spec. After a step in
             which `last` is set, those n environments may send their next step alone, with fields [n, ...].
+          numbers: numbers about the episodes that have ended: index in the group, name and value.
 
         Returns:
           Actions [E, ...] as in the spec, or [n, ...].
@@ -211,7 +212,7 @@ class ActStream:
                 message = codec.encode_step(output)
             else:
                 codec.write_step(output, views)
-            self._requests.put(message)
+            self._requests.put(message + messages.episode_numbers(numbers) if numbers else message)
             return codec.decode_actions(next(self._call))
         except grpc.RpcError as error:
             raise _failure(error, self._learner) from error

@@ -58,6 +58,8 @@ class StepCodec:
     bound, or an action outside the action space.
     """
 
+    header: bytes
+    """Header of an encoded step."""
     payload_bytes: int
     """Size of a step's tensors, in bytes."""
     step_bytes: int
@@ -90,8 +92,8 @@ class StepCodec:
         # Observation tensors with values to check.
         self._checked = [index for index in range(3, len(self._fields)) if self._fields[index].dtype.kind in "fb"]
         self._bounds = bounds
-        self._header = _header(self.payload_bytes)
-        self.step_bytes = len(self._header) + self.payload_bytes
+        self.header = _header(self.payload_bytes)
+        self.step_bytes = len(self.header) + self.payload_bytes
 
         self._action_spec = action = env_spec.action
         self._actions = _Field("actions", np.dtype(action.tensor.dtype), (num_envs, *action.tensor.shape), 0)
@@ -106,7 +108,7 @@ class StepCodec:
 
     def encode_step(self, output: EnvOutput) -> bytes:
         """Encode a step as a message."""
-        return b"".join((self._header, *(np.ascontiguousarray(tensor).data for tensor in self._tensors(output))))
+        return b"".join((self.header, *(np.ascontiguousarray(tensor).data for tensor in self._tensors(output))))
 
     def write_step(self, output: EnvOutput, views: Sequence[np.ndarray]) -> None:
         """Write a step through `views` into memory that the learner reads; on an error, write nothing."""
@@ -115,8 +117,8 @@ class StepCodec:
 
     def decode_step(self, message: bytes) -> EnvOutput:
         """Decode a step: read-only views into the message, in general not aligned."""
-        _check_framing(message, self._header, self.step_bytes)
-        return self.checked_step(self.views(message, len(self._header)))
+        _check_framing(message, self.header, self.step_bytes)
+        return self.checked_step(self.views(message, len(self.header)))
 
     def views(self, buffer: bytes | memoryview, offset: int = 0) -> list[np.ndarray]:
         """Return views of the tensors in a payload that begins `offset` bytes into a buffer."""

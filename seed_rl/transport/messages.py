@@ -7,6 +7,7 @@ invalid values. The dataclasses check their own values; the remaining checks are
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from seed_rl import specs
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.protocol import MAX_GROUPS, VersionMismatch, WireError
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Incremented with every change to the messages or their meaning."""
 
 MAX_REQUEST_BYTES = 1 << 16
@@ -26,6 +27,7 @@ _MAX_REPLY_BYTES = 1 << 20
 _MAX_TEXT = 256  # characters of a name
 _MAX_TENSORS, _MAX_RANK, _MAX_CHOICES = 256, 8, 1024  # of the spaces
 _MOST_GROUPS, _MAX_GROUP_SIZE = 1 << 12, 1 << 16  # an actor starts threads and environments at a learner's request
+_MAX_NUMBERS = 1024  # about the episodes that end in a step
 _MAX_SEED = 2**31 - 1  # of an environment
 
 _OPTION_FIELDS: dict[type, str] = {bool: "bool_value", int: "int_value", float: "float_value", str: "string_value"}
@@ -120,6 +122,25 @@ def read_join_reply(data: bytes, group_sizes: Sequence[int]) -> specs.Lease:
         if not 0 <= group.seed <= _MAX_SEED - size:
             raise WireError(f"expected a seed in 0 .. {_MAX_SEED - size} for {size} environments, got {group.seed}")
     return specs.Lease(_text("the session", reply.session), groups)
+
+
+def episode_numbers(numbers: Sequence[tuple[int, str, float]]) -> bytes:
+    """Encode numbers about ended episodes (index in the group, name, value), to follow the payload of a step.
+
+    Numbers beyond the first 1024 are left out.
+    """
+    sent = [pb.EpisodeNumber(env=env, name=name, value=value) for env, name, value in numbers[:_MAX_NUMBERS]]
+    return pb.StepRequest(numbers=sent).SerializeToString()
+
+
+def read_episode_numbers(data: bytes, num_envs: int) -> list[tuple[int, str, float]]:
+    """Decode numbers about episodes of `num_envs` environments."""
+    numbers = _parse(pb.StepRequest, data).numbers
+    _check_count(numbers, _MAX_NUMBERS, "numbers about episodes")
+    for number in numbers:
+        if number.env >= num_envs or not math.isfinite(number.value):
+            raise WireError(f"expected a finite number of environment 0 .. {num_envs - 1}, got {number}"[:_MAX_TEXT])
+    return [(number.env, _text("the name of a number", number.name), number.value) for number in numbers]
 
 
 def _parse(kind: type[_Message], data: bytes) -> _Message:

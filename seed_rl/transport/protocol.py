@@ -28,6 +28,8 @@ MEMORY_ACCEPTED = (_MEMORY_KEY, "shared")
 ALL_IN_MEMORY, SOME_IN_MEMORY = b"", b"\x0a\x00"
 """Messages for steps in shared memory: of the whole group, or of only the environments whose last observation ended an
 episode. Both are a `StepRequest` without data; in the second, the payload is present but empty."""
+NUMBERS = b"\x12"
+"""First byte of the numbers about episodes that may follow a step: the tag of `StepRequest.numbers`."""
 
 
 class Opening(NamedTuple):

@@ -137,10 +137,22 @@ class GroupLease(_message.Message):
     def __init__(self, env_ids: _Optional[_Iterable[int]] = ..., seed: _Optional[int] = ...) -> None: ...
 
 class StepRequest(_message.Message):
-    __slots__ = ("payload",)
+    __slots__ = ("payload", "numbers")
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
     payload: bytes
-    def __init__(self, payload: _Optional[bytes] = ...) -> None: ...
+    numbers: _containers.RepeatedCompositeFieldContainer[EpisodeNumber]
+    def __init__(self, payload: _Optional[bytes] = ..., numbers: _Optional[_Iterable[_Union[EpisodeNumber, _Mapping]]] = ...) -> None: ...
+
+class EpisodeNumber(_message.Message):
+    __slots__ = ("env", "name", "value")
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    env: int
+    name: str
+    value: float
+    def __init__(self, env: _Optional[int] = ..., name: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class StepReply(_message.Message):
     __slots__ = ("payload",)

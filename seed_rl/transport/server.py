@@ -70,7 +70,8 @@ class ActorServer:
         self._silence_seconds = silence_seconds
         # The rest of the files that this process may open is for itself.
         self._max_connections = min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-        options = protocol.server_options(keepalive_seconds, max_message_bytes, self._max_connections)
+        most = max_message_bytes + messages.MAX_REQUEST_BYTES  # for numbers about episodes
+        options = protocol.server_options(keepalive_seconds, most, self._max_connections)
         self._calls = CallServer(self._on_call, options)
         self._refused_joins = Allowance(_REFUSED_JOINS, seconds=1.0)
         self._strangers = HostLog(_log, lines=1)

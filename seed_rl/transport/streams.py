@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
-from seed_rl.transport import protocol
+from seed_rl.transport import messages, protocol
 from seed_rl.transport.calls import IncomingCall
 from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.protocol import WireError, reading
@@ -46,6 +46,9 @@ class Service(Protocol):
           output: fields [E, ...], read-only. The observation must not be read after the answer.
           stream: expects the actions, once.
         """
+
+    def report(self, numbers: Sequence[tuple[int, str, float]]) -> None:
+        """Accept numbers about episodes that have ended: environment id, name and value."""
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
         """Handle the end of a group's stream; called exactly once for each `open` that returned."""
@@ -119,30 +122,35 @@ class ActorStream:
         first, self._first = self._first, False
         try:
             with reading():
-                env_ids, output = self._read(message)
+                env_ids, output, numbers = self._read(message)
+            if numbers:
+                self._service.report(numbers)
             self._service.step(self._lease, env_ids, first, output, self)
         except Exception as error:
             self.end(error)
 
-    def _read(self, message: bytes) -> tuple[np.ndarray, EnvOutput]:
-        """Decode a message; return its environments and their step."""
+    def _read(self, message: bytes) -> tuple[np.ndarray, EnvOutput, list[tuple[int, str, float]]]:
+        """Decode a message; return its environments, their step, and numbers about their episodes."""
         codec, views, env_ids, in_memory = self._codec, self._views, self._ids, protocol.ALL_IN_MEMORY
         if 0 < len(self._waiting) < codec.num_envs:
             some = codec.of(len(self._waiting))
-            size = some.step_bytes if self._memory is None else len(protocol.SOME_IN_MEMORY)
-            if len(message) == size:
+            if message.startswith(some.header if self._memory is None else protocol.SOME_IN_MEMORY):
                 codec, env_ids, in_memory = some, self._waiting, protocol.SOME_IN_MEMORY
                 views = [] if self._memory is None else some.views(self._memory)
+        size = codec.step_bytes if self._memory is None else len(in_memory)
+        size = size if message[size : size + 1] == protocol.NUMBERS else len(message)
+        step, tail = message[:size], message[size:]
         if self._memory is None:
-            output = codec.decode_step(message)
-        elif message == in_memory:
+            output = codec.decode_step(step)
+        elif step == in_memory:
             output = codec.read_step(views)
         else:
             raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
+        numbers = messages.read_episode_numbers(tail, len(env_ids)) if tail else []
         if len(self._waiting) and not output.done[np.isin(env_ids, self._waiting)].all():
             raise WireError("done must be 1 in an environment's first step, and in the one after its last, got 0")
         self._asked, self._waiting = codec, env_ids[output.last]
-        return env_ids, output
+        return env_ids, output, [(int(env_ids[env]), name, value) for env, name, value in numbers]
 
     def _vanished(self) -> None:
         self._close("the actor vanished")

@@ -67,7 +67,7 @@ class Stream:
         self._client = client
         self.outputs = []
 
-    def step(self, output):
+    def step(self, output, numbers):
         self.outputs.append(output)
         self._client.stepped.set()
         if self._client.closed.wait(0.001):
@@ -119,11 +119,15 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
 
 
 @pytest.mark.parametrize(
-    ("env", "failure"), [(Unmakable, "make: KeyError: 'assets'"), (Unresettable, "reset: IndexError: out of range")]
+    ("env", "kind", "failure"),
+    [
+        (Unmakable, registry.CannotBuild, "make: KeyError: 'assets'"),  # which ends the run
+        (Unresettable, registry.EnvironmentFailed, "reset: IndexError: out of range"),
+    ],
 )
-def test_an_error_before_the_first_step_ends_the_actor_too(env, failure):
+def test_an_error_before_the_first_step_ends_the_actor_too(env, kind, failure):
     suite = suite_of(env)
-    with pytest.raises(registry.EnvironmentFailed, match=f"^an environment of suite '{suite}' failed in {failure} "):
+    with pytest.raises(kind, match=f"^an environment of suite '{suite}' failed in {failure} "):
         Actor(lambda: Client(suite)).run()
 
 
@@ -142,6 +146,7 @@ def test_environments_that_reset_in_another_step_are_refused():
     [
         {"id": "working_directory:Game-v0"},
         {"id": "GymV26Environment-v0", "options": '{"env_id": "working_directory:Game-v0"}'},
+        {"id": "CartPole-v1", "wrappers": ("working_directory:Wrapper",)},
     ],
 )
 def test_a_module_that_a_learner_names_is_not_imported_unless_the_actor_was_started_with_it(

@@ -32,7 +32,8 @@ class Walk(gymnasium.Env):
     def step(self, action):
         self._step += 1
         ended = self._step == self._length
-        return self._observe(), float(action), ended and not self._truncates, ended and self._truncates, {}
+        info = {"steps": self._step, "name": "walk"}
+        return self._observe(), float(action), ended and not self._truncates, ended and self._truncates, info
 
 
 def walks(space=KEY, mode=AutoresetMode.SAME_STEP):
@@ -64,6 +65,7 @@ def test_a_truncated_episode_has_a_step_more_with_its_last_observation(space):
     steps = Steps(FlatVectorEnv(walks(space)))
     outputs = [steps.reset(seed=1), *(steps.step(np.array(actions)) for actions in ACTIONS)]
     assert [rows(output) for output in outputs] == EXPECTED
+    assert steps.numbers == [(0, "steps", 1.0)]
     if space is KEY:
         assert outputs[3].observation["kind"].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
 
@@ -85,7 +87,9 @@ def test_without_its_last_observation_an_environment_is_where_it_was_before():
 
 def test_environments_that_begin_a_step_late_show_every_last_state_and_wait_for_none():
     steps = Steps(FlatVectorEnv(SameStep(walks(mode=AutoresetMode.NEXT_STEP))))
-    outputs = [steps.reset(seed=1), *(steps.step(np.array([1, 2, 3])) for _ in range(3))]
+    outputs = [steps.reset(seed=1), *(steps.step(np.array([1, 2, 3])) for _ in range(2))]
+    assert steps.numbers == [(1, "steps", 2.0), (2, "steps", 2.0)]
+    outputs.append(steps.step(np.array([1, 2, 3])))
     assert [rows(output) for output in outputs[1:]] == [
         [(1, 0, 1, 0, 1), (2, 0, 0, 0, 1), (3, 0, 0, 0, 1)],
         [(0, 1, 0, 1, 0), (2, 0, 1, 0, 2), (3, 1, 1, 0, 2)],

@@ -35,12 +35,28 @@ def test_episodes_are_truncated_at_the_frame_cap():
     assert np.all(np.abs(4 * lengths - 80) <= 4)
 
 
-def test_observations_are_single_gray_frames():
-    env = Atari(game="pong").make(2)
-    observation, _ = env.reset(seed=0)
-    assert (observation.shape, observation.dtype) == ((2, 84, 84, 1), np.uint8)
+@pytest.mark.parametrize(("grayscale", "channels"), [(True, 1), (False, 3)])
+def test_observations_are_single_frames(grayscale, channels):
+    config = Atari(game="pong", grayscale=grayscale)
+    assert config.spec().observation.shape == (84, 84, channels)
+    observation, _ = config.make(2).reset(seed=0)
+    assert (observation.shape, observation.dtype) == ((2, 84, 84, channels), np.uint8)
     assert observation.flags.c_contiguous
     assert observation.std() > 5
+    means = observation.mean(axis=(0, 1, 2))
+    assert len(set(means.round().tolist())) == channels, "Pong's field is brown"
+
+
+def test_a_life_may_be_an_episode_and_the_game_continues_after_it():
+    config = Atari(game="breakout", terminal_on_life_loss=True, fire_on_reset=True, max_noops=0)
+    env, rng = config.make(1), np.random.default_rng(0)
+    _, info = env.reset(seed=1)
+    assert info["episode_frame_number"][0] > 0, "FIRE was pressed"
+    lives = []
+    while not lives or lives[-1] != 5:
+        *_, terminated, _, info = env.step(rng.integers(4, size=1).astype(np.int32))
+        lives += [int(info["lives"][0])] * int(terminated[0])
+    assert lives == [4, 3, 2, 1, 5]
 
 
 def test_episodes_begin_with_up_to_max_noops_and_the_frame_cap_does_not_count_them():
@@ -51,10 +67,10 @@ def test_episodes_begin_with_up_to_max_noops_and_the_frame_cap_does_not_count_th
     assert ends == [False] * 9 + [True]
 
 
-@pytest.mark.parametrize("game", ["breakout", "air_raid"])  # screens of 210 and 250 lines
-def test_linear_frames_are_those_of_opencv(game):
-    config = Atari(game=game, resize="linear")
-    env, height = config.make(2), 210 if game == "breakout" else 250
+@pytest.mark.parametrize(("game", "grayscale"), [("breakout", True), ("air_raid", True), ("breakout", False)])
+def test_linear_frames_are_those_of_opencv(game, grayscale):
+    config = Atari(game=game, resize="linear", grayscale=grayscale)
+    env, height = config.make(2), 210 if game == "breakout" else 250  # lines of the screens
     native = ale_py.AtariVectorEnv(
         game,
         2,
@@ -65,13 +81,14 @@ def test_linear_frames_are_those_of_opencv(game):
         use_fire_reset=False,
         reward_clipping=False,
         autoreset_mode=AutoresetMode.SAME_STEP,
+        grayscale=grayscale,
     )
     frames, screens = (each.reset(seed=3)[0] for each in (env, native))
     rng, action = np.random.default_rng(1), config.spec().action
     for _ in range(20):
         for frame, screen in zip(frames, screens, strict=True):
             expected = cv2.resize(screen[0], (84, 84), interpolation=cv2.INTER_LINEAR)
-            np.testing.assert_array_equal(frame[..., 0], expected, strict=True)
+            np.testing.assert_array_equal(frame[..., 0] if grayscale else frame, expected, strict=True)
         actions = random_actions(action, rng, 2)
         frames, screens = env.step(actions)[0], native.step(actions)[0]
 

@@ -1,7 +1,9 @@
 """Gymnasium's environments as a suite: each vectorization, each kind of space, and where episodes end."""
 
+import dataclasses
 import itertools
 
+import cv2
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -9,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.registry import from_description
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 
 MODULE = "tests.support.registered_envs"
@@ -157,6 +160,69 @@ def test_every_part_of_an_observation_is_named_by_its_path_and_has_a_form_that_c
 
 
 @pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        (("mode", "camera/left"), ["camera/left", "mode"]),
+        (("camera",), ["camera/left", "camera/right"]),
+        (("-camera", "-pair/1"), ["mode", "pair/0"]),
+        (("camera", "-camera/left"), ["camera/right"]),
+    ],
+)
+def test_keys_keep_parts_of_an_observation_or_drop_them(make, keys, names):
+    config = echo("nested", keys=keys)
+    assert [name for name, _ in config.spec().observation_tensors()] == names
+    assert sorted(make(config, 2).reset(seed=1)[0]) == names
+
+
+def test_keys_keep_the_action_mask():
+    config = Gym(f"{MODULE}:Masked-v0", options='{"place": "observation"}', keys=("board",))
+    assert config.spec().has_mask
+    assert not dataclasses.replace(config, keys=("-action_mask",)).spec().has_mask
+
+
+def test_a_dropped_part_need_not_be_one_that_can_be_sent():
+    assert str(echo("text inside", keys=("-b",)).spec()) == "a float32[1]; action MultiDiscrete(2, 3)"
+
+
+def test_wrappers_are_applied_in_order_with_their_arguments(make):
+    stack = ("gymnasium.wrappers:FrameStackObservation", {"stack_size": 3})
+    config = Gym("CartPole-v1", wrappers=(stack, "gymnasium.wrappers:FlattenObservation"))
+    assert from_description(config.describe()) == config
+    assert config.modules == ("gymnasium.wrappers",)
+    env, plain = make(config, 2), make(Gym("CartPole-v1"), 2)
+    np.testing.assert_array_equal(env.reset(seed=3)[0], np.tile(plain.reset(seed=3)[0], 3))
+
+
+@pytest.mark.parametrize(
+    ("senses", "settings", "shape"),
+    [
+        ("wide", {"frame_size": 20}, (20, 20, 3)),
+        ("wide", {"grayscale": True}, (40, 60, 1)),
+        ("stack", {"grayscale": True, "frame_size": 24}, (24, 24, 2)),
+        ("stack", {}, (40, 60, 6)),
+        ("channels first", {"frame_size": 200}, (20, 30, 2)),
+        ("board", {"frame_size": 3}, (7, 7)),
+    ],
+)
+def test_frames_are_shrunk_to_the_means_of_areas(make, senses, settings, shape):
+    config = echo(senses, **settings)
+    assert config.spec().observation == ArraySpec(shape, "uint8")
+    env = make(config, 2)
+    frames, own = env.reset(seed=4)[0], env.unwrapped.single_observation_space
+    for index in range(2):
+        own.seed(4 + index)
+        expected = own.sample()
+        if senses in ("channels first", "stack"):
+            expected = np.concatenate(expected, axis=-1) if senses == "stack" else np.moveaxis(expected, 0, -1)
+        if settings.get("grayscale"):
+            colours = [expected[..., n : n + 3] for n in range(0, expected.shape[-1], 3)]
+            expected = np.stack([cv2.cvtColor(colour, cv2.COLOR_RGB2GRAY) for colour in colours], axis=-1)
+        if expected.shape != shape:
+            expected = cv2.resize(expected, shape[:2], interpolation=cv2.INTER_AREA).reshape(shape)
+        assert np.abs(expected.astype(int) - frames[index]).max() <= 1
+
+
+@pytest.mark.parametrize(
     ("levers", "spec", "actions", "taken"),
     [
         ("choices", MultiDiscreteSpec((2, 3)), [[0, 2], [1, 0]], [[0, 2], [1, 0]]),
@@ -202,7 +268,11 @@ def test_bounds_that_float32_rounds_outwards_are_kept(make):
     ("config", "message"),
     [
         (echo("text"), r"Echo-v0: observations must be Box, .*, or Dict or Tuple of those, got Text\("),
-        (echo("text inside"), r"observation b must be Box, .*, or Dict or Tuple of those, got Text\("),
+        (echo("text inside"), r"observation b must be Box, .*, got Text: Gym.keys = \('-b',\) drops it"),
+        (echo("nested", keys=("-lens",)), r"no observation 'lens' to keep or drop \(known: camera/left, camera/right"),
+        (echo("one part", keys=("-only",)), "keys -only leave no observation"),
+        (Gym(wrappers=("os:system",)), "os:system is not a subclass of gymnasium.Wrapper"),
+        (Gym("MiniGrid-Empty-8x8-v0"), "Gym needs minigrid, which is not installed here: pip install minigrid"),
         (echo("same names"), r"parts of an observation need different paths, got Dict\("),
         (echo(levers="unbounded"), r"a Box of actions must be numeric and bounded on all sides, got Box\(-inf, 1.0"),
         (
@@ -220,10 +290,9 @@ def test_bounds_that_float32_rounds_outwards_are_kept(make):
         (Gym("two words"), "two words can't be made: Malformed environment ID"),
         (Gym("no_such_module:CartPole-v1"), "no_such_module:CartPole-v1 can't be made: No module named 'no_such"),
         (Gym("Pendulum-v1", vectorization="vector_entry_point"), "Pendulum-v1 can't be made: .* vector entry point"),
-        (Gym(f"{MODULE}:CountedNext-v0"), "CountedNext-v0 can't be made: .* doesn't have an entry point"),
+        (Gym(f"{MODULE}:CountedNext-v0"), "CountedNext-v0 can't be made: .* entry_point is not specified"),
         (Gym("CartPole-v1", options='{"wheels": 4}'), "CartPole-v1 can't be made: .* argument 'wheels'"),
         (Gym("CartPole-v1", options='{"wheels": 4}', vectorization="async"), "can't be made: .* argument 'wheels'"),
-        (Gym("CartPole-v1", options='{"num_envs": 4}'), "can't be made: .* multiple values for argument 'num_envs'"),
         (
             Gym("FrozenLake-v1", options='{"map_name": "3x3"}'),
             "FrozenLake-v1 can't be made: KeyError: '3x3' \\(frozen_lake.py, line",
@@ -235,3 +304,18 @@ def test_environments_that_cannot_be_made_are_named(config, message):
     for build in (config.spec, lambda: config.make(2)):
         with pytest.raises(CannotBuild, match=message):
             build()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"wrappers": (("a:B", 3),)}, r"must hold 'module:Class' or .*, got \('a:B', 3\)"),
+        ({"wrappers": ("a:B", ("c:D", {"e": {1}}))}, r"got \('c:D', \{'e': \{1\}\}\)"),
+        ({"wrappers": ("a:B",), "envpool": True}, r"Gym.wrappers must be \(\) with Gym.envpool"),
+        ({"keys": (1,)}, "Gym.keys must be names of observations"),
+        ({"id": "ALE/Pong-v5"}, "ALE/Pong-v5 is a game of Atari, as in --gin_file=atari/vtrace_fast"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Gym(**settings)

@@ -1,5 +1,6 @@
 """Mistakes in environments of others: a sentence with the part, what was declared and what came, before training."""
 
+import itertools
 import json
 import re
 from contextlib import closing
@@ -9,8 +10,10 @@ import pytest
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, random_actions, step
 from seed_rl.envs.catch import Catch
+from seed_rl.envs.checks import Checked, Tolerance
 from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
+from tests.support.registered_envs import Counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
 
@@ -47,7 +50,7 @@ def tried(config):
         ({"reward": "text"}, "reward is declared as a number, but came as str 'zero'"),
         (
             {"reward": "array of two"},
-            r"but came as float32\[2\]: a wrapper, such as MO-Gymnasium's LinearReward, makes a vector",
+            r"but came as float32\[2\]: Gym.wrappers = \('mo_gymnasium.wrappers:LinearReward',\) makes it the mean",
         ),
         ({"terminated": "nothing"}, "terminated is declared as True or False, but came as None"),
         ({"truncated": "array of two"}, r"truncated is declared as True or False, but came as float32\[2\]"),
@@ -152,3 +155,65 @@ def test_a_picture_that_is_none_is_named(kind, sentence):
 def test_a_crash_while_rendering_is_a_sentence():
     with pytest.raises(EnvironmentFailed, match="ended in make: SIGSEGV"):
         watch_elsewhere(mistaken(render="crash"))
+
+
+class Flaky(Counted):
+    """Fails in its n-th call of `reset` or `step`, counted over all environments; tells its steps in the info."""
+
+    calls = itertools.count()
+
+    def __init__(self, *fails):
+        super().__init__()
+        self._fails, Flaky.calls = fails, itertools.count()
+
+    def reset(self, **arguments):
+        self._call()
+        return super().reset(**arguments)
+
+    def step(self, action):
+        self._call()
+        *rest, info = super().step(action)
+        return *rest, {**info, "steps": self._steps, "level": np.array([7.0]), "is_success": np.True_, "map": "E1M1"}
+
+    def _call(self):
+        if next(Flaky.calls) in self._fails:
+            raise RuntimeError("lost its simulator")
+
+
+def test_an_environment_that_fails_now_and_then_restarts_and_its_episode_is_truncated(caplog):
+    made = iter([Flaky(4), Flaky(0)])
+    env = Checked(lambda: next(made), "the game", Tolerance(0.1))
+    env.reset(seed=5)
+    assert env.step(0)[4] == {}
+    assert env.step(0)[2:] == (True, False, {"steps": 2.0, "level": 7.0, "is_success": 1.0})
+    last, _ = env.reset()
+    Flaky.calls = itertools.count(4)
+    observation, *rest = env.step(0)
+    assert observation.tolist() == last.tolist()
+    assert rest == [0.0, False, True, {"restarts": 1}]
+    assert re.search(r"the game failed in step: RuntimeError: .*; it restarts \(error 1 in 1 episodes", caplog.text)
+    Flaky.calls = itertools.count()
+    with pytest.raises(EnvironmentFailed, match="the game failed in reset: RuntimeError: lost its simulator"):
+        env.reset()
+
+
+def test_a_reset_that_fails_is_repeated_with_its_seed():
+    made = iter([Flaky(3), Flaky()])
+    env = Checked(lambda: next(made), "the game", Tolerance(1.0))
+    Flaky.calls = itertools.count()
+    env.reset()
+    env.step(0)
+    env.step(0)
+    assert env.reset(seed=9)[0].tolist() == [9, 0, 0]
+    env.step(0)
+    assert env.step(0)[4]["restarts"] == 1
+
+
+@pytest.mark.parametrize(("failing_episodes", "fails", "steps"), [(0.5, 1, 0), (0.0, 2, 1), (0.0, 3, 2)])
+def test_an_environment_that_fails_in_its_first_episode_or_may_not_fail_is_given_up(failing_episodes, fails, steps):
+    env = Checked(lambda: Flaky(fails), "the game", Tolerance(failing_episodes))
+    env.reset()
+    for _ in range(steps):
+        env.step(0)
+    with pytest.raises(EnvironmentFailed, match="the game failed in (step|reset): RuntimeError: lost its simulator"):
+        env.reset() if steps == 2 else env.step(0)

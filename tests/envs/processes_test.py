@@ -14,6 +14,7 @@ from gymnasium.wrappers import TimeLimit
 
 from seed_rl.envs import processes
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
+from seed_rl.envs.final import final_numbers
 from seed_rl.envs.processes import ProcessVectorEnv, alone
 from tests.support.failing_env import BE_KILLED, END_EPISODE, EXIT, GO_ON, RAISE, FailingEnv
 
@@ -54,7 +55,8 @@ def test_steps_return_copies_and_the_end_of_an_episode_the_next_ones_first_obser
     assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     env.reset(seed=1)
     first, first_reward, *_ = env.step(np.array([GO_ON, GO_ON]))
-    observation, reward, terminated, truncated, _ = env.step(np.array([GO_ON, END_EPISODE]))
+    observation, reward, terminated, truncated, info = env.step(np.array([GO_ON, END_EPISODE]))
+    assert final_numbers(info, terminated) == [(1, "steps", 2.0)]
     assert observation[:, 1:].tolist() == [[1, 2], [-1, 0]]
     assert reward.tolist() == [2, 2]
     assert terminated.tolist() == [False, True]

@@ -72,7 +72,7 @@ def test_an_unknown_suite_names_the_known_ones():
         (
             "gym",
             {"options": "[" * 99_999},
-            r"must be a JSON object, got '\[{200}': maximum recursion depth",
+            r"must be a JSON object, got '\[{200}': it is nested too deeply",
         ),
         ("football", {"scenario": "academy"}, "Football.scenario must be one of 11_vs_11_competition, .*'academy'"),
         ("football", {"rewards": "checkpoints"}, "Football.rewards must be one of scoring, scoring,checkpoints"),

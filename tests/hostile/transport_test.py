@@ -130,7 +130,7 @@ def test_handshakes_of_any_content_are_refused(siege, full):
 def test_large_joins_take_no_time(siege):
     observation = {str(number): pb.TensorSpec(dtype="uint8") for number in range(55_000)}
     spec = pb.EnvSpec(observation=observation, discrete=pb.DiscreteAction(n=2))
-    request = pb.JoinRequest(protocol_version=4, run_id="run", env_spec=spec, group_sizes=[1]).SerializeToString()
+    request = pb.JoinRequest(protocol_version=5, run_id="run", env_spec=spec, group_sizes=[1]).SerializeToString()
     assert 0.9 * MEGABYTE < len(request) < MEGABYTE
     before = siege.seconds()
     with grpc.insecure_channel(siege.address) as channel:

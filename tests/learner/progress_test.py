@@ -12,8 +12,12 @@ class Played:
 
     discarded_unrolls, unrecorded_steps = 2, 5
 
-    def __init__(self, *rows):
-        self._rows = list(rows)
+    def __init__(self, *rows, numbers=()):
+        self._rows, self._numbers = list(rows), list(numbers)
+
+    def take_numbers(self):
+        numbers, self._numbers = self._numbers, []
+        return numbers
 
     def take_episodes(self):
         rows, self._rows = self._rows, []
@@ -31,6 +35,20 @@ def test_episodes_of_training_and_evaluation_environments_are_apart():
         "episodes": 2,
         "total_return": 3.0,
     }
+
+
+def test_numbers_about_episodes_are_means_over_the_last_100_and_restarts_are_counted():
+    progress, many = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
+    others = [(3, "is_success", 0.25), (0, "restarts", 1.0), (4, "restarts", 2.0)]
+    progress.attach(Played(numbers=[*many, *others]), [])
+    gauges = progress.gauges()
+    assert {name: gauges[name] for name in gauges if "is_success" in name} == {
+        "episode/is_success": 1.0,
+        "eval/episode/is_success": 0.25,
+    }
+    assert progress.totals()["environment_restarts"] == 3
+    progress.attach(Played(numbers=[(0, f"name{n}", 1.0) for n in range(1000)]), [])
+    assert len(progress.gauges()) < 100
 
 
 def test_a_state_restores_counters_and_episodes_and_later_counts_are_added():

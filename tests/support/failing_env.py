@@ -64,7 +64,7 @@ class FailingEnv(gymnasium.Env):
             os._exit(7)
         if action == BE_KILLED:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self._observation(), float(self._steps), action == END_EPISODE, False, {}
+        return self._observation(), float(self._steps), action == END_EPISODE, False, {"steps": self._steps}
 
     def close(self) -> None:
         if self._hangs_at_close:

@@ -59,6 +59,8 @@ SENSES = {
     "bits": spaces.MultiBinary(3),
     "choices": spaces.MultiDiscrete([2, 3], start=[0, 4]),
     "channels first": spaces.Box(0, 255, (2, 20, 30), np.uint8),
+    "wide": spaces.Box(0, 255, (40, 60, 3), np.uint8),
+    "stack": spaces.Box(0, 255, (2, 40, 60, 3), np.uint8),
     "gray": spaces.Box(0, 255, (20, 30), np.uint8),
     "board": spaces.Box(0, 5, (7, 7), np.uint8),
     "depth": spaces.Box(0, 60_000, (20, 30), np.uint16),

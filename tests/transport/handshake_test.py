@@ -68,13 +68,13 @@ def test_a_bad_request_is_refused(house, method, request_message, code, sentence
 
 def test_a_refusal_is_short_whatever_was_sent(house):
     house.serve()
-    request = pb.JoinRequest(protocol_version=4, group_sizes=[0] * 512)
+    request = pb.JoinRequest(protocol_version=5, group_sizes=[0] * 512)
     code, sentence = ask(house.path, protocol.JOIN, request)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert len(sentence) == 1000
     huge = {"": pb.TensorSpec(dtype="float64", shape=[2**63] * 8)}
     spec = pb.EnvSpec(observation=huge, discrete=pb.DiscreteAction(n=2**64 - 1))
-    request = pb.JoinRequest(protocol_version=4, run_id="r", group_sizes=[2**32 - 1], env_spec=spec)
+    request = pb.JoinRequest(protocol_version=5, run_id="r", group_sizes=[2**32 - 1], env_spec=spec)
     code, sentence = ask(house.path, protocol.JOIN, request)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert sentence.startswith("a step of 4294967295 environments is a message of")
@@ -103,7 +103,7 @@ def test_a_learner_of_another_version_is_rejected(house):
     newer = pb.DescribeReply(protocol_version=9).SerializeToString()
     learner = CallServer(lambda call: call.listen(lambda request: call.finish(newer)), ())
     assert learner.start(house.path, None)
-    with pytest.raises(Rejected, match="expected version 4 of the protocol, the other side has 9"):
+    with pytest.raises(Rejected, match="expected version 5 of the protocol, the other side has 9"):
         house.connect().describe(timeout=5.0)
     learner.stop(grace=1.0)
 

@@ -66,7 +66,7 @@ nested = st.recursive(
 @given(nested)
 @seeded
 def test_an_option_is_data_of_one_level_or_refused(sent):
-    reply = pb.DescribeReply(protocol_version=4, env={"suite": "gym", "options": {"x": sent}}, **SIZES)
+    reply = pb.DescribeReply(protocol_version=5, env={"suite": "gym", "options": {"x": sent}}, **SIZES)
     values = [sent.int_value] if sent.HasField("int_value") else list(sent.list_value.values)
     is_data = sent.WhichOneof("kind") and all(value.HasField("int_value") for value in sent.list_value.values)
     with contextlib.nullcontext() if is_data else pytest.raises(WireError, match="^option x "):
@@ -104,7 +104,7 @@ def test_other_options_are_not_sent(value):
         messages.describe_reply(dataclasses.replace(SETTINGS, env=EnvDescription("atari", {"bad": value})))
 
 
-DESCRIBE_REPLY = {"protocol_version": 4, "env": {"suite": "atari"}, "num_groups": 2, "envs_per_group": 32}
+DESCRIBE_REPLY = {"protocol_version": 5, "env": {"suite": "atari"}, "num_groups": 2, "envs_per_group": 32}
 ONE = pb.OptionValue(int_value=1)
 
 
@@ -121,7 +121,7 @@ def with_option(*values, **fields):
         ({"num_groups": 0}, "num_groups must be at least 1, got 0"),
         ({"num_groups": 4097}, "expected up to 4096 groups of up to 65536 environments, got 4097 of 32"),
         ({"envs_per_group": 2**32 - 1}, "expected up to 4096 groups of up to 65536 environments, got 2 of 4294967295"),
-        ({"protocol_version": 1}, "expected version 4 of the protocol, the other side has 1: install the same"),
+        ({"protocol_version": 1}, "expected version 5 of the protocol, the other side has 1: install the same"),
         (with_option(), "option x has no value"),
         (with_option(ONE, pb.OptionValue(bool_value=True)), "option x must be a list of scalars of one kind"),
         (with_option(pb.OptionValue(list_value={"values": [ONE]})), "option x must be a list of scalars"),
@@ -132,7 +132,7 @@ def test_bad_settings_are_refused(changes, sentence):
         messages.read_describe_reply(pb.DescribeReply(**{**DESCRIBE_REPLY, **changes}).SerializeToString())
 
 
-JOIN_REQUEST = {"protocol_version": 4, "run_id": "run", "group_sizes": [3, 2]}
+JOIN_REQUEST = {"protocol_version": 5, "run_id": "run", "group_sizes": [3, 2]}
 
 
 SCALAR, ACTION = pb.TensorSpec(dtype="uint8"), {"discrete": {"n": 2}}
@@ -163,7 +163,7 @@ def spaces(tensor=None, name="rgb", **action):
         (spaces(multi_discrete={"n": [2] * 1025}), "expected up to 1024 choices of an action, got 1025"),
         (spaces(continuous={"low": [0], "high": [1] * 1025}), "expected up to 1024 choices of an action, got 1025"),
         ({"run_id": ""}, "the run id must be"),
-        ({"protocol_version": 0}, "expected version 4 of the protocol, the other side has 0"),
+        ({"protocol_version": 0}, "expected version 5 of the protocol, the other side has 0"),
     ],
 )
 def test_bad_join_requests_are_refused(changes, sentence):

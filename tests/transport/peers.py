@@ -30,6 +30,7 @@ class FakeService:
         self.joined = []  # (run_id, env_spec, group_sizes, peer)
         self.closed = queue.Queue()  # (session, group, lease, reason)
         self.steps = []  # (lease, first, output)
+        self.numbers = []  # (environment, name, value)
         self.held = queue.Queue()  # streams that are not answered
         self.hold = False
         self._leases = []
@@ -69,6 +70,9 @@ class FakeService:
             self.held.put(stream)
         else:
             self._requests.put((env_ids, output, stream))
+
+    def report(self, numbers):
+        self.numbers += numbers
 
     def close(self, session, group, lease, reason):
         self._may_fail("close")

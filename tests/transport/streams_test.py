@@ -53,6 +53,20 @@ def run_steps(group, stream, num_steps):
     return right
 
 
+@pytest.mark.parametrize("share_memory", [False, True])
+def test_numbers_about_episodes_come_with_their_environments(house, share_memory):
+    learner = house.serve()
+    lease, (_, stream) = house.streams(house.connect(share_memory=share_memory), [2, 3])
+    ends = np.array([False, True, True])
+    stream.step(peers.output(3)._replace(last=ends), [(1, "is_success", 1.0), (2, "terms/speed", -0.5)])
+    assert stream.step(peers.output(2)).tolist() == [7, 8]  # only those that ended
+    stream.step(peers.output(3)._replace(last=ends))
+    assert stream.step(peers.output(2), [(1, "late", 3.0)]).tolist() == [7, 8]
+    _, second, third = lease.groups[1].env_ids
+    assert learner.service.numbers == [(second, "is_success", 1.0), (third, "terms/speed", -0.5), (third, "late", 3.0)]
+    assert [len(output.done) for *_, output in learner.service.steps] == [3, 2, 3, 2]
+
+
 NAN = b"\x00\x00\xc0\x7f"
 
 
@@ -62,6 +76,14 @@ NAN = b"\x00\x00\xc0\x7f"
         (lambda message: message[:-1], "expected a payload of 44 bytes, got 43"),
         (lambda message: message[:10] + b"\x02" + message[11:], "done and last must hold only 0 and 1"),
         (lambda message: message[:2] + NAN + message[6:], "reward must be finite"),
+        (lambda message: message + b"?", "expected a payload of 44 bytes, got 45"),
+        (
+            lambda message: message + messages.episode_numbers([(2, "x", 1.0)]),
+            "environment 0 .. 1, got env: 2",
+        ),
+        (lambda message: message + messages.episode_numbers([(0, "x", np.nan)]), "expected a finite number"),
+        (lambda message: message + messages.episode_numbers([(0, "a\n", 1.0)]), "printable ASCII characters, got"),
+        (lambda message: message + b"\x12\xff", "expected a StepRequest, got 2 bytes"),
     ],
 )
 def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
@@ -167,7 +189,7 @@ def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
     with grpc.insecure_channel(house.path) as channel:
         metadata = protocol.Opening(lease.session, 1).metadata()
         with pytest.raises(grpc.RpcError, match="larger than max") as error:
-            list(channel.stream_stream(protocol.ACT)(iter([bytes(2000)]), metadata=metadata, timeout=5.0))
+            list(channel.stream_stream(protocol.ACT)(iter([bytes(100_000)]), metadata=metadata, timeout=5.0))
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert good.step(peers.output(2)).tolist() == [4, 5]
 
