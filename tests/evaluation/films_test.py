@@ -120,7 +120,7 @@ time.sleep(600)
 
 
 def test_a_film_ends_with_a_learner_that_is_killed(saved_run, tmp_path):
-    logdir, _ = saved_run("catch/vtrace", "Catch.rows = 2_000", "Catch.columns = 20")  # long episodes
+    logdir, _ = saved_run("catch/vtrace", "Catch.rows = 1_000", "Catch.columns = 40")  # long episodes
     with subprocess.Popen(
         [sys.executable, "-c", LEARNER, logdir],
         stdout=subprocess.PIPE,

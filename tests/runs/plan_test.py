@@ -162,8 +162,8 @@ FLAGS = [f"--{name}={value}" for name, value in RATES._asdict().items()]
 @pytest.mark.parametrize(
     ("flag", "sentence"),
     [
-        ("--rtt_ms=nan", "--rtt_ms must be a finite number"),
-        ("--env_steps=inf", "--env_steps must be a finite number"),
+        ("--rtt_ms=nan", "flag --rtt_ms=nan: expected a finite number"),
+        ("--env_steps=inf", "flag --env_steps=inf: expected a finite number"),
         ("--accelerators=-1", "flag --accelerators=-1"),
         ("--gin_param=Devices.training=('GPU:0', 'GPU:1')", "no device 'GPU:1', only GPU:0 (set by --accelerators"),
     ],
