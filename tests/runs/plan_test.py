@@ -122,7 +122,7 @@ def test_actors_keep_all_cores_stepping(catch, changes, rtt, needed):
     assert needs.actors == Actors(*needed, 16, 0)
 
 
-@pytest.mark.parametrize("name", ["catch/vtrace", "catch/r2d2", "gym/sac_pendulum", "atari/vtrace_pong"])
+@pytest.mark.parametrize("name", ["catch/r2d2", "gym/sac_pendulum"])
 def test_rates_that_are_not_given_are_measured_here(monkeypatch, name):
     monkeypatch.setattr(measuring, "_SECONDS", 0.0)  # a single call each
     experiment, agent = load(name)
