@@ -89,7 +89,7 @@ def _target(device: Device) -> Any:
     try:
         return (_tpu if device.platform == "tpu" else _gpu)(device)[0]
     except (ImportError, RuntimeError) as error:  # RuntimeError: libtpu is missing
-        remedy = "with Python 3.11 or newer, scripts/setup_venv.sh accelerators installs it"
+        remedy = "scripts/setup_venv.sh accelerators installs it"
         raise BenchmarkError(f"{error}; {remedy}") from error
 
 

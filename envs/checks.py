@@ -68,11 +68,12 @@ class Checked(gymnasium.Wrapper):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts a new episode."""
-        try:
-            returned = self.env.reset(seed=seed, options=options)
-        except (Exception, SystemExit) as error:
-            self._restart("reset", error)
-            return self.reset(seed=seed, options=options)
+        while True:
+            try:
+                returned = self.env.reset(seed=seed, options=options)
+                break
+            except (Exception, SystemExit) as error:
+                self._restart("reset", error)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self._wrong("the result of reset", "(observation, info)", _described(returned))
         self._check("observation of reset", self.observation_space, returned[0])

@@ -20,8 +20,9 @@ from seed_rl.envs.final import final_observations, replaced
 from seed_rl.specs import LEGAL_ACTIONS, choices_of
 
 _METHOD = "action_masks"
-_PLACES = {"none": (), "auto": ("action_mask", "legal_action_mask", _METHOD)}
-"""Keys and the method under which Gymnasium, PettingZoo, EnvPool and Stable-Baselines3 give masks, by setting."""
+USUAL_PLACES = ("action_mask", "legal_action_mask", _METHOD)
+"""Keys and the method under which Gymnasium, PettingZoo, EnvPool and Stable-Baselines3 give masks."""
+_PLACES = {"none": (), "auto": USUAL_PLACES}
 
 
 def with_mask(env: gymnasium.Env, name: str, setting: str, known: list[tuple[str, int]]) -> gymnasium.Env:

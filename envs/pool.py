@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.envs.base import CannotBuild, UniformVectorEnv
 
 _OF_THE_POOL = ("elapsed_step", "env_id", "players")  # what `info` says about no episode
-INSTALL = "pip install envpool (Python 3.11 or newer)"
+INSTALL = "pip install envpool"
 
 
 def make_pool(name: str, num_envs: int, options: Mapping[str, Any]) -> EnvPoolVectorEnv:

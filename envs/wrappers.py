@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from seed_rl.envs import frames
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.final import final_observations, replaced
+from seed_rl.envs.masks import USUAL_PLACES
 
 _SENT_AS = {
     "int8": "int32",
@@ -29,7 +30,6 @@ _OUTSIDE = np.empty(0)
 """The result of converting choices that are not in their space."""
 _NAME = re.compile(r"[\w.-]{1,100}", re.ASCII)  # allowed on the wire and in names of layers
 _MOST_CHOICES = 1000
-_MASKS = ("action_mask", "legal_action_mask", "action_masks")  # parts that `keys` keeps unless they are dropped by name
 
 
 class SameStep(VectorWrapper):
@@ -205,7 +205,7 @@ def _chosen(leaves: Sequence[_Leaf], keys: Sequence[str]) -> list[_Leaf]:
             raise ValueError(f"there is no observation {key.strip('-')!r} to keep or drop (known: {known})")
     kept = [paths for key, paths in below.items() if not key.startswith("-")] or [{leaf.path for leaf in leaves}]
     dropped = [paths for key, paths in below.items() if key.startswith("-")]
-    masks = {leaf.path for leaf in leaves if leaf.path and leaf.path[0] in _MASKS}  # which `masks.packed` looks for
+    masks = {leaf.path for leaf in leaves if leaf.path and leaf.path[0] in USUAL_PLACES}
     chosen = set().union(masks, *kept).difference(*dropped)
     if not chosen:
         raise ValueError(f"keys {', '.join(keys)} leave no observation")

@@ -237,7 +237,7 @@ def test_a_suite_without_tasks_shows_its_settings(capsys):
 
 
 def test_a_missing_import_is_named(tmp_path):
-    """In a process that has imported nothing yet."""
+    """The process has imported nothing else yet."""
     (tmp_path / "mine.gin").write_text("Experiment.env = @Atari()")
     command = [sys.executable, "-m", "seed_rl", "configs", "mine.gin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

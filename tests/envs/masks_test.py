@@ -95,7 +95,6 @@ def test_what_is_wrong_is_said(config, kind, sentence):
 
 
 def test_a_mask_of_combinations_makes_them_one_choice(make):
-    pytest.importorskip("envpool")
     config = Gym("Minesweeper-v0", envpool=True)
     env, spec, rng = make(config, 4), config.spec(), np.random.default_rng(0)
     assert spec.action == DiscreteSpec(100)
@@ -109,7 +108,6 @@ def test_a_mask_of_combinations_makes_them_one_choice(make):
 
 
 def test_masks_in_the_info_of_a_pool_are_found(make):
-    pytest.importorskip("envpool")
     config = Gym("Play2048-v1", envpool=True)
     env, spec, rng = make(config, 3), config.spec(), np.random.default_rng(0)
     observation, _ = env.reset(seed=1)

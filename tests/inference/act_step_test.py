@@ -237,7 +237,7 @@ class NestedAgent(CountingAgent):
 
 
 class GreedyOrNot(CountingAgent):
-    """Takes action 1 where it is to be greedy, 0 elsewhere."""
+    """Takes action 1 where it acts greedily, 0 elsewhere."""
 
     def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
         answer = super().act(prev_action, env_output, state, env_ids, seed)
