@@ -15,9 +15,8 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
-from seed_rl.experiment import Actors, Experiment, Replay
+from seed_rl.experiment import Experiment, Replay
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.inference.acting import Acting
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.membership import Membership
@@ -27,6 +26,7 @@ from seed_rl.inference.thread import ActingThread
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.learner.train_step import TrainStep
+from seed_rl.runs.measuring import acting_of, blank_unroll
 from seed_rl.specs import ActorSettings, EnvDescription, EnvSpec
 from seed_rl.types import EnvOutput, Unroll
 
@@ -46,16 +46,9 @@ class ActStepPart:
           agent: agent that chooses the actions.
           batch: number of environments.
         """
-        sized = dataclasses.replace(
-            experiment,
-            # All fields are given, because gin would fill in those of the experiment.
-            actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
-            inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
-            replay=experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1),
-        )
         self._agent = agent
         self._env_spec = experiment.env_spec()
-        self._acting = Acting(agent, Sizes.of(sized, agent), sized.inference, experiment.seed)
+        self._acting = acting_of(experiment, agent, batch)
         self._env_ids = np.arange(batch, dtype=np.int32)
         self._restarted = np.zeros(batch, bool)
         self._output = random_output(self._env_spec, batch)
@@ -117,20 +110,14 @@ class UpdatePart:
 
 def _random_unroll(agent: Agent, batch: int) -> Unroll:
     """Create unrolls [L, B, ...] of random frames; everything else in them is zero."""
-    step_spec = agent.step_spec
-
-    def blank(spec: tf.TensorSpec) -> tf.Tensor:
-        return tf.zeros([agent.length, batch, *spec.shape], spec.dtype)
 
     def frames(spec: tf.TensorSpec) -> tf.Tensor:
         shape = [agent.length, batch, *spec.shape]
         return tf.cast(tf.random.stateless_uniform(shape, [0, 0], 0, 256, tf.int32), spec.dtype)
 
-    unroll = tf.nest.map_structure(blank, step_spec._replace(initial_state=()))
-    observation = tf.nest.map_structure(frames, step_spec.env_output.observation)
-    return unroll._replace(
-        initial_state=agent.initial_state(batch), env_output=unroll.env_output._replace(observation=observation)
-    )
+    unroll = blank_unroll(agent, batch)
+    observation = tf.nest.map_structure(frames, agent.step_spec.env_output.observation)
+    return unroll._replace(env_output=unroll.env_output._replace(observation=observation))
 
 
 class ReplayPart:

@@ -46,8 +46,7 @@ class ProcessVectorEnv(UniformVectorEnv):
 
     `info` has only `final_obs`, in steps that truncate an episode, and the numbers in `final_info`. The processes and
     all programs that they start end with this process, however it ends, and their temporary directory (TMPDIR) is
-    removed. Ctrl-C does not reach them.
-    After an error, only `close` may be called.
+    removed. Ctrl-C does not reach them. After an error, only `close` may be called.
     """
 
     def __init__(self, makers: Sequence[Callable[[], VectorEnv]], name: str):

@@ -60,7 +60,7 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
         own_seed = (seed + number) % 2**31
         sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
         place = place_store(sizes, replay.placement if replay else "device", device, sharers)
-        store_device = place if replay else device
+        store_device = place if replay else device  # without a replay, only checked to fit
         one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device))
         acting.append(one)
         store = one.unrolls.store

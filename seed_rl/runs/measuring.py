@@ -8,16 +8,14 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import psutil
 import tensorflow as tf
 
 from seed_rl.agents.base import Agent
-from seed_rl.envs.base import CannotBuild, random_actions
+from seed_rl.envs.base import CannotBuild, legal_actions, random_actions
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.system import devices
 from seed_rl.types import EnvOutput, Unroll
 
 _SECONDS = 2.0
@@ -40,28 +38,40 @@ def env_steps(experiment: Experiment) -> tuple[float, str]:
         env = experiment.env.make(size)
     except CannotBuild as error:
         raise ConfigError(f"the environments can't be measured here: {error}; give --env_steps") from error
+    spec, rng = experiment.env_spec(), np.random.default_rng(0)
     with contextlib.closing(env):
-        rng, action = np.random.default_rng(0), experiment.env_spec().action
-        env.reset(seed=0)
-        seconds = _duration(lambda: env.step(random_actions(action, rng, size)))
-    return size / seconds, "measured here"
+        observation, _ = env.reset(seed=0)
+
+        def step() -> None:
+            nonlocal observation
+            legal = legal_actions(spec, observation)
+            observation, *_ = env.step(random_actions(spec.action, rng, size, legal))
+
+        return size / _duration(step), "measured here"
 
 
 def act_ms(experiment: Experiment, agent: Agent, batch: int) -> tuple[float, str]:
     """Measure an act step of a number of environments, milliseconds, and describe the source."""
-    replay = experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1)
-    actors = Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0)
-    inference = dataclasses.replace(experiment.inference, max_batch_size=batch)
-    sized = dataclasses.replace(experiment, actors=actors, inference=inference, replay=replay)
-    acting = Acting(agent, Sizes.of(sized, agent), inference, experiment.seed)
+    acting = acting_of(experiment, agent, batch)
     env_ids, restarted = np.arange(batch, dtype=np.int32), np.zeros(batch, bool)
-    observation = {
-        name: np.zeros((batch, *s.shape), s.dtype) for name, s in experiment.env_spec().observation_tensors()
-    }
+    tensors = experiment.env_spec().observation_tensors()
+    observation = {name: np.zeros((batch, *spec.shape), spec.dtype) for name, spec in tensors}
     output = EnvOutput(np.zeros(batch, np.float32), restarted, restarted, observation.get("", observation))
     acting.cursor.restart(env_ids)
     writes, _ = acting.cursor.advance(env_ids)
     return 1e3 * _duration(lambda: acting.act_step(env_ids, restarted, writes, [output])), "measured here"
+
+
+def acting_of(experiment: Experiment, agent: Agent, batch: int) -> Acting:
+    """Build the acting of a single group of `batch` environments, whose store is as small as possible."""
+    sized = dataclasses.replace(
+        experiment,
+        # All fields are given, because gin would fill in those of the experiment.
+        actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
+        inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
+        replay=experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1),
+    )
+    return Acting(agent, Sizes.of(sized, agent), sized.inference, experiment.seed)
 
 
 def update_ms(experiment: Experiment, agent: Agent) -> tuple[float, str]:
@@ -69,14 +79,19 @@ def update_ms(experiment: Experiment, agent: Agent) -> tuple[float, str]:
     unrolls = max(1, min(experiment.batch_size, _STEPS // agent.length))
     # A rate of zero, because repeated learning from one batch might diverge.
     train_step = TrainStep(agent, dataclasses.replace(experiment.optimizer, learning_rate=0.0))
-    blank: Unroll = tf.nest.map_structure(
-        lambda spec: tf.zeros([agent.length, unrolls, *spec.shape], spec.dtype),
-        agent.step_spec._replace(initial_state=()),
-    )
-    batch, weights = blank._replace(initial_state=agent.initial_state(unrolls)), np.ones(unrolls, np.float32)
+    batch, weights = blank_unroll(agent, unrolls), np.ones(unrolls, np.float32)
     times = experiment.passes * experiment.batch_size / unrolls
     source = f"measured here with {unrolls} unrolls, times {times:.3g}"
     return 1e3 * times * _duration(lambda: train_step(batch, 0.0, weights)), source
+
+
+def blank_unroll(agent: Agent, batch: int) -> Unroll:
+    """Create unrolls [L, B, ...] of zeros."""
+    steps: Unroll = tf.nest.map_structure(
+        lambda spec: tf.zeros([agent.length, batch, *spec.shape], spec.dtype),
+        agent.step_spec._replace(initial_state=()),
+    )
+    return steps._replace(initial_state=agent.initial_state(batch))
 
 
 def message_us(size: int) -> tuple[float, float, str]:
@@ -87,16 +102,6 @@ def message_us(size: int) -> tuple[float, float, str]:
     known = max((each for each in _MESSAGES if each <= size), default=min(_MESSAGES))
     server_us, host_us = _MESSAGES[known]
     return server_us, host_us, f"as for {known} Atari environments per message on a core of an EPYC"
-
-
-def learner_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(psutil.Process().cpu_affinity())
-
-
-def accelerators() -> int:
-    """Return the number of GPUs and TPU cores of this machine."""
-    return len(devices.accelerators())
 
 
 def _duration(call: Callable[[], object]) -> float:

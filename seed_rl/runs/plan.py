@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import textwrap
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from seed_rl.experiment import Actors, ConfigError, Devices, Experiment
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.learner.split import Split, split
 from seed_rl.runs import measuring
+from seed_rl.system import devices
 from seed_rl.transport.codec import StepCodec
 
 SERVER = "the server's thread, which takes and answers the messages"
@@ -83,10 +85,10 @@ def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float |
     """
     rates: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     sources = dict.fromkeys(rates, "given")
-    here = measuring.accelerators()
+    here = len(devices.accelerators())
     if rates.setdefault("accelerators", here) and not here and not rates.keys() >= {"act_ms", "update_ms"}:
         raise ConfigError("--accelerators needs --act_ms and --update_ms on a machine that has none to measure")
-    rates.setdefault("learner_cores", measuring.learner_cores())
+    rates.setdefault("learner_cores", len(os.sched_getaffinity(0)))
     batch = rates.setdefault("act_batch", experiment.inference.max_batch_size)
     server_us, host_us, source = measuring.message_us(experiment.actors.envs_per_group)
     for name, look_up in (
@@ -177,11 +179,11 @@ def _devices(experiment: Experiment, accelerators: int) -> Split:
 
 
 class Prices(NamedTuple):
-    """Prices of machines per hour, in any currency; None if unknown."""
+    """Prices of machines per hour, in any currency; 0 if unknown."""
 
-    learner: float | None
+    learner: float
     """Price of the learner's machine."""
-    actor: float | None
+    actor: float
     """Price of an actor machine."""
 
 
@@ -191,7 +193,7 @@ def text(
     sources: Mapping[str, str],
     machine_cores: int,
     result: Plan,
-    prices: Prices = Prices(None, None),  # noqa: B008 (immutable)
+    prices: Prices,
 ) -> str:
     """Format the plan, at most 100 columns wide."""
     actors, size = result.actors, experiment.actors.envs_per_group
@@ -201,7 +203,7 @@ def text(
     processes = f"{result.processes} process{'es' * (result.processes > 1)}"
     kept = "training batch" if experiment.replay is None else "replay"
     hours = experiment.total_frames / (experiment.env.action_repeat * result.rate) / 3600
-    cost = hours * ((prices.learner or 0.0) + machines * (prices.actor or 0.0))
+    cost = hours * (prices.learner + machines * prices.actor)
     rows = [
         ("from", f"{rates.env_steps:,.0f} steps/s", f"environments on one core ({sources['env_steps']})"),
         ("", f"{rates.act_ms:.3g} ms", f"act step of {rates.act_batch} on one device ({sources['act_ms']})"),

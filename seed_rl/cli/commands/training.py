@@ -264,8 +264,8 @@ def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
     integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
     integer("learner_cores", None, "Cores of the learner machine; default: this machine's.", lower_bound=1),
     integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
-    number("learner_price", None, "Price of the learner's machine per hour.", lower_bound=0.0),
-    number("actor_price", None, "Price of an actor machine per hour.", lower_bound=0.0),
+    number("learner_price", 0.0, "Price of the learner's machine per hour.", lower_bound=0.0),
+    number("actor_price", 0.0, "Price of an actor machine per hour.", lower_bound=0.0),
 )
 def plan(values: flags.FlagValues) -> int:
     """Computes the actors, cores, network and memory that a learner needs."""
