@@ -72,13 +72,6 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def processor() -> str:
-    """Return the name of the processor."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def _accelerators() -> list[str]:
     """Return the names of the GPUs and TPUs known to TensorFlow."""
     import tensorflow as tf

@@ -80,6 +80,9 @@ class EnvConfig(Settings, abc.ABC):
     places_written: ClassVar[tuple[str, ...]] = ()
     """Settings that name places to write to, which are dropped when a recorded run's environments are rebuilt."""
 
+    repeatable: ClassVar[bool] = True
+    """Whether the same seed and actions give the same episodes, in any process."""
+
     @classmethod
     def tasks(cls) -> list[str]:
         """The known values of `task_setting`; empty without one."""

@@ -68,7 +68,7 @@ def main() -> None:
     about = {
         "command": arguments.command,
         "commit": commit,
-        "hardware": f"{os.cpu_count()} cores, {_processor()}, {arguments.accelerator}",
+        "hardware": f"{os.cpu_count()} cores, {processor()}, {arguments.accelerator}",
         "last": {name: rows[-1][name] for name in columns if name in rows[-1]},
         "best": {
             name: max(row[name] for row in rows if name in row)
@@ -89,12 +89,6 @@ def write_table(rows: Sequence[Mapping[str, float]], path: str, known: Sequence[
         writer.writeheader()
         writer.writerows({name: _rounded(row[name]) for name in columns if name in row} for row in rows)
     return columns
-
-
-def _processor() -> str:
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _rounded(value: float) -> float:

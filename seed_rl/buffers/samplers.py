@@ -67,6 +67,7 @@ class Sampler(abc.ABC):
         self._generator = np.random.Generator(np.random.PCG64(seed))
         # A ring buffer: `len(self)` slots starting at `_oldest`, oldest first.
         self._order = np.zeros(capacity, np.int32)
+        self._places = np.zeros(num_slots, np.int64)  # in that ring, by slot
         self._oldest = 0
         self._size = 0
         self._priorities = np.zeros(num_slots, np.float64)  # by slot; zero if and only if the slot is not inside
@@ -102,7 +103,8 @@ class Sampler(abc.ABC):
         evicted = self._order[self._ring(np.arange(num_evicted))]
         self._oldest = (self._oldest + num_evicted) % self.capacity
         self._size -= num_evicted
-        self._order[self._ring(self._size + np.arange(len(slots)))] = slots
+        self._places[slots] = self._ring(self._size + np.arange(len(slots)))
+        self._order[self._places[slots]] = slots
         self._size += len(slots)
         self._set(np.concatenate([evicted, slots]), np.concatenate([np.zeros(num_evicted), priorities]))
         return evicted
@@ -227,20 +229,21 @@ class PrioritizedSampler(Sampler):
     def __init__(self, capacity: int, num_slots: int, seed: int, *exponents: float):
         """See `Sampler`."""
         super().__init__(capacity, num_slots, seed, *exponents)
-        self._tree = SumTree(num_slots)  # p^alpha by slot
+        # p^alpha by place in the ring: which slot a sequence got depends on timing and must not change the draws.
+        self._tree = SumTree(self.capacity)
 
     def _draw(self, count: int) -> Sample:
         total = self._tree.total
-        slots = self._tree.find(self._generator.random(count) * total)
-        probabilities = self._tree.get(slots) / total
+        places = self._tree.find(self._generator.random(count) * total)
+        probabilities = self._tree.get(places) / total
         # The smallest probability has the largest weight; N cancels.
         weights = (probabilities / np.min(probabilities)) ** -self._importance_exponent
-        return Sample(slots.astype(np.int32), probabilities, weights.astype(np.float32))
+        return Sample(self._order[places], probabilities, weights.astype(np.float32))
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         super()._set(slots, priorities)
-        # 0^0 is 1, but even with alpha = 0 an evicted slot must not be drawn.
-        self._tree.set(slots, np.where(priorities > 0, priorities**self._priority_exponent, 0))
+        # 0^0 is 1, but even with alpha = 0 an evicted slot must not be drawn. A new one in its place comes later in `slots`.
+        self._tree.set(self._places[slots], np.where(priorities > 0, priorities**self._priority_exponent, 0))
 
 
 SAMPLERS: dict[str, type[Sampler]] = {"prioritized": PrioritizedSampler, "uniform": UniformSampler}

@@ -56,6 +56,7 @@ class UnrollQueue:
         self._slots: collections.deque[int] = collections.deque()
         self._changed = threading.Condition()
         self._closed = False
+        self._demand = 0  # unrolls for which `take` is waiting
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -77,26 +78,27 @@ class UnrollQueue:
             self._slots.extend(slots.tolist())
             self._changed.notify_all()
 
-    def take(self, count: int, timeout: float, at_least: int | None = None) -> np.ndarray | None:
-        """Removes the oldest unrolls.
-
-        Args:
-          count: maximum number of unrolls.
-          timeout: seconds to wait for `at_least` unrolls.
-          at_least: minimum number of unrolls; None: `count`.
+    def take(self, count: int, timeout: float) -> np.ndarray | None:
+        """Removes the `count` oldest unrolls.
 
         Returns:
-          int32 [at_least .. count]; None if too few arrive in time or the queue is closed.
+          int32 [count]; None if too few arrive within `timeout` seconds or the queue is closed.
         """
-        needed = count if at_least is None else at_least
         with self._changed:
-            arrived = self._changed.wait_for(lambda: self._closed or len(self._slots) >= needed, timeout)
+            self._demand = count
+            self._changed.notify_all()
+            arrived = self._changed.wait_for(lambda: self._closed or len(self._slots) >= count, timeout)
+            self._demand = 0
             if self._closed or not arrived:
                 return None
-            taken = min(count, len(self._slots))
-            slots = np.array([self._slots.popleft() for _ in range(taken)], np.int32)
+            slots = np.array([self._slots.popleft() for _ in range(count)], np.int32)
             self._changed.notify_all()
             return slots
+
+    def wait_for_demand(self) -> None:
+        """Blocks until `take` waits for more unrolls than are queued, or the queue is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._slots) < self._demand)
 
     def close(self) -> None:
         """Closes the queue for good and wakes all waiting threads."""

@@ -47,6 +47,7 @@ COMMANDS = {
     "play": "evaluation.play",
     "export": "evaluation.export",
     "plot": "inspection.plot",
+    "replay": "replaying.replay",
     "plan": "training.plan",
     "configs": "inspection.configs",
     "envs": "inspection.envs",

@@ -157,6 +157,8 @@ class Logs(Settings):
     """Number of checkpoints to keep; older ones are removed."""
     keep_every_frames: Annotated[int, Within(0)] = 0
     """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none."""
+    digest_updates: Count = 20
+    """Interval between digests of all weights in the journal of a recorded run, learner updates."""
     film_interval_min: NonNegative = 0.0
     """Interval between films of the latest checkpoint's policy, minutes, made by a low-priority process; 0: none."""
     wandb_project: str = ""

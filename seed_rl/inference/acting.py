@@ -10,8 +10,8 @@ from seed_rl.buffers.unroll_store import Unrolls, UnrollStore
 from seed_rl.experiment import Inference
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.act_step import ActStep
-from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.thread import ActingThread
 
 
@@ -22,7 +22,14 @@ class Acting:
     """
 
     def __init__(
-        self, agent: Agent, sizes: Sizes, inference: Inference, seed: int, devices: tuple[str, str] = ("", "")
+        self,
+        agent: Agent,
+        sizes: Sizes,
+        inference: Inference,
+        seed: int,
+        devices: tuple[str, str] = ("", ""),
+        order: Order = FREE,
+        number: int = 0,
     ):
         """
         Args:
@@ -32,6 +39,8 @@ class Acting:
           seed: the seed for sampling actions; must differ each time a run is started.
           devices: TensorFlow's names of the device that acts and the device that holds the unrolls; empty for the
             default.
+          order: order of this device's batches.
+          number: number of this device among the inference devices.
         """
         device, store_device = devices
         pool = SlotPool(sizes.num_slots)
@@ -45,6 +54,6 @@ class Acting:
             inference.stagger_unrolls,
         )
         self.act_step = ActStep(agent, store, sizes, seed, device)
-        self.thread = ActingThread(
-            self.act_step, self.cursor, self.unrolls.queue, Batcher(sizes.max_batch, inference.max_wait_ms / 1000)
-        )
+        own_envs = len(range(number, sizes.num_envs, sizes.num_devices))
+        batcher = order.batcher(number, sizes.max_batch, inference.max_wait_ms / 1000, own_envs)
+        self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batcher, order, number)

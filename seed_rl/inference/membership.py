@@ -80,15 +80,20 @@ class Membership:
           Refused: too few ids are free.
         """
         self._expire()
+        groups = self._choose(group_sizes)
+        lease = Lease(secrets.token_hex(16), tuple(groups))
+        everyone = range(len(groups))
+        self._sessions[lease.session] = _Session(actor, groups, self._clock(), set(everyone), set(everyone))
+        return lease
+
+    def _choose(self, group_sizes: Sequence[int]) -> Sequence[GroupLease]:
+        """Reserve ids and seeds for groups of these sizes."""
         groups = []
         for size, device in zip(group_sizes, self._spread(group_sizes), strict=True):
             ids = tuple(heapq.heappop(self._free[device]) for _ in range(size))
             groups.append(GroupLease(ids, (self._seed + self._seeds_given) % _SEEDS))
             self._seeds_given += size
-        lease = Lease(secrets.token_hex(16), tuple(groups))
-        everyone = range(len(groups))
-        self._sessions[lease.session] = _Session(actor, groups, self._clock(), set(everyone), set(everyone))
-        return lease
+        return groups
 
     def _spread(self, group_sizes: Sequence[int]) -> list[int]:
         """Choose the device of each group."""

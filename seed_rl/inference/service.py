@@ -11,6 +11,7 @@ import numpy as np
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
+from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.hosts import HostLog
@@ -32,7 +33,12 @@ class CentralInference:
     """
 
     def __init__(
-        self, settings: ActorSettings, env_spec: EnvSpec, membership: Membership, threads: Sequence[ActingThread]
+        self,
+        settings: ActorSettings,
+        env_spec: EnvSpec,
+        membership: Membership,
+        threads: Sequence[ActingThread],
+        order: Order = FREE,
     ):
         """
         Args:
@@ -40,11 +46,13 @@ class CentralInference:
           env_spec: the spec of their environments.
           membership: leases environment ids.
           threads: one thread for each of the membership's devices.
+          order: order that learns of leases.
         """
         self._settings = settings
         self._env_spec = env_spec
         self._membership = membership
         self._threads = threads
+        self._order = order
         self._host_log = HostLog(_log, _LINES)
         self._numbers: collections.deque[tuple[int, str, float]] = collections.deque(maxlen=_NUMBERS)
 
@@ -55,6 +63,7 @@ class CentralInference:
 
     def stop(self) -> None:
         """End the threads; waiting requests stay unanswered (the server ends their streams)."""
+        self._order.close()
         for thread in self._threads:
             thread.stop()
 
@@ -110,6 +119,7 @@ class CentralInference:
                 f"got {list(group_sizes)}",
             )
         lease = self._membership.join(group_sizes, f"{run_id} on {peer}")
+        self._order.joined(lease)
         total, groups = sum(group_sizes), len(group_sizes)
         sentence = f"actor {run_id} joined from {peer} with {total} environments in {groups} groups"
         self._host_log.write(logging.INFO, peer, sentence)

@@ -15,6 +15,7 @@ from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import EpisodeTracker
+from seed_rl.inference.order import FREE, Order
 
 _log = logging.getLogger(__name__)
 
@@ -60,13 +61,23 @@ class ActingThread:
     If it fails, `failure` holds the exception and the unroll queue is closed, which wakes the learner.
     """
 
-    def __init__(self, act_step: ActStep, cursor: UnrollCursor, queue: UnrollQueue, batcher: Batcher):
+    def __init__(
+        self,
+        act_step: ActStep,
+        cursor: UnrollCursor,
+        queue: UnrollQueue,
+        batcher: Batcher,
+        order: Order = FREE,
+        device: int = 0,
+    ):
         """
         Args:
           act_step: chooses the actions.
           cursor: tracks the environments' positions in their unrolls.
           queue: receives the slots of finished unrolls.
           batcher: hands out requests.
+          order: gives each batch its turn.
+          device: number of the inference device.
         """
         self.stats = InferenceStats()
         self.failure: BaseException | None = None
@@ -75,6 +86,7 @@ class ActingThread:
         self._act_step = act_step
         self._cursor = cursor
         self._queue = queue
+        self._order, self._device = order, device
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
 
     def start(self) -> None:
@@ -118,9 +130,10 @@ class ActingThread:
 
         started = time.monotonic()
         last = np.concatenate([request.output.last for request in requests])
-        writes, finished = self._cursor.advance(env_ids, last)
-        self.stats.updates_behind += self._cursor.updates_behind
-        actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
+        with self._order.acting(self._device, [request.lease for request in requests], self._queue):
+            writes, finished = self._cursor.advance(env_ids, last)
+            self.stats.updates_behind += self._cursor.updates_behind
+            actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
         self.stats.acting_seconds += time.monotonic() - started
         self.batcher.answered(requests)
         _reply(requests, actions)

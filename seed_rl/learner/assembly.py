@@ -10,7 +10,7 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment, Inference
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
-from seed_rl.inference.membership import Membership
+from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas, whole_reader
@@ -37,7 +37,9 @@ class Assembly(NamedTuple):
     """Copies the weights to the inference devices; takes the number of learner updates behind them."""
 
 
-def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas | None = None) -> Assembly:
+def assemble(
+    experiment: Experiment, agent: Agent, seed: int, replicas: Replicas | None = None, order: Order = FREE
+) -> Assembly:
     """Build central inference and the batch source it feeds.
 
     Args:
@@ -45,13 +47,16 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
       agent: agent that learns.
       seed: seed of all random numbers, different for each start of a run.
       replicas: devices; None for a single one.
+      order: order of acting and learning.
 
     Raises:
       DoesNotFit: a store needs more memory than is free.
     """
     devices = replicas.inference_devices if replicas else ("",)
     agents, copy_weights = (
-        replicas.acting_agents(agent, experiment.build_agent) if replicas else ([agent], lambda: None)
+        replicas.acting_agents(agent, experiment.build_agent, order.whole_weights)
+        if replicas
+        else ([agent], lambda: None)
     )
     sizes = Sizes.of(experiment, agent, len(devices), replicas.hosts.count if replicas else 1)
     replay = experiment.replay
@@ -61,7 +66,7 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
         sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
         place = place_store(sizes, replay.placement if replay else "device", device, sharers)
         store_device = place if replay else device  # without a replay, only checked to fit
-        one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device))
+        one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device), order, number)
         acting.append(one)
         store = one.unrolls.store
         read = replicas.reader(store, number) if replicas else whole_reader(store)
@@ -71,15 +76,16 @@ def assemble(experiment: Experiment, agent: Agent, seed: int, replicas: Replicas
         training, evaluation = actors.num_training_envs, actors.num_eval_envs
         _log.info("environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluation)
     settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group)
-    membership = Membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, num_devices=len(acting))
-    service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting])
+    membership = order.membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, len(acting))
+    service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting], order)
 
     def refresh(learner_updates: int) -> None:
         for one in acting:
             one.cursor.newest_version = learner_updates
-        copy_weights()
-        for one in acting:
-            one.cursor.version = learner_updates
+        with order.refreshing():
+            copy_weights()
+            for one in acting:
+                one.cursor.version = learner_updates
 
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
 

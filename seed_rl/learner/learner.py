@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.experiment import Experiment
+from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.assembly import assemble, server_of
 from seed_rl.learner.checkpoints import name_variables
@@ -44,7 +45,13 @@ class Learner:
     """
 
     def __init__(
-        self, experiment: Experiment, logdir: str, address: str, security: ServerSecurity, link: Link = NO_OTHERS
+        self,
+        experiment: Experiment,
+        logdir: str,
+        address: str,
+        security: ServerSecurity,
+        link: Link = NO_OTHERS,
+        order: Order = FREE,
     ):
         """
         Args:
@@ -53,6 +60,7 @@ class Learner:
           address: address at which actors are served, `host:port` or `unix:/path`.
           security: credentials of the server.
           link: connection to other hosts that train the same model.
+          order: order of acting and learning.
 
         Raises:
           BadDevices: the requested devices don't exist, or don't fit the batch.
@@ -64,7 +72,7 @@ class Learner:
           DoesNotFit: the replay needs more memory than is free.
         """
         check_wandb(experiment.logs)
-        self._experiment, self._logdir, self._link = experiment, logdir, link
+        self._experiment, self._logdir, self._link, self._order = experiment, logdir, link, order
         link.compare({"the environments' spaces": repr(experiment.env_spec())})  # shapes depend on them
         replicas = self._replicas = Replicas(experiment, link.hosts)
         link.compare({"the training devices": list(replicas.split.training)})
@@ -78,7 +86,7 @@ class Learner:
                 experiment.minibatches,
                 link,
             )
-        variables = {
+        self._variables = variables = {
             **name_variables("agent", agent.variables),
             **{f"optimizer/{name}": variable for name, variable in self._train_step.variables.items()},
         }
@@ -93,11 +101,14 @@ class Learner:
         # Also a barrier: if a host ends once all are here, no other host waits for its weights.
         self._progress.counters = Counters(**link.gather(dataclasses.asdict(self.counters))[0])
 
-        self._service, self._acting, self._source, self._refresh = assemble(experiment, agent, self._seed(), replicas)
+        order.began(self.counters.learner_updates, self.counters.env_frames, variables)
+        self._service, self._acting, self._source, self._refresh = assemble(
+            experiment, agent, self._seed(), replicas, order
+        )
         self._left_out_in_a_row = 0
         self._refresh(self.counters.learner_updates)
         self._progress.attach(self._service, [acting.cursor for acting in self._acting])
-        self._saver.attach(self._source.snapshot, self.restored_from is not None)
+        self._saver.attach(self._source.snapshot, self.restored_from is not None, order)
         self._batches = AgreedSource(self._source, self.counters, link, experiment)
         self._server = server_of(self._service, agent.env_spec, experiment.inference, address, security)
 
@@ -162,7 +173,8 @@ class Learner:
             with self._saver.last_checkpoint(on_leaving=self._batches.leave):
                 while True:
                     with log.waiting():
-                        batch = self._batches.next(leave=stop.is_set() or self.finished)
+                        ends = self._order.ended(self.counters.learner_updates, self.counters.env_frames)
+                        batch = self._batches.next(leave=stop.is_set() or self.finished or ends)
                     self._service.raise_failure()
                     if self._batches.left:
                         break
@@ -203,6 +215,7 @@ class Learner:
         counters.optimizer_steps += update.optimizer_steps
         self._agent.after_update(counters.learner_updates)
         self._refresh(counters.learner_updates)
+        self._order.learned(counters.learner_updates, self._variables)
         return metrics
 
     def _count_left_out(self, update: Update) -> None:

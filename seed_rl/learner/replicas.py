@@ -112,17 +112,20 @@ class Replicas:
             lambda context: parts[context.replica_id_in_sync_group]
         )
 
-    def acting_agents(self, agent: Agent, build: Callable[[], Agent]) -> tuple[list[Agent], Callable[[], None]]:
+    def acting_agents(
+        self, agent: Agent, build: Callable[[], Agent], whole_weights: bool = False
+    ) -> tuple[list[Agent], Callable[[], None]]:
         """Build the acting agents, one per inference device, and a function that copies the learner's weights to them.
 
         Args:
           agent: agent that learns.
           build: function that builds another agent like it.
+          whole_weights: whether acting needs a copy also on a single device, so that it never sees half an update.
         """
-        if self.shared:
+        if self.shared and not whole_weights:
             return [agent], lambda: None
         copies = []
-        for device in self.split.inference:
+        for device in self.inference_devices:
             with tf.device(device):
                 copies.append(build())
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from seed_rl.experiment import Logs
 from seed_rl.foreign import number
+from seed_rl.inference.order import FREE, Order
 from seed_rl.learner import checkpoints
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.progress import Progress
@@ -60,6 +61,7 @@ class Saver:
         self._best = -math.inf
         self._kept = 0
         self._snapshot: ReplaySource | None = None
+        self._order = FREE
         self._no_checkpoints = Outage("checkpoints", "training continues, with retries", _log)
         self._no_snapshots = Outage("copies of the replay", "checkpoints are without them", _log)
         self.begin()
@@ -91,17 +93,18 @@ class Saver:
         self._kept = self._multiples()
         return path
 
-    def attach(self, snapshot: ReplaySource | None, restored: bool) -> None:
+    def attach(self, snapshot: ReplaySource | None, restored: bool, order: Order = FREE) -> None:
         """Add the replay to later checkpoints, and restore it if the run is resumed.
 
         Args:
           snapshot: source whose replay is saved; None if it is not.
           restored: whether the run continues from a checkpoint.
+          order: order that learns of the newest checkpoints.
 
         Raises:
           CheckpointError: the saved replay is not usable.
         """
-        self._snapshot = snapshot
+        self._snapshot, self._order = snapshot, order
         self._remove_other_snapshots()
         if snapshot is None or not restored:
             return
@@ -179,6 +182,7 @@ class Saver:
             with self._no_snapshots.tolerated(), complete_or_absent(self._snapshot_path()) as file:
                 self._snapshot.save(file)
         updates, kept = self._progress.counters.learner_updates, self._logs.checkpoints_kept
+        self._order.saving(updates, self._variables)
         checkpoints.save(self._directory, updates, self._arrays(), self._progress.get_state(), kept)
         self._remove_other_snapshots()
 

@@ -122,18 +122,14 @@ class ReplaySource(Source):
         self._last_slots = np.zeros(0, np.int32)
 
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. Without a batch, the unrolls that arrived meanwhile stay in the replay."""
-        deadline = time.monotonic() + timeout
-        while (missing := self._due() - self.taken) > 0:
-            remaining = max(0.0, deadline - time.monotonic())
-            at_most = min(missing, INSERT_AT_MOST, self._sampler.capacity)
-            slots = self._unrolls.queue.take(at_most, remaining, at_least=1)
+        """See `Source.next`. Each call takes at most one piece of unrolls, whose size does not depend on timing."""
+        if (missing := self._due() - self.taken) > 0:
+            queue = self._unrolls.queue
+            slots = queue.take(min(missing, INSERT_AT_MOST, self._sampler.capacity, queue.capacity), timeout)
             if slots is None:
                 return None
             self.insert(slots)
-            if time.monotonic() >= deadline and self._due() > self.taken:
-                return None
-        return self.draw()
+        return self.draw() if self._due() <= self.taken else None
 
     def _due(self) -> int:
         """Number of unrolls to take before the next batch is drawn."""

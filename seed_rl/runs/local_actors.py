@@ -45,12 +45,16 @@ class LocalActors(SupervisedFleet):
             with self._reachable(number, process):
                 return process.wait()
 
-        command = children.seed_rl("actor", "--exit_with_parent", *self.arguments, f"--server_address={self._address}")
+        arguments = [*self._arguments(number), f"--server_address={self._address}"]
+        command = children.seed_rl("actor", "--exit_with_parent", *arguments)
         code, how = run_logged(command, log, wait)
         if code == USAGE_ERROR:
             raise ActorFailed(f"actor {number} can't run: {how} (log: {log})")
         # An actor that ends after a signal exits with 128 plus the signal's number.
         return ActorEnd(how, killed=any(code in (-number, 128 + number) for number in _FROM_OUTSIDE))
+
+    def _arguments(self, number: int) -> Sequence[str]:
+        return self.arguments
 
     def _end(self, number: int, handle: subprocess.Popen[bytes], kill: bool) -> None:
         if kill:

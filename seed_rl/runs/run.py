@@ -17,6 +17,7 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import common_settings
+from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
@@ -75,6 +76,12 @@ class Run:
     """`gpu` or `tpu`: refuse to train without one; "": train on what there is."""
     hosts: Hosts = ALONE
     """Learner hosts that train together; all but the first write into a subdirectory of `logdir`."""
+    record: bool = False
+    """Record the run in a journal, from which `seed_rl replay` executes it again to the bit."""
+    synchronous: bool = False
+    """Let acting and learning alternate, which makes two runs of one experiment equal."""
+    order: Order = FREE
+    """Order of acting and learning that a replay prescribes."""
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
@@ -161,7 +168,14 @@ class Run:
             return
         with contextlib.ExitStack() as cleanup:
             gc.freeze()  # spares the collector the many objects of the imported modules
-            learner = self._new_learner(link)
+            order = self.order
+            if self.record or self.synchronous:
+                from seed_rl.runs.recording import repeatable
+
+                order = cleanup.enter_context(
+                    repeatable(self.experiment, self._directory, self.record, self.synchronous)
+                )
+            learner = self._new_learner(link, order)
             if learner.finished:
                 _log.info(
                     "the run in %s is finished (%d of %d frames); to continue it, raise Experiment.total_frames",
@@ -205,7 +219,7 @@ class Run:
                 raise ConfigError(str(error)) from error
         return connect(self.hosts, common_settings(self.experiment), stop)
 
-    def _new_learner(self, link: Link) -> Learner:
+    def _new_learner(self, link: Link, order: Order) -> Learner:
         import tensorflow as tf
 
         from seed_rl.learner.checkpoints import CheckpointError
@@ -217,7 +231,7 @@ class Run:
         if not address:
             address = f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
         try:
-            return Learner(self.experiment, self._directory, address, self.security, link)
+            return Learner(self.experiment, self._directory, address, self.security, link, order)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:

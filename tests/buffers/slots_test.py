@@ -26,7 +26,7 @@ def test_queue_is_first_in_first_out():
     np.testing.assert_array_equal(queue.take(2, timeout=0), [7, 3])
     assert queue.take(2, timeout=0) is None
     assert len(queue) == 1
-    np.testing.assert_array_equal(queue.take(2, timeout=0, at_least=1), [5])
+    np.testing.assert_array_equal(queue.take(1, timeout=0), [5])
 
 
 def test_queue_blocks_the_producer_while_it_is_full():

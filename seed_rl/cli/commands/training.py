@@ -55,6 +55,8 @@ _RUN = group(
     number("target_return", None, "End at this mean return; exit code 1 without it."),
     number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
     choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
+    boolean("record", False, "Write a journal, with which the run can be replayed to the bit."),
+    boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
     boolean("quiet", False, "Show only warnings and errors."),
 )
 _SECURITY = group(
@@ -133,6 +135,8 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         actor_arguments=_actor_arguments(values),
         native_log=True,
         accelerator=values.accelerator or "",
+        record=values.record,
+        synchronous=values.synchronous,
         hosts=hosts,
     )
 

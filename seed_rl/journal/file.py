@@ -1,0 +1,133 @@
+"""The file of a journal: lines of text in compressed chunks, each complete or absent.
+
+Each chunk is a member of a gzip file (`zcat journal.gz` shows the whole), and so has a checksum. Its first line numbers it
+and repeats the beginning of the SHA-256 of the chunk before it, so none can be changed, removed or added in the middle. A kill
+at any byte leaves all complete chunks usable.
+
+    run {...}            a learner process starts: settings, versions, machine, and the update it continues from
+    join [[ids, seed], ...]     an actor gets these groups of environments, numbered on from 0
+    act 0 5 3            inference device 0 acts for groups 5 and 3, in this order
+    weights              from here on, acting has the weights after the next update
+    digest 40 {...}      digests of all variables after 40 updates
+    save 40              a checkpoint is written after 40 updates
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+
+from seed_rl.foreign import shortened
+from seed_rl.journal.errors import JournalError
+
+NAME = "journal.gz"
+"""Name of the file in a log directory."""
+_CHUNK_SECONDS = 10.0
+_CHUNK_BYTES = 64 * 1024  # before compression
+_GZIP = 31  # `wbits` of zlib for a gzip member
+_MOST_BYTES = 16 * 1024 * 1024  # of a chunk's text
+
+
+class Writer:
+    """Appends lines to a journal. Thread-safe."""
+
+    def __init__(self, path: str):
+        """Open a journal after its last complete chunk.
+
+        Raises:
+          JournalError: a chunk is damaged.
+          OSError: the file can't be written.
+        """
+        self._lock = threading.Lock()
+        self._lines: list[str] = []
+        self._bytes = 0
+        self._due = time.monotonic() + _CHUNK_SECONDS
+        end, self._count, self._link = 0, 0, ""
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                for data, _ in _chunks(file.read(), path):
+                    end, self._count, self._link = end + len(data), self._count + 1, _link(data)
+        self._file = open(path, "ab")  # noqa: SIM115
+        self._file.truncate(end)
+
+    def write(self, line: str) -> None:
+        """Append a line, which is in the file after the next `flush` or a few seconds.
+
+        Raises:
+          OSError: the file can't be written.
+        """
+        with self._lock:
+            self._lines.append(line)
+            self._bytes += len(line)
+            if self._bytes >= _CHUNK_BYTES or time.monotonic() >= self._due:
+                self._flush()
+
+    def flush(self) -> None:
+        """Write all lines to the disk."""
+        with self._lock:
+            self._flush()
+
+    def close(self) -> None:
+        """Write all lines and close the file."""
+        self.flush()
+        self._file.close()
+
+    def _flush(self) -> None:
+        self._due = time.monotonic() + _CHUNK_SECONDS
+        if not self._lines:
+            return
+        text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *self._lines, ""])
+        packer = zlib.compressobj(wbits=_GZIP)
+        data = packer.compress(text.encode()) + packer.flush()
+        self._file.write(data)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._lines, self._bytes = [], 0
+        self._count, self._link = self._count + 1, _link(data)
+
+
+def read(path: str) -> list[str]:
+    """Return the lines of a journal's complete chunks.
+
+    Raises:
+      JournalError: there is no journal, or a chunk is damaged or missing.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise JournalError(f"there is no journal {path} ({error.strerror}): `--record` writes one") from error
+    lines = [line for _, text in _chunks(data, path) for line in text]
+    if not lines:
+        raise JournalError(f"{path} has no complete chunk")
+    return lines
+
+
+def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str]]]:
+    """Yield each complete chunk as bytes and lines, and check that it follows the one before."""
+    number, link = 0, ""
+    while data:
+        unpacker = zlib.decompressobj(wbits=_GZIP)
+        try:
+            text = unpacker.decompress(data, _MOST_BYTES).decode()
+        except (zlib.error, UnicodeDecodeError) as error:
+            raise JournalError(f"chunk {number} of {path} is damaged: {error}") from error
+        if unpacker.unconsumed_tail:
+            raise JournalError(f"chunk {number} of {path} has more than {_MOST_BYTES} bytes")
+        if not unpacker.eof:  # cut off by a kill
+            return
+        own, data = data[: len(data) - len(unpacker.unused_data)], unpacker.unused_data
+        head, *lines = text.splitlines()
+        if head != f"chunk {number} {link}".rstrip():
+            expected = f"chunk {number} after {link or 'nothing'}"
+            raise JournalError(f"{path} has {shortened(head)} where {expected} was expected: a chunk is missing or changed")
+        yield own, lines
+        number, link = number + 1, _link(own)
+
+
+def _link(chunk: bytes) -> str:
+    return hashlib.sha256(chunk).hexdigest()[:16]

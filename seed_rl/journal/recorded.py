@@ -1,0 +1,119 @@
+"""Records the order of acting and learning in a journal."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.membership import Membership
+from seed_rl.inference.order import FREE, Order
+from seed_rl.journal.file import Writer
+from seed_rl.specs import GroupLease, Lease
+from seed_rl.system.files import reason
+
+_log = logging.getLogger(__name__)
+
+
+def digests(variables: Mapping[str, Any]) -> dict[str, str]:
+    """Return the beginning of the SHA-256 of each Keras variable, by name."""
+    return {
+        name: hashlib.sha256(np.ascontiguousarray(variable.numpy())).hexdigest()[:16]
+        for name, variable in variables.items()
+    }
+
+
+class Recorded(Order):
+    """Writes down the order that another one gives. A journal that can't be written ends there, but the run goes on."""
+
+    def __init__(self, journal: Writer, start: Mapping[str, Any], every: int, order: Order = FREE):
+        """
+        Args:
+          journal: journal to write.
+          start: description of the process that starts, JSON values.
+          every: number of updates between digests.
+          order: order to record.
+        """
+        self.whole_weights = order is FREE
+        self._journal: Writer | None = journal
+        self._start, self._every, self._order = start, every, order
+        self._numbers: dict[int, int] = {}  # of groups, by their seed, which no other group has
+        self._turns: dict[int, threading.Lock] = {}  # by device
+
+    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
+        """See `Order.began`."""
+        self._write("run", {**self._start, "updates": updates, "frames": frames})
+        self._write(f"digest {updates}", digests(variables))
+
+    def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
+        """See `Order.membership`."""
+        return self._order.membership(num_envs, seed, timeout, num_devices)
+
+    def joined(self, lease: Lease) -> None:
+        """See `Order.joined`."""
+        for group in lease.groups:
+            self._numbers[group.seed] = len(self._numbers)
+        self._write("join", [[group.env_ids, group.seed] for group in lease.groups])
+
+    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+        """See `Order.batcher`."""
+        self._turns[device] = threading.Lock()
+        return self._order.batcher(device, max_batch_size, max_wait, num_envs)
+
+    @contextlib.contextmanager
+    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        """See `Order.acting`."""
+        with self._order.acting(device, groups, queue), self._turns[device]:
+            self._write(f"act {device} {' '.join(str(self._numbers[group.seed]) for group in groups)}")
+            yield
+
+    @contextlib.contextmanager
+    def refreshing(self) -> Iterator[None]:
+        """See `Order.refreshing`."""
+        with contextlib.ExitStack() as turns:
+            turns.enter_context(self._order.refreshing())
+            for turn in self._turns.values():
+                turns.enter_context(turn)
+            self._write("weights")
+            yield
+
+    def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
+        """See `Order.learned`."""
+        if updates % self._every == 0:
+            self._write(f"digest {updates}", digests(variables))
+
+    def saving(self, updates: int, variables: Mapping[str, Any]) -> None:
+        """See `Order.saving`."""
+        if updates % self._every:
+            self._write(f"digest {updates}", digests(variables))
+        self._write(f"save {updates}")
+        self._tolerant(Writer.flush)
+
+    def close(self) -> None:
+        """See `Order.close`."""
+        self._order.close()
+
+    def end(self) -> None:
+        """Close the journal."""
+        self._tolerant(Writer.close)
+
+    def _write(self, line: str, value: Any = None) -> None:
+        text = "" if value is None else " " + json.dumps(value, separators=(",", ":"))
+        self._tolerant(Writer.write, line + text)
+
+    def _tolerant(self, act: Any, *arguments: str) -> None:
+        if self._journal is None:
+            return
+        try:
+            act(self._journal, *arguments)
+        except OSError as error:
+            self._journal = None
+            _log.error("the journal ends here, because it can't be written (%s); training continues", reason(error))

@@ -1,0 +1,134 @@
+"""Prescribes the order of acting and learning that a journal recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.inference.batcher import Batcher
+from seed_rl.inference.membership import Membership
+from seed_rl.inference.order import Order, OrderedBatcher
+from seed_rl.journal.errors import Differs
+from seed_rl.journal.recorded import digests
+from seed_rl.journal.segments import Segment
+from seed_rl.specs import GroupLease
+from seed_rl.transport.protocol import Refusal, Refused
+
+
+class Replayed(Order):
+    """The order of a segment. Groups that act no more in it wait until it ends."""
+
+    whole_weights = True
+
+    def __init__(self, segment: Segment, until: int | None = None, check: bool = False):
+        """
+        Args:
+          segment: part of a journal.
+          until: number of updates at which to end; None: at the segment's end.
+          check: whether to compare all digests, and raise `Differs` on the learner's thread at the first that differs.
+        """
+        self._segment, self._check = segment, check
+        self._end = segment.end if until is None or until >= segment.end[0] else (until, None)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._position = dict.fromkeys(segment.turns, 0)
+        self._groups = [group for join in segment.joins for group in join]  # by number
+        self._seen: set[int] = set()  # numbers of groups that have been open
+        self._batchers: list[OrderedBatcher] = []
+        self.checked = 0
+        """Number of digests compared."""
+
+    def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
+        """See `Order.began`."""
+        expected = self._segment.begin, int(self._segment.start["frames"])
+        if (updates, frames) != expected:
+            raise Differs(f"the run goes on at update and frame {expected}, its replay at {updates, frames}")
+        self.learned(updates, variables)
+
+    def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
+        """See `Order.membership`."""
+        return _RecordedLeases(self._segment.joins, num_envs, num_devices)
+
+    def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
+        """See `Order.batcher`."""
+
+        def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
+            with self._changed:
+                turn = self._turn(device)
+                if not turn:
+                    return None
+                now = set(map(id, groups))
+                self._seen.update(number for number in turn if id(self._groups[number]) in now)
+                for number in turn:
+                    if number in self._seen and id(self._groups[number]) not in now:
+                        raise RuntimeError(f"an actor ended during the replay, which needs its group {number}")
+                return [self._groups[number] for number in turn]
+
+        self._batchers.append(OrderedBatcher(max_batch_size, members))
+        return self._batchers[-1]
+
+    def _turn(self, device: int) -> tuple[int, ...] | None:
+        """Return the next turn of a device; None at its end."""
+        turns = self._segment.turns.get(device, [])
+        position = self._position.get(device, 0)
+        return turns[position] if position < len(turns) else None
+
+    @contextlib.contextmanager
+    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
+        """See `Order.acting`."""
+        yield
+        with self._changed:
+            self._position[device] += 1
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def refreshing(self) -> Iterator[None]:
+        """See `Order.refreshing`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not any(map(self._turn, self._position)))
+        yield
+        with self._changed:
+            for device in self._position:
+                self._position[device] += self._turn(device) is not None
+        for batcher in self._batchers:
+            batcher.wake()
+
+    def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
+        """See `Order.learned`."""
+        recorded = self._segment.digests.get(updates)
+        if recorded is None or not self._check:
+            return
+        found = digests(variables)
+        for name in [*recorded, *found]:
+            if recorded.get(name) != found.get(name):
+                raise Differs(f"after {updates} updates, {name} differs")
+        self.checked += 1
+
+    def ended(self, updates: int, frames: int) -> bool:
+        """See `Order.ended`."""
+        return updates >= self._end[0] and (self._end[1] is None or frames >= self._end[1])
+
+    def close(self) -> None:
+        """See `Order.close`."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class _RecordedLeases(Membership):
+    """Gives each actor the first recorded lease with groups of its sizes that no other has."""
+
+    def __init__(self, joins: Sequence[Sequence[GroupLease]], num_envs: int, num_devices: int):
+        super().__init__(num_envs, 0, math.inf, num_devices=num_devices)
+        self._joins = list(joins)
+
+    def _choose(self, group_sizes: Sequence[int]) -> Sequence[GroupLease]:
+        for join in self._joins:
+            if [len(group.env_ids) for group in join] == list(group_sizes):
+                self._joins.remove(join)
+                return join
+        raise Refused(Refusal.RESOURCE_EXHAUSTED, "no further actor took part in the recorded run")

@@ -1,0 +1,83 @@
+"""The content of a journal: a segment for each process that was the learner of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from seed_rl.journal.errors import JournalError
+from seed_rl.journal.file import read
+from seed_rl.specs import GroupLease
+
+WEIGHTS = ()
+"""Takes the place of a batch where acting gets new weights."""
+
+
+@dataclasses.dataclass
+class Segment:
+    """What one learner process did, up to the checkpoint from which the next one continues."""
+
+    start: dict[str, Any]
+    """Description of the process: its settings, versions and machine, and the `updates` and `frames` before it."""
+    joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
+    """Groups of each actor, in the order in which they joined."""
+    turns: dict[int, list[tuple[int, ...]]] = dataclasses.field(default_factory=dict)
+    """By inference device: numbers of the groups of each batch, and `WEIGHTS` for new weights, in order."""
+    refreshes: int = 0
+    """How often acting got weights, the first time before the first update."""
+    digests: dict[int, dict[str, str]] = dataclasses.field(default_factory=dict)
+    """Digests of all variables by the number of updates behind them."""
+    saved: list[int] = dataclasses.field(default_factory=list)
+    """Numbers of updates behind which a checkpoint was written."""
+    end: tuple[int, int | None] = (0, None)
+    """Number of updates, and of frames where it matters, at the end."""
+
+    @property
+    def begin(self) -> int:
+        """Number of updates before the segment."""
+        return int(self.start["updates"])
+
+
+def load(path: str) -> list[Segment]:
+    """Read a journal.
+
+    Raises:
+      JournalError: it is missing, damaged or not understood.
+    """
+    lines = read(path)
+    segments: list[Segment] = []
+    for number, line in enumerate(lines):
+        try:
+            _add(segments, line)
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise JournalError(f"line {number} of {path} is not understood: {error!r}") from error
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        segment.end = (segment.begin + max(0, segment.refreshes - 1), None)
+        if following is not None:
+            segment.end = (following.begin, int(following.start["frames"]))
+    return segments
+
+
+def _add(segments: list[Segment], line: str) -> None:
+    word, _, rest = line.partition(" ")
+    if word == "run":
+        segments.append(Segment(json.loads(rest)))
+        return
+    segment = segments[-1]
+    if word == "act":
+        device, *numbers = map(int, rest.split())
+        segment.turns.setdefault(device, [WEIGHTS] * segment.refreshes).append(tuple(numbers))
+    elif word == "weights":
+        segment.refreshes += 1
+        for turns in segment.turns.values():
+            turns.append(WEIGHTS)
+    elif word == "join":
+        segment.joins.append(tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest)))
+    elif word == "digest":
+        updates, _, values = rest.partition(" ")
+        segment.digests[int(updates)] = dict(json.loads(values))
+    elif word == "save":
+        segment.saved.append(int(rest))
+    else:
+        raise ValueError(line[:40])

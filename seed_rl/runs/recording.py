@@ -1,0 +1,60 @@
+"""Runs that are recorded in a journal, or whose acting and learning alternate: both are repeatable to the bit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.inference.order import FREE, Order, Synchronous
+from seed_rl.journal import file
+from seed_rl.journal.errors import JournalError
+from seed_rl.journal.recorded import Recorded
+from seed_rl.system.files import reason
+from seed_rl.system.machine import make_deterministic, threads, versions
+
+
+@contextlib.contextmanager
+def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Iterator[Order]:
+    """Make the computations of this process repeatable, and yield the order of a run.
+
+    Args:
+      experiment: experiment of the run.
+      logdir: log directory that gets the journal.
+      record: whether to write one.
+      synchronous: whether acting and learning alternate.
+
+    Raises:
+      ConfigError: the environments are not repeatable, or the journal can't be continued.
+    """
+    if not experiment.env.repeatable:
+        raise ConfigError(f"{experiment.env.title} does not repeat an episode for the same seed and actions")
+    machine = deterministic(threads())
+    order = Synchronous() if synchronous else FREE
+    if not record:
+        yield order
+        return
+    start = {"settings": experiment.to_json(), "versions": versions(), "machine": machine}
+    try:
+        journal = file.Writer(os.path.join(logdir, file.NAME))
+    except (JournalError, OSError) as error:
+        raise ConfigError(f"the journal can't be continued: {error}") from error
+    recorded = Recorded(journal, start, experiment.logs.digest_updates, order)
+    try:
+        yield recorded
+    finally:
+        recorded.end()
+
+
+def deterministic(number_of_threads: int) -> dict[str, Any]:
+    """Call `make_deterministic`.
+
+    Raises:
+      ConfigError: it comes too late.
+    """
+    try:
+        return make_deterministic(number_of_threads)
+    except RuntimeError as error:
+        raise ConfigError(f"TensorFlow was used before with another number of threads than {number_of_threads}") from error

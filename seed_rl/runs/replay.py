@@ -1,0 +1,121 @@
+"""Executes a recorded run again."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from seed_rl.experiment import Experiment
+from seed_rl.experiment.saved_config import modules_needed, rebuilt
+from seed_rl.journal import file, segments
+from seed_rl.journal.errors import JournalError
+from seed_rl.journal.segments import Segment
+from seed_rl.learner import checkpoints
+from seed_rl.runs.local_actors import LocalActors
+from seed_rl.runs.recording import deterministic
+from seed_rl.runs.run import Run
+from seed_rl.system.machine import processor, versions
+from seed_rl.system.native_output import load_tensorflow
+
+
+class Progress(NamedTuple):
+    """How far a replay is."""
+
+    updates: int
+    end: int
+    """Number of updates at its end."""
+    checked: int
+    """Digests that were compared and are equal."""
+    row: dict[str, float]
+    """Newest row of metrics."""
+
+
+def replay(
+    logdir: str, directory: str, begin: str = "", until: int | None = None, check: bool = True
+) -> Iterator[Progress]:
+    """Execute a recorded run.
+
+    Args:
+      logdir: log directory with the journal.
+      directory: empty directory for checkpoints, metrics and logs of the replay, one subdirectory for each segment.
+      begin: path of the checkpoint to begin at; "": the beginning of the run.
+      until: number of updates to end at, with a checkpoint; None: the end of the journal.
+      check: whether to compare digests.
+
+    Yields:
+      Progress, with each row of metrics.
+
+    Raises:
+      JournalError: the journal can't be replayed here.
+      Differs: the replay came out differently.
+    """
+    todo = _todo(os.path.join(logdir, file.NAME), begin, until)
+    end = todo[-1].end[0] if until is None else min(until, todo[-1].end[0])
+    load_tensorflow()
+    from seed_rl.journal.replayed import Replayed
+
+    newest, checked = begin, 0
+    for number, segment in enumerate(todo):
+        own = os.path.join(directory, f"segment-{number}")
+        os.makedirs(os.path.join(own, "checkpoints"))
+        if newest:
+            shutil.copy(newest, os.path.join(own, "checkpoints"))
+        deterministic(int(segment.start["machine"]["threads"]))
+        order = Replayed(segment, until, check)
+        with Run(_experiment(segment), own, actors=lambda logs: _Actors(segment, logs), order=order) as run:
+            for row in run.train():
+                yield Progress(int(row["learner_updates"]), end, checked + order.checked, row)
+        checked += order.checked
+        newest = checkpoints.paths(os.path.join(own, "checkpoints"))[-1]
+
+
+def _todo(path: str, begin: str, until: int | None) -> list[Segment]:
+    """Return the segments to replay, after checking that they can be replayed here."""
+    todo = segments.load(path)
+    if begin:
+        updates = checkpoints.load(begin)[1]["counters"]["learner_updates"]
+        todo = todo[[segment.begin for segment in todo].index(updates) :] if updates else todo
+    if todo[0].begin and not begin:
+        raise JournalError(f"{path} begins at update {todo[0].begin}: a replay needs the checkpoint from there (--from)")
+    for segment, following in itertools.pairwise(todo):
+        if following.begin not in segment.saved:
+            raise JournalError(f"{path} has a gap: its run went on to update {following.begin} without being recorded")
+    # Nothing is left of a process that was killed before its first checkpoint.
+    todo = [each for each in todo if each.end != (each.begin, each.start["frames"])]
+    todo = [each for number, each in enumerate(todo) if number == 0 or until is None or each.begin < until]
+    for segment in todo:
+        _check_machine(segment, path)
+    return todo
+
+
+def _check_machine(segment: Segment, path: str) -> None:
+    here = {**versions(), "the processor": processor()}
+    there = {**segment.start["versions"], "the processor": segment.start["machine"]["processor"]}
+    different = [f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)]
+    if different:
+        raise JournalError(f"{path} can't be replayed to the bit here: {'; '.join(different)}")
+
+
+def _experiment(segment: Segment) -> Experiment:
+    """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
+    experiment = rebuilt(segment.start["settings"], "the journal")
+    quiet = {"wandb_project": "", "film_interval_min": 0.0, "keep_every_frames": 0, "checkpoint_interval_s": 1e9}
+    return dataclasses.replace(experiment, logs=dataclasses.replace(experiment.logs, **quiet))
+
+
+class _Actors(LocalActors):
+    """An actor process for each recorded lease."""
+
+    def __init__(self, segment: Segment, logs: str):
+        super().__init__(len(segment.joins), logs)
+        self._joins = segment.joins
+        self._modules = modules_needed(_experiment(segment))
+
+    def _arguments(self, number: int) -> list[str]:
+        groups = self._joins[number]
+        sizes = [f"--num_groups={len(groups)}", f"--envs_per_group={len(groups[0].env_ids)}"]
+        return [*sizes, *(f"--import_module={module}" for module in self._modules)]
