@@ -16,6 +16,7 @@ import psutil
 
 from seed_rl import __version__
 from seed_rl.system.files import complete_or_absent
+from seed_rl.system.machine import processor
 
 LIBRARIES = ("tensorflow", "grpcio", "ale-py", "numpy")
 """Packages whose versions are part of every report."""

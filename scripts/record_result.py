@@ -9,13 +9,13 @@ import argparse
 import csv
 import json
 import os
-import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
 from seed_rl.reporting import metrics
 from seed_rl.studies.plot import plot_curves
+from seed_rl.system.machine import processor
 
 COLUMNS = (
     "env_frames",

@@ -242,7 +242,7 @@ class PrioritizedSampler(Sampler):
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         super()._set(slots, priorities)
-        # 0^0 is 1, but even with alpha = 0 an evicted slot must not be drawn. A new one in its place comes later in `slots`.
+        # 0^0 is 1, but even with alpha = 0 an evicted slot must not be drawn. Its successor comes later in `slots`.
         self._tree.set(self._places[slots], np.where(priorities > 0, priorities**self._priority_exponent, 0))
 
 

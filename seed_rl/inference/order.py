@@ -19,8 +19,7 @@ class Order:
     """The default: acting and learning wait for each other only where a queue is full or empty.
 
     Given the seeds, a run is determined by the leases of environments, the members of each inference batch, and the
-    batch before which acting got each version of the weights. Subclasses record these or prescribe them; all their methods
-    may be called by several threads.
+    batch before which acting got each version of the weights. Subclasses record these or prescribe them.
     """
 
     whole_weights = False

@@ -1,15 +1,15 @@
 """The file of a journal: lines of text in compressed chunks, each complete or absent.
 
-Each chunk is a member of a gzip file (`zcat journal.gz` shows the whole), and so has a checksum. Its first line numbers it
-and repeats the beginning of the SHA-256 of the chunk before it, so none can be changed, removed or added in the middle. A kill
-at any byte leaves all complete chunks usable.
+Each chunk is a member of a gzip file (`zcat journal.gz` shows the whole), and so has a checksum. Its first line has its
+number and the beginning of the SHA-256 of the chunk before it: none can be changed, removed or added in the middle. A
+kill at any byte leaves all complete chunks usable.
 
-    run {...}            a learner process starts: settings, versions, machine, and the update it continues from
-    join [[ids, seed], ...]     an actor gets these groups of environments, numbered on from 0
-    act 0 5 3            inference device 0 acts for groups 5 and 3, in this order
-    weights              from here on, acting has the weights after the next update
-    digest 40 {...}      digests of all variables after 40 updates
-    save 40              a checkpoint is written after 40 updates
+    run {...}                  a learner starts: settings, versions, machine, and the update it continues from
+    join [[ids, seed], ...]    an actor gets these groups of environments, numbered on from 0
+    act 0 5 3                  inference device 0 acts for groups 5 and 3, in this order
+    weights                    acting gets the weights, first those at the start, then those after each update
+    digest 40 {...}            digests of all variables after 40 updates
+    save 40                    a checkpoint is written after 40 updates
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str]]]:
         head, *lines = text.splitlines()
         if head != f"chunk {number} {link}".rstrip():
             expected = f"chunk {number} after {link or 'nothing'}"
-            raise JournalError(f"{path} has {shortened(head)} where {expected} was expected: a chunk is missing or changed")
+            raise JournalError(
+                f"{path} has {shortened(head)} where {expected} was expected: a chunk is missing or changed"
+            )
         yield own, lines
         number, link = number + 1, _link(own)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import threading
@@ -17,6 +16,7 @@ from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.order import FREE, Order
 from seed_rl.journal.file import Writer
+from seed_rl.journal.segments import digest
 from seed_rl.specs import GroupLease, Lease
 from seed_rl.system.files import reason
 
@@ -24,11 +24,8 @@ _log = logging.getLogger(__name__)
 
 
 def digests(variables: Mapping[str, Any]) -> dict[str, str]:
-    """Return the beginning of the SHA-256 of each Keras variable, by name."""
-    return {
-        name: hashlib.sha256(np.ascontiguousarray(variable.numpy())).hexdigest()[:16]
-        for name, variable in variables.items()
-    }
+    """Return the `digest` of each Keras variable, by name."""
+    return {name: digest(np.asarray(variable.numpy())) for name, variable in variables.items()}
 
 
 class Recorded(Order):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from seed_rl.journal.errors import JournalError
 from seed_rl.journal.file import read
@@ -57,6 +61,19 @@ def load(path: str) -> list[Segment]:
         if following is not None:
             segment.end = (following.begin, int(following.start["frames"]))
     return segments
+
+
+def digest(array: np.ndarray) -> str:
+    """Return the beginning of the SHA-256 of an array."""
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+
+
+def beginning(lines: Sequence[str], update: int) -> list[str]:
+    """Return the lines of a journal up to an update, as if a checkpoint had been written there."""
+    starts = [n for n, line in enumerate(lines) if line.startswith("run ") and json.loads(line[4:])["updates"] < update]
+    refreshes = update - int(json.loads(lines[starts[-1]][4:])["updates"]) + 1  # the first is not an update
+    weights = [n for n, line in enumerate(lines) if line == "weights" and n > starts[-1]]
+    return [*lines[: weights[refreshes - 1] + 1], f"save {update}"]
 
 
 def _add(segments: list[Segment], line: str) -> None:

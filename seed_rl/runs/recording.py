@@ -12,7 +12,6 @@ from seed_rl.inference.order import FREE, Order, Synchronous
 from seed_rl.journal import file
 from seed_rl.journal.errors import JournalError
 from seed_rl.journal.recorded import Recorded
-from seed_rl.system.files import reason
 from seed_rl.system.machine import make_deterministic, threads, versions
 
 
@@ -57,4 +56,6 @@ def deterministic(number_of_threads: int) -> dict[str, Any]:
     try:
         return make_deterministic(number_of_threads)
     except RuntimeError as error:
-        raise ConfigError(f"TensorFlow was used before with another number of threads than {number_of_threads}") from error
+        raise ConfigError(
+            f"TensorFlow was used before with another number of threads than {number_of_threads}"
+        ) from error

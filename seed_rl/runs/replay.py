@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -66,11 +68,46 @@ def replay(
             shutil.copy(newest, os.path.join(own, "checkpoints"))
         deterministic(int(segment.start["machine"]["threads"]))
         order = Replayed(segment, until, check)
-        with Run(_experiment(segment), own, actors=lambda logs: _Actors(segment, logs), order=order) as run:
+        with Run(_experiment(segment), own, actors=functools.partial(_Actors, segment), order=order) as run:
             for row in run.train():
                 yield Progress(int(row["learner_updates"]), end, checked + order.checked, row)
         checked += order.checked
         newest = checkpoints.paths(os.path.join(own, "checkpoints"))[-1]
+
+
+def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progress]:
+    """Replay the beginning of a recorded run, for a new run that goes on from there with its own settings.
+
+    Args:
+      source: log directory of the recorded run.
+      update: number of updates after which the new run begins; it gets the checkpoint from there.
+      logdir: log directory of the new run. If it has a checkpoint, nothing is done.
+      record: whether the new run gets the journal of the beginning as well, to continue it.
+
+    Yields:
+      Progress, with each row of metrics.
+
+    Raises:
+      JournalError: the journal can't be replayed here, or ends before the update.
+      Differs: the replay came out differently.
+    """
+    directory = os.path.join(logdir, "checkpoints")
+    if checkpoints.paths(directory):
+        return
+    path = os.path.join(source, file.NAME)
+    last = segments.load(path)[-1].end[0]
+    if not 1 <= update <= last:
+        raise JournalError(f"{path} ends after {last} updates, so there is no update {update} to fork at")
+    with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
+        yield from replay(source, temporary, until=update)
+        os.makedirs(directory, exist_ok=True)
+        newest = sorted(os.listdir(temporary), key=lambda name: int(name.rpartition("-")[2]))[-1]
+        shutil.copy(checkpoints.paths(os.path.join(temporary, newest, "checkpoints"))[-1], directory)
+    if record:
+        journal = file.Writer(os.path.join(logdir, file.NAME))
+        for line in segments.beginning(file.read(path), update):
+            journal.write(line)
+        journal.close()
 
 
 def _todo(path: str, begin: str, until: int | None) -> list[Segment]:
@@ -80,7 +117,9 @@ def _todo(path: str, begin: str, until: int | None) -> list[Segment]:
         updates = checkpoints.load(begin)[1]["counters"]["learner_updates"]
         todo = todo[[segment.begin for segment in todo].index(updates) :] if updates else todo
     if todo[0].begin and not begin:
-        raise JournalError(f"{path} begins at update {todo[0].begin}: a replay needs the checkpoint from there (--from)")
+        raise JournalError(
+            f"{path} begins at update {todo[0].begin}: a replay needs the checkpoint from there (--from)"
+        )
     for segment, following in itertools.pairwise(todo):
         if following.begin not in segment.saved:
             raise JournalError(f"{path} has a gap: its run went on to update {following.begin} without being recorded")
@@ -95,7 +134,9 @@ def _todo(path: str, begin: str, until: int | None) -> list[Segment]:
 def _check_machine(segment: Segment, path: str) -> None:
     here = {**versions(), "the processor": processor()}
     there = {**segment.start["versions"], "the processor": segment.start["machine"]["processor"]}
-    different = [f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)]
+    different = [
+        f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)
+    ]
     if different:
         raise JournalError(f"{path} can't be replayed to the bit here: {'; '.join(different)}")
 
@@ -103,8 +144,10 @@ def _check_machine(segment: Segment, path: str) -> None:
 def _experiment(segment: Segment) -> Experiment:
     """Rebuild the experiment of a segment, which reports to nobody and saves only at its end."""
     experiment = rebuilt(segment.start["settings"], "the journal")
-    quiet = {"wandb_project": "", "film_interval_min": 0.0, "keep_every_frames": 0, "checkpoint_interval_s": 1e9}
-    return dataclasses.replace(experiment, logs=dataclasses.replace(experiment.logs, **quiet))
+    logs = dataclasses.replace(
+        experiment.logs, wandb_project="", film_interval_min=0.0, keep_every_frames=0, checkpoint_interval_s=1e9
+    )
+    return dataclasses.replace(experiment, logs=logs)
 
 
 class _Actors(LocalActors):

@@ -1,45 +1,108 @@
-"""Commands that execute recorded runs again, and compare them."""
+"""Commands that execute recorded runs again, compare them, and bundle them for others."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 
 from absl import flags
 
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, directory, integer, string
+from seed_rl.journal import file
+from seed_rl.journal.difference import difference
 from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.reporting.text import duration
+from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
-from seed_rl.runs.replay import replay as replayed
+from seed_rl.studies import bundle as bundles
+from seed_rl.system.exit_codes import FAILURE
+
+_FAILURES = (JournalError, Differs, ActorFailed, CheckpointError)
+_UNTIL = integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
 
 
 @command(
-    "seed_rl replay runs/pong",
+    "seed_rl replay runs/pong --until=500",
     string("from", "", "Checkpoint to begin at, from which a learner of the run continued."),
-    integer("until", None, "Number of updates to end at; default: all.", lower_bound=1),
-    boolean("check", True, "Compare digests of all weights with the recorded ones."),
+    _UNTIL,
+    boolean("check", True, "Compare the digests of all weights with the recorded ones."),
     directory("logdir", "Where to keep checkpoints and metrics of the replay; default: nowhere."),
     IMPORT_MODULE,
     takes_paths=True,
-    failures=(JournalError, Differs, ActorFailed, CheckpointError),
+    failures=_FAILURES,
 )
-def replay(values: flags.FlagValues, *logdirs: str) -> int:
+def replay(values: flags.FlagValues, *paths: str) -> int:
     """Executes a recorded run again, to the bit, and says whether it came out the same."""
-    if len(logdirs) != 1:
-        raise UsageError(f"expected one log directory, got {len(logdirs)}")
-    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="seed_rl-replay-") as temporary:
-        last = None
-        for last in replayed(logdirs[0], values.logdir or temporary, values["from"].value, values.until, values.check):
-            ratio = f"{last.updates} of {last.end} updates, {last.row['env_frames']:,.0f} frames"
-            print(f"{duration(time.monotonic() - began)}: {ratio}, {last.checked} digests equal", file=sys.stderr)
-    if last is None:
-        raise JournalError(f"{logdirs[0]} has no update to replay")
-    if values.check:
-        print(f"seed_rl: {last.checked} digests of {last.end} updates are equal, the first and the last included")
+        target = values.logdir or temporary
+        if os.path.isdir(target) and os.listdir(target):
+            raise UsageError(f"--logdir={target} is not empty")
+        begin = str(values["from"].value)
+        _show(replays.replay(_one(paths), target, begin, values.until, values.check), values.check)
     return 0
+
+
+@command("seed_rl verify pong.tar", _UNTIL, IMPORT_MODULE, takes_paths=True, failures=_FAILURES)
+def verify(values: flags.FlagValues, *paths: str) -> int:
+    """Checks a bundle's hashes, executes its run again, and says whether it came out the same."""
+    _show(bundles.verify(_one(paths), values.until), check=True)
+    return 0
+
+
+@command(
+    "seed_rl bundle runs/pong --output=pong.tar",
+    string("output", "", "File to write; default: bundle.tar in the log directory."),
+    takes_paths=True,
+    failures=_FAILURES,
+)
+def bundle(values: flags.FlagValues, *paths: str) -> int:
+    """Writes all that others need to check a recorded run into one file."""
+    logdir = _one(paths)
+    output = values.output or os.path.join(logdir, "bundle.tar")
+    try:
+        size = bundles.write_bundle(logdir, output)
+    except OSError as error:
+        raise UsageError(f"{output} can't be written: {error}") from error
+    print(f"{output} has {size:,} bytes")
+    return 0
+
+
+@command("seed_rl diff runs/one runs/other", takes_paths=True, failures=_FAILURES)
+def diff(values: flags.FlagValues, *paths: str) -> int:
+    """Says where two recorded runs part; exit code 1 if they do."""
+    if len(paths) != 2:
+        raise UsageError(f"expected two log directories, got {len(paths)}")
+    parted = difference(*(file.read(os.path.join(path, file.NAME)) for path in paths))
+    print(parted or "they are equal")
+    return FAILURE if parted.startswith("after") else 0
+
+
+def fork(values: flags.FlagValues, logdir: str) -> None:
+    """Prepare the log directory of a new run, which goes on where `--fork` says."""
+    source, at, update = values.fork.rpartition("@")
+    if not at or not update.isdigit():
+        raise UsageError(f"--fork expects LOGDIR@UPDATE, got {values.fork!r}")
+    _show(replays.fork(source, int(update), logdir, values.record), check=True)
+
+
+def _one(paths: Sequence[str]) -> str:
+    if len(paths) != 1:
+        raise UsageError(f"expected one path, got {len(paths)}")
+    return paths[0]
+
+
+def _show(progress: Iterator[replays.Progress], check: bool) -> None:
+    """Execute a replay, show how far it is, and say at its end that it came out the same."""
+    began, last = time.monotonic(), None
+    for last in progress:
+        checked = f", {last.checked} digests equal" if check else ""
+        so_far = f"{last.updates} of {last.end} updates, {last.row['env_frames']:,.0f} frames{checked}"
+        print(f"{duration(time.monotonic() - began)}: {so_far}", file=sys.stderr)
+    if last is not None and check:
+        print(f"the same: all {last.checked} digests of the weights in {last.end} updates are equal")

@@ -31,6 +31,7 @@ from seed_rl.cli.flags import (
     string,
 )
 from seed_rl.experiment import Experiment
+from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, find_hosts
@@ -44,7 +45,7 @@ from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
-_FAILURES = (ActorFailed, CheckpointError, HostLost)
+_FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError)
 _RUN = group(
     "the run",
     directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
@@ -57,6 +58,7 @@ _RUN = group(
     choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
     boolean("record", False, "Write a journal, with which the run can be replayed to the bit."),
     boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
+    string("fork", "", "Begin where a recorded run was: LOGDIR@UPDATE."),
     boolean("quiet", False, "Show only warnings and errors."),
 )
 _SECURITY = group(
@@ -180,6 +182,10 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
 
 def _train(values: flags.FlagValues, run: Run) -> int:
     try:
+        if values.fork:
+            from seed_rl.cli.commands.replaying import fork
+
+            fork(values, run.logdir)
         with (
             signals() as stopped,
             run,

@@ -1,0 +1,67 @@
+"""The first difference between two journals."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_QUANTITIES = {
+    "run": "the start of a learner process",
+    "join": "the environments that an actor got",
+    "act": "the members of an inference batch",
+    "weights": "the members of an inference batch",
+    "digest": "the digests of the weights",
+    "save": "the updates at which a checkpoint was written",
+}
+
+
+def difference(first: Sequence[str], second: Sequence[str]) -> str:
+    """Describe the first difference between the lines of two journals in a sentence; "" if they are equal.
+
+    Settings and machines are compared as well, but differences there do not end the comparison.
+    """
+    notes: list[str] = []
+    updates = -1
+    for one, other in itertools.zip_longest(first, second, fillvalue=""):
+        word = (one or other).partition(" ")[0]
+        if word == "run" and other.startswith("run "):
+            start, other_start = (json.loads(line.partition(" ")[2]) for line in (one, other))
+            notes += [] if notes else _changed(_flat(start), _flat(other_start))
+            updates = int(start["updates"]) - 1
+            if start["updates"] == other_start["updates"]:
+                continue
+        updates += word == "weights"
+        if one != other:
+            sentence = f"after {max(0, updates)} updates, {_quantity(one, other)}"
+            return "; ".join([sentence, *notes])
+    return "; ".join(["all of it is equal", *notes]) if notes else ""
+
+
+def _quantity(one: str, other: str) -> str:
+    """Say what is recorded in two lines that differ."""
+    if not one or not other:
+        return f"the {'first' if not one else 'second'} journal ends"
+    word, other_word = one.partition(" ")[0], other.partition(" ")[0]
+    if word == other_word == "digest":
+        values, other_values = (json.loads(line.split(" ", 2)[2]) for line in (one, other))
+        names = [name for name in {**values, **other_values} if values.get(name) != other_values.get(name)]
+        return f"{names[0]} differs" + (f", and {len(names) - 1} other variables" if names[1:] else "")
+    kinds = dict.fromkeys(_QUANTITIES.get(each, each) for each in (word, other_word))
+    return f"{' and '.join(kinds)} differ: {one[:60]!r} and {other[:60]!r}"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{name} ") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name} is {one.get(name)!r} and {other.get(name)!r}"
+        for name in {**one, **other}
+        if one.get(name) != other.get(name) and name not in ("updates", "frames")
+    ]

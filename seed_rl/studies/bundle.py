@@ -1,0 +1,120 @@
+"""Bundles: one file with all that others need to check a recorded run."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+from seed_rl.experiment.config_files import differences
+from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
+from seed_rl.foreign import json_object, shortened
+from seed_rl.journal import file, segments
+from seed_rl.journal.errors import JournalError
+from seed_rl.learner import checkpoints
+from seed_rl.runs.replay import Progress, replay
+
+MANIFEST = "manifest.json"
+"""Name of the file in a bundle with the SHA-256 of all others."""
+POLICY = "policy.npz"
+"""Name of the file in a bundle with the final weights of the agent."""
+_COPIED = (file.NAME, SAVED, "config.gin", "metrics.jsonl")
+_MOST_BYTES = 2**30  # of one file in a bundle
+
+
+def write_bundle(logdir: str, output: str) -> int:
+    """Write the bundle of a recorded run whose learner has ended, and return its size in bytes.
+
+    Raises:
+      JournalError: there is no journal, or it doesn't reach the newest checkpoint.
+      FileNotFoundError: `logdir` is not the log directory of a run.
+      CheckpointError: there is no checkpoint.
+      OSError: the file can't be written.
+    """
+    journal = segments.load(os.path.join(logdir, file.NAME))
+    _, arrays, state = checkpoints.chosen(logdir, None)
+    updates = int(state["counters"]["learner_updates"])
+    if updates != journal[-1].end[0]:
+        raise JournalError(
+            f"{logdir} has a checkpoint of update {updates}, but its journal ends at {journal[-1].end[0]}"
+        )
+    contents = {}
+    for name in _COPIED:
+        with open(os.path.join(logdir, name), "rb") as source:
+            contents[name] = source.read()
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, POLICY)
+        checkpoints.write(path, {name: array for name, array in arrays.items() if name.startswith("agent/")}, state)
+        with open(path, "rb") as source:
+            contents[POLICY] = source.read()
+    installed = {f"{each.name}=={each.version}" for each in metadata.distributions()}
+    contents["requirements.txt"] = "".join(f"{line}\n" for line in sorted(installed)).encode()
+    contents[MANIFEST] = json.dumps({name: _sha256(data) for name, data in contents.items()}, indent=2).encode()
+    with tarfile.open(output, "w") as archive:
+        for name, data in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return os.path.getsize(output)
+
+
+def verify(path: str, until: int | None = None) -> Iterator[Progress]:
+    """Check the hashes of a bundle, execute its run again, and compare all digests and the final policy.
+
+    Args:
+      path: bundle, or log directory of a recorded run.
+      until: number of updates after which to end; None: all.
+
+    Yields:
+      Progress, with each row of metrics.
+
+    Raises:
+      JournalError: the bundle is damaged or incomplete, or can't be replayed here.
+      Differs: the replay came out differently.
+    """
+    with tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
+        logdir = os.path.join(temporary, "run")
+        _unpack(path, logdir)
+        last = segments.load(os.path.join(logdir, file.NAME))[-1]
+        if last.start["settings"] != saved_settings(logdir):
+            changed = "; ".join(differences(load_saved(logdir), last.start["settings"])) or "what may change in a run"
+            raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {changed}")
+        policy = checkpoints.load(os.path.join(logdir, POLICY))[0]
+        recorded = last.digests.get(last.end[0], {})
+        for name, array in policy.items():
+            if recorded.get(name) != segments.digest(array):
+                raise JournalError(
+                    f"{POLICY} in {path} is not the policy at the end of the recorded run: {name} differs"
+                )
+        yield from replay(logdir, os.path.join(temporary, "replay"), until=until)
+
+
+def _unpack(path: str, logdir: str) -> None:
+    """Write the files of a bundle into a new directory, after checking their hashes."""
+    os.makedirs(logdir)
+    names = {*_COPIED, POLICY, "requirements.txt"}
+    contents: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path) as archive:
+            for entry in archive:
+                if entry.name not in (*names, MANIFEST) or not entry.isfile() or entry.size > _MOST_BYTES:
+                    raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
+                contents[entry.name] = archive.extractfile(entry).read()  # type: ignore[union-attr]
+        manifest: Mapping[str, Any] = json_object(contents.pop(MANIFEST))
+    except (OSError, tarfile.TarError, KeyError, ValueError) as error:
+        raise JournalError(f"{path} is not a bundle: {error}") from error
+    for name in sorted(names | set(manifest)):
+        if name not in contents or manifest.get(name) != _sha256(contents[name]):
+            raise JournalError(f"{name} in {path} is {'missing' if name not in contents else 'changed'}")
+        with open(os.path.join(logdir, name), "wb") as target:
+            target.write(contents[name])
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
