@@ -79,7 +79,6 @@ class EnvConfig(Settings, abc.ABC):
     """The setting that names the task (a game, a level), if the suite has several."""
     places_written: ClassVar[tuple[str, ...]] = ()
     """Settings that name places to write to, which are dropped when a recorded run's environments are rebuilt."""
-
     repeatable: ClassVar[bool] = True
     """Whether the same seed and actions give the same episodes, in any process."""
 
@@ -213,8 +212,7 @@ class ObservationPictures(Watchable):
         self._to_colours = to_colours or (lambda frame: np.broadcast_to(frame, (*frame.shape[:2], 3)))
 
     def picture(self, observation: Any) -> np.ndarray:
-        tensor = observation[self._name] if self._name else observation
-        return self._to_colours(np.asarray(tensor[0]))
+        return self._to_colours(np.asarray((observation[self._name] if self._name else observation)[0]))
 
 
 def reset(env: VectorEnv, seed: int | None) -> EnvOutput:

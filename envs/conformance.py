@@ -15,8 +15,8 @@ from seed_rl.envs.registry import from_description
 def check_suite(config: EnvConfig, steps: int) -> None:
     """Asserts that a config builds vector environments as `EnvConfig` promises.
 
-    Spaces and dtypes must be as declared, autoreset must be SAME_STEP, seeds must determine episodes and different
-    seeds give different ones, and the description must build an equal config.
+    Spaces and dtypes must be as declared, autoreset must be SAME_STEP, seeds must determine episodes, also in environments
+    that have been used, and different seeds give different ones; the description must build an equal config.
 
     Args:
       config: a config whose suite is registered or has an entry point.
@@ -24,7 +24,9 @@ def check_suite(config: EnvConfig, steps: int) -> None:
     """
     spec = config.spec()
     assert from_description(config.describe()) == config
-    (first, any_ended), (second, _), (third, _) = (_play(config, seed, steps) for seed in (1, 1, 2))
+    (first, any_ended), (second, _), (third, _) = (
+        _play(config, seed, steps, used) for seed, used in ((1, False), (1, config.repeatable), (2, False))
+    )
     assert any_ended, "no episode ended: play more steps"
     assert all(map(np.array_equal, first, second)), "the same seed gave a different episode"
     assert not all(map(np.array_equal, first, third)), "a different seed gave the same episode"
@@ -33,10 +35,17 @@ def check_suite(config: EnvConfig, steps: int) -> None:
         assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
 
 
-def _play(config: EnvConfig, seed: int, steps: int) -> tuple[list[np.ndarray], bool]:
-    """Steps three environments; returns copies of all their results, and whether an episode ended."""
+def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np.ndarray], bool]:
+    """Steps three environments, new or used before; returns copies of all their results, and whether an episode ended."""
     num_envs, spec, rng = 3, config.spec(), np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
+        if used:
+            observation, _ = env.reset(seed=seed + 1)
+            for _ in range(3):
+                observation, *_ = env.step(
+                    random_actions(spec.action, rng, num_envs, legal_actions(spec, observation))
+                )
+            rng = np.random.default_rng(0)
         observation, _ = env.reset(seed=seed)
         history, any_ended = _tensors(observation), False
         for _ in range(steps):

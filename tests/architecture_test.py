@@ -36,6 +36,7 @@ LAYERS = (
     ("seed_rl.buffers",),
     ("seed_rl.experiment", "seed_rl.configs"),
     ("seed_rl.inference",),
+    ("seed_rl.journal",),
     ("seed_rl.learner.ending",),
     ("seed_rl.reporting", "seed_rl.learner.hosts"),
     ("seed_rl.learner",),

@@ -190,8 +190,7 @@ class Experiment(Settings):
     batch_size: Count = 32
     """Number of unrolls per learner update."""
     passes: Count = 1
-    """Number of passes over a batch: an update is `passes` x `minibatches` optimizer steps. More than one pass reuses
-    on-policy data, which the loss must tolerate, as clipped ratios and V-trace do."""
+    """Number of passes over a batch; more than one needs a loss that tolerates reuse, such as one with clipped ratios."""
     minibatches: Count = 1
     """Number of equal parts into which each pass randomly divides the batch, with an optimizer step for each."""
     total_frames: Count = 10_000_000
@@ -207,8 +206,7 @@ class Experiment(Settings):
     replay: Replay | None = None
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
     init_from: str = ""
-    """Log directory of another run, or a checkpoint in it (`runs/pong/best`), whose weights a new run starts with: all
-    of them, or only parts of the trunk if shapes differ, as for another number of actions."""
+    """Log directory of a run or one of its checkpoints (`runs/pong/best`), whose weights a new run starts with."""
     seed: Annotated[int, Within(0, 2**31 - 1)] = 1
     """Seed of weights, environments, actions and replay samples."""
 

@@ -25,14 +25,13 @@ def difference(first: Sequence[str], second: Sequence[str]) -> str:
     notes: list[str] = []
     updates = -1
     for one, other in itertools.zip_longest(first, second, fillvalue=""):
-        word = (one or other).partition(" ")[0]
-        if word == "run" and other.startswith("run "):
-            start, other_start = (json.loads(line.partition(" ")[2]) for line in (one, other))
-            notes += [] if notes else _changed(_flat(start), _flat(other_start))
+        if one.startswith("run ") and other.startswith("run "):
+            start, other_start = (json.loads(line.removeprefix("run ")) for line in (one, other))
+            notes = notes or _changed(_flat(start), _flat(other_start))
             updates = int(start["updates"]) - 1
-            if start["updates"] == other_start["updates"]:
+            if (start["updates"], start["frames"]) == (other_start["updates"], other_start["frames"]):
                 continue
-        updates += word == "weights"
+        updates += (one or other) == "weights"
         if one != other:
             sentence = f"after {max(0, updates)} updates, {_quantity(one, other)}"
             return "; ".join([sentence, *notes])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import glob
 import itertools
 import os
 import shutil
@@ -55,24 +56,23 @@ def replay(
       JournalError: the journal can't be replayed here.
       Differs: the replay came out differently.
     """
-    todo = _todo(os.path.join(logdir, file.NAME), begin, until)
-    end = todo[-1].end[0] if until is None else min(until, todo[-1].end[0])
+    parts = todo(os.path.join(logdir, file.NAME), begin, until)
+    end = parts[-1].end[0] if until is None else min(until, parts[-1].end[0])
     load_tensorflow()
     from seed_rl.journal.replayed import Replayed
 
     newest, checked = begin, 0
-    for number, segment in enumerate(todo):
+    for number, segment in enumerate(parts):
         own = os.path.join(directory, f"segment-{number}")
-        os.makedirs(os.path.join(own, "checkpoints"))
         if newest:
-            shutil.copy(newest, os.path.join(own, "checkpoints"))
+            _copy(newest, own)
         deterministic(int(segment.start["machine"]["threads"]))
         order = Replayed(segment, until, check)
         with Run(_experiment(segment), own, actors=functools.partial(_Actors, segment), order=order) as run:
             for row in run.train():
                 yield Progress(int(row["learner_updates"]), end, checked + order.checked, row)
         checked += order.checked
-        newest = checkpoints.paths(os.path.join(own, "checkpoints"))[-1]
+        newest = _newest(own)
 
 
 def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progress]:
@@ -91,8 +91,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
       JournalError: the journal can't be replayed here, or ends before the update.
       Differs: the replay came out differently.
     """
-    directory = os.path.join(logdir, "checkpoints")
-    if checkpoints.paths(directory):
+    if checkpoints.paths(os.path.join(logdir, "checkpoints")):
         return
     path = os.path.join(source, file.NAME)
     last = segments.load(path)[-1].end[0]
@@ -100,9 +99,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
         raise JournalError(f"{path} ends after {last} updates, so there is no update {update} to fork at")
     with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
         yield from replay(source, temporary, until=update)
-        os.makedirs(directory, exist_ok=True)
-        newest = sorted(os.listdir(temporary), key=lambda name: int(name.rpartition("-")[2]))[-1]
-        shutil.copy(checkpoints.paths(os.path.join(temporary, newest, "checkpoints"))[-1], directory)
+        _copy(max(map(_newest, glob.glob(f"{temporary}/segment-*")), key=os.path.basename), logdir)
     if record:
         journal = file.Writer(os.path.join(logdir, file.NAME))
         for line in segments.beginning(file.read(path), update):
@@ -110,25 +107,42 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
         journal.close()
 
 
-def _todo(path: str, begin: str, until: int | None) -> list[Segment]:
-    """Return the segments to replay, after checking that they can be replayed here."""
-    todo = segments.load(path)
+def _newest(logdir: str) -> str:
+    """Return the path of the newest checkpoint of a run."""
+    return checkpoints.paths(os.path.join(logdir, "checkpoints"))[-1]
+
+
+def _copy(checkpoint: str, logdir: str) -> None:
+    """Copy a checkpoint, and the replay saved with it, into a log directory."""
+    directory, name = os.path.split(checkpoint)
+    os.makedirs(os.path.join(logdir, "checkpoints"))
+    for each in (name, name.replace("checkpoint-", "replay-")):
+        if os.path.exists(os.path.join(directory, each)):
+            shutil.copy(os.path.join(directory, each), os.path.join(logdir, "checkpoints"))
+
+
+def todo(path: str, begin: str, until: int | None) -> list[Segment]:
+    """Return the parts of a journal to replay, after checking that they can be replayed here; see `replay`."""
+    parts = segments.load(path)
     if begin:
         updates = checkpoints.load(begin)[1]["counters"]["learner_updates"]
-        todo = todo[[segment.begin for segment in todo].index(updates) :] if updates else todo
-    if todo[0].begin and not begin:
+        begins = [segment.begin for segment in parts]
+        if updates not in begins:
+            raise JournalError(f"no learner continued from {begin}: those of {path} began at updates {begins}")
+        parts = parts[begins.index(updates) :]
+    if parts[0].begin and not begin:
         raise JournalError(
-            f"{path} begins at update {todo[0].begin}: a replay needs the checkpoint from there (--from)"
+            f"{path} begins at update {parts[0].begin}: a replay needs the checkpoint from there (--from)"
         )
-    for segment, following in itertools.pairwise(todo):
-        if following.begin not in segment.saved:
+    for segment, following in itertools.pairwise(parts):
+        if following.begin not in (segment.begin, *segment.saved):
             raise JournalError(f"{path} has a gap: its run went on to update {following.begin} without being recorded")
     # Nothing is left of a process that was killed before its first checkpoint.
-    todo = [each for each in todo if each.end != (each.begin, each.start["frames"])]
-    todo = [each for number, each in enumerate(todo) if number == 0 or until is None or each.begin < until]
-    for segment in todo:
+    parts = [each for each in parts if each.end != (each.begin, each.start["frames"])]
+    parts = [each for number, each in enumerate(parts) if number == 0 or until is None or each.begin < until]
+    for segment in parts:
         _check_machine(segment, path)
-    return todo
+    return parts
 
 
 def _check_machine(segment: Segment, path: str) -> None:

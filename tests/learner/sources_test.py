@@ -89,6 +89,15 @@ class Rig:
             self.produce()
 
 
+    def drawn(self, timeout=0):
+        """The next batch, after as many pieces as it needs."""
+        while True:
+            taken = self.source.taken
+            batch = self.source.next(timeout)
+            if batch is not None or self.source.taken == taken:
+                return batch
+
+
 def numbers(batch):
     """The numbers of a batch's unrolls."""
     assert (batch.parts[0].action[0] == batch.parts[0].action[1]).numpy().all()
@@ -115,9 +124,9 @@ def test_fifo_takes_whole_batches_in_order_and_frees_their_slots():
 
 def test_no_batch_is_drawn_before_min_size():
     rig = Rig(4, Replay(capacity=10, min_size=5))
-    for expected in range(5):
+    for expected in (0, 0, 0, 3, 3):
         assert rig.source.next(0) is None
-        assert rig.source.taken == rig.source.gauges()["replay/size"] == expected
+        assert rig.source.taken == rig.source.gauges()["replay/size"] == expected, "in pieces of fixed sizes"
         rig.produce()
     batch = rig.source.next(0)
     assert set(numbers(batch)) <= {1, 2, 3, 4, 5}
@@ -135,9 +144,9 @@ def test_the_ratio_is_exact_whether_acting_or_learning_is_faster(batch_size, rat
     for update in range(updates):
         due = 6 + int(update * batch_size / ratio)
         if actors_are_faster:
-            batch = rig.source.next(timeout=30)
+            batch = rig.drawn(timeout=30)
         else:  # each unroll comes only when the learner has found that there is none
-            while (batch := rig.source.next(0)) is None:
+            while (batch := rig.drawn()) is None:
                 assert rig.source.taken < due
                 rig.produce()
         assert batch is not None
@@ -184,21 +193,14 @@ def test_a_small_capacity_is_filled_piece_by_piece():
     assert rig.source.next(0) is not None
     rig.produce(16)
     while (batch := rig.source.next(0)) is None:
-        assert rig.source.taken % 2 == 0, "never more at a time than fit"
+        assert rig.source.taken % 2 == 0, "as many at a time as fit"
     assert set(numbers(batch)) <= {17, 18}
-
-
-def test_a_slow_fill_does_not_outlast_its_timeout():
-    rig = Rig(4, Replay(capacity=100, min_size=90), free_slots=60)
-    rig.produce(50)
-    assert rig.source.next(0) is None
-    assert rig.source.taken == 32, "one piece, then the caller may look at the clock"
 
 
 def test_sequences_whose_priorities_are_not_finite_get_the_lowest_one():
     rig = Rig(4, Replay(capacity=8, min_size=4), divisor=0.0)
     rig.produce(4)
-    assert rig.source.next(0) is not None
+    assert rig.drawn() is not None
     assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
     rig.source.write_back(np.array([np.nan, np.inf, -np.inf, np.nan], np.float32))
     assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
@@ -217,7 +219,7 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio():
     rig, resumed = Rig(4, config), Rig(4, config)
     rig.produce(4)
     for _ in range(4):
-        rig.source.next(0)
+        rig.drawn()
         rig.source.write_back(np.array([0.5, 2.0, 1.0, 3.0], np.float32))
         rig.produce(2)
     file = io.BytesIO()

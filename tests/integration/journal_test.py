@@ -1,0 +1,56 @@
+"""A recorded run of real processes is executed again, to the bit."""
+
+import tarfile
+import time
+
+import pytest
+
+from seed_rl.cli.main import main
+from seed_rl.journal import file, segments
+
+SETTINGS = (
+    "Experiment.total_frames=6000",
+    "Replay.min_size=100",
+    "Logs.digest_updates=5",
+    "Logs.checkpoint_interval_s=1",
+)
+
+
+def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(runs, tmp_path, capsys):
+    logdir, fork = tmp_path / "run", tmp_path / "fork"
+    train = ("train", "--gin_file=catch/r2d2", "--record", *(f"--gin_param={setting}" for setting in SETTINGS))
+    first, deadline = runs.start(*train, f"--logdir={logdir}"), time.monotonic() + 120
+    while not [*logdir.glob("checkpoints/checkpoint-*[1-9]*.npz")] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    first.process.kill()
+    first.wait(60)
+    assert runs.run(*train, f"--logdir={logdir}").returncode == 0
+    killed, continued = segments.load(str(logdir / file.NAME))
+    assert 0 < killed.end[0] == continued.begin < continued.end[0]
+
+    replayed = runs.run("replay", logdir)
+    assert replayed.returncode == 0, replayed.text()
+    assert f"in {continued.end[0]} updates are equal" in replayed.text()
+
+    forked = runs.run(
+        *train, f"--logdir={fork}", f"--fork={logdir}@{killed.end[0]}", "--gin_param=Optimizer.learning_rate=0"
+    )
+    assert forked.returncode == 0, forked.text()
+    assert main(["diff", str(logdir), str(fork)]) == 1
+    assert f"after {killed.end[0]} updates" in capsys.readouterr().out
+
+    bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
+    assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
+    with tarfile.open(bundle) as archive:
+        offset = archive.getmember(file.NAME).offset_data
+    data = bytearray(bundle.read_bytes())
+    data[offset + 100] ^= 1
+    damaged.write_bytes(data)
+    assert main(["verify", str(damaged)]) == 1
+    assert f"{file.NAME} in {damaged} is changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["replay", "bundle", "verify", "diff"])
+def test_without_a_journal_there_is_a_sentence(command, tmp_path, capsys):
+    assert main([command, str(tmp_path / "nothing"), *([str(tmp_path)] if command == "diff" else [])]) == 1
+    assert "nothing" in capsys.readouterr().err

@@ -1,0 +1,82 @@
+"""The file of a journal: chunks that are complete or absent, and whose damage is noticed."""
+
+import contextlib
+import gzip
+import itertools
+
+import pytest
+
+from seed_rl.journal import file
+from seed_rl.journal.errors import JournalError
+
+
+def write(path, chunks):
+    writer = file.Writer(str(path))
+    for lines in chunks:
+        for line in lines:
+            writer.write(line)
+        writer.flush()
+    writer.close()
+
+
+def members(path):
+    """The chunks of a journal, bytes."""
+    found, data = [], path.read_bytes()
+    while data:
+        end = next(n for n in range(1, len(data) + 1) if n == len(data) or data[n : n + 4] == b"\x1f\x8b\x08\x00")
+        found.append(data[:end])
+        data = data[end:]
+    return found
+
+
+CHUNKS = [["run {}", "act 0 1"], ["act 0 2"], ["act 0 3", "weights"]]
+LINES = [*itertools.chain(*CHUNKS)]
+
+
+@pytest.fixture
+def journal(tmp_path):
+    path = tmp_path / file.NAME
+    write(path, CHUNKS)
+    return path
+
+
+def test_gzip_reads_a_journal(journal):
+    text = gzip.decompress(journal.read_bytes()).decode().splitlines()
+    assert [line for line in text if not line.startswith("chunk")] == file.read(str(journal)) == LINES
+
+
+def test_a_kill_at_any_byte_leaves_complete_chunks_and_a_new_writer_continues_them(journal):
+    data, ends = journal.read_bytes(), []
+    for chunk in members(journal):
+        ends.append((ends[-1] if ends else 0) + len(chunk))
+    assert len(ends) == len(CHUNKS)
+    for size in range(ends[0], len(data) + 1):
+        complete = [*itertools.chain(*CHUNKS[: sum(end <= size for end in ends)])]
+        journal.write_bytes(data[:size])
+        assert file.read(str(journal)) == complete
+        if size % 7 == 0:  # a disk is slow
+            write(journal, [["act 0 9"]])
+            assert file.read(str(journal)) == [*complete, "act 0 9"]
+
+
+def test_a_flipped_byte_is_found_or_does_no_harm(journal):
+    data = journal.read_bytes()
+    for at in range(len(data)):
+        journal.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        with contextlib.suppress(JournalError):
+            assert file.read(str(journal)) == LINES  # the time in a header, for example
+
+
+def test_missing_changed_and_absent_chunks_get_a_sentence(journal, tmp_path):
+    first, second, third = members(journal)
+    for wrong, sentence in (
+        (first + third, "chunk 1 after .* was expected: a chunk is missing or changed"),
+        (second + third, "chunk 0 after nothing was expected"),
+        (first[:-9], "has no complete chunk"),
+        (b"hello, journal", "chunk 0 of .* is damaged"),
+    ):
+        journal.write_bytes(wrong)
+        with pytest.raises(JournalError, match=sentence):
+            file.read(str(journal))
+    with pytest.raises(JournalError, match="there is no journal .*: `--record` writes one"):
+        file.read(str(tmp_path / "nowhere"))

@@ -1,0 +1,192 @@
+"""An order is recorded, prescribed again, compared and cut."""
+
+import dataclasses
+import itertools
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from seed_rl.buffers.slots import UnrollQueue
+from seed_rl.inference.batcher import Request
+from seed_rl.inference.order import Synchronous
+from seed_rl.journal import file, segments
+from seed_rl.journal.difference import difference
+from seed_rl.journal.errors import Differs, JournalError
+from seed_rl.journal.recorded import Recorded
+from seed_rl.journal.replayed import Replayed
+from seed_rl.runs import replay
+from seed_rl.system.machine import processor, versions
+from seed_rl.transport.protocol import Refused
+from seed_rl.types import EnvOutput
+
+QUEUE = UnrollQueue(1)
+START = {
+    "settings": {"agent.kind": "VTrace", "batch_size": 8},
+    "versions": versions(),
+    "machine": {"processor": processor(), "threads": 2},
+}
+
+
+def request(lease):
+    size = len(lease.env_ids)
+    output = EnvOutput(np.zeros(size, np.float32), *np.zeros((2, size), bool), np.zeros((size, 1), np.uint8))
+    return Request(lease, lease.env_id_array, False, output, stream=None)
+
+
+def weights(value):
+    """Keras variables by name."""
+    return {"agent/kernel": SimpleNamespace(numpy=lambda: np.full(3, value, np.float32))}
+
+
+def act(order, *groups):
+    with order.acting(0, groups, QUEUE):
+        pass
+
+
+def refresh(order):
+    with order.refreshing():
+        pass
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """A journal of two learner processes: the first ends after two updates and a checkpoint of the first."""
+    path = str(tmp_path / file.NAME)
+    for begin, acts in ((0, ((0, 1), (1,), (1, 0))), (1, ((0,), (1,)))):
+        writer = file.Writer(path)
+        order = Recorded(writer, START, every=1)
+        order.began(begin, 100 * begin, weights(begin))
+        membership = order.membership(4, 7 + begin, 60.0, 1)
+        order.batcher(0, 4, 0.0, 4)
+        refresh(order)
+        lease = membership.join([2, 2])
+        order.joined(lease)
+        for update, numbers in enumerate(acts, begin + 1):
+            act(order, *(lease.groups[number] for number in numbers))
+            refresh(order)
+            order.learned(update, weights(update))
+            if update == 1:
+                order.saving(update, weights(update))
+        order.end()
+    return path
+
+
+def test_a_journal_is_read_as_it_was_written(journal):
+    first, second = segments.load(journal)
+    assert [segment.begin for segment in (first, second)] == [0, 1]
+    assert [segment.end for segment in (first, second)] == [(1, 100), (3, None)]
+    assert first.turns == {0: [(), (0, 1), (), (1,), (), (1, 0), ()]}
+    assert (first.saved, sorted(first.digests), sorted(second.digests)) == ([1], [0, 1, 2, 3], [1, 2, 3])
+    assert [group.env_ids for group in first.joins[0]] == [(0, 1), (2, 3)]
+    assert first.joins[0][0].seed != second.joins[0][0].seed
+
+
+def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
+    order = Replayed(segments.load(journal)[0], check=True)
+    batcher = order.batcher(0, 4, 0.0, 4)
+    refresh(order)
+    membership = order.membership(4, 0, 60.0, 1)
+    with pytest.raises(Refused, match="no further actor took part"):
+        membership.join([3])
+    one, two = membership.join([2, 2]).groups
+    with pytest.raises(Refused, match="no further actor took part"):
+        membership.join([2, 2])
+    a, b = request(one), request(two)
+    for each in (b, a):
+        batcher.group_opened(each.lease)
+        batcher.put(each)
+    assert batcher.get() == [a, b]
+    refreshed = threading.Thread(target=refresh, args=[order])
+    refreshed.start()
+    refreshed.join(0.05)
+    assert refreshed.is_alive(), "acting has not got there"
+    act(order, one, two)
+    refreshed.join(10)
+    assert not refreshed.is_alive()
+    order.learned(1, weights(1))
+    with pytest.raises(Differs, match="after 2 updates, agent/kernel differs"):
+        order.learned(2, weights(1.5))
+    assert [order.ended(*at) for at in ((0, 100), (1, 99), (1, 100))] == [False, False, True]
+    batcher.put(b)
+    batcher.group_closed(two)
+    with pytest.raises(RuntimeError, match="an actor ended during the replay, which needs its group 1"):
+        batcher.get()
+
+
+def test_a_replay_that_begins_elsewhere_differs(journal):
+    with pytest.raises(Differs, match=r"goes on at update and frame \(1, 100\), its replay at \(1, 96\)"):
+        Replayed(segments.load(journal)[1]).began(1, 96, weights(1))
+
+
+def test_synchronous_groups_take_turns_once_all_are_there_and_the_learner_waits(journal):
+    order = Synchronous()
+    batcher = order.batcher(0, 4, 0.0, num_envs=6)
+    groups = [group for join in segments.load(journal)[0].joins for group in join]
+    groups.append(dataclasses.replace(groups[0], env_ids=(4, 5)))
+    requests = [request(group) for group in groups]
+    for each in reversed(requests):
+        batcher.group_opened(each.lease)
+        batcher.put(each)
+    demand = UnrollQueue(2)
+    waiting = threading.Thread(target=lambda: demand.take(1, timeout=60))
+    waiting.start()
+    for expected in (requests[:2], requests[2:], requests[:2]):
+        assert batcher.get() == expected
+        with order.acting(0, [each.lease for each in expected], demand):
+            for each in expected:
+                batcher.put(each)
+    demand.put(np.array([0]))
+    waiting.join()
+    too_early = threading.Thread(target=demand.wait_for_demand)
+    too_early.start()
+    too_early.join(0.05)
+    assert too_early.is_alive(), "the learner is busy"
+    demand.close()
+    too_early.join(10)
+
+
+def test_the_first_difference_is_named(journal):
+    lines = file.read(journal)
+    assert difference(lines, lines) == ""
+    changed = [line.replace('"batch_size":8', '"batch_size":9') for line in lines]
+    assert difference(lines, changed) == "all of it is equal; settings batch_size is 8 and 9"
+    for number, line in enumerate(lines):
+        word = line.partition(" ")[0]
+        other = [*lines[:number], *lines[number + 1 :]]
+        assert difference(lines, other).startswith("after "), word
+        assert difference(lines[:number], lines).endswith("the first journal ends")
+    digest = lines.index(next(line for line in lines if line.startswith("digest 2")))
+    other = [*lines[:digest], lines[digest].replace('":"', '":"0'), *lines[digest + 1 :]]
+    assert difference(lines, other) == "after 2 updates, agent/kernel differs"
+
+
+def test_a_beginning_ends_with_a_checkpoint_after_its_update(journal, tmp_path):
+    lines = file.read(journal)
+    for update, starts in ((1, 1), (2, 2), (3, 2)):
+        kept = segments.beginning(lines, update)
+        assert kept[:-2] == lines[: len(kept) - 2]
+        assert kept[-2:] == ["weights", f"save {update}"]
+        assert sum(line.startswith("run ") for line in kept) == starts
+
+
+def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
+    lines = file.read(journal)
+    edits = (
+        ('"numpy":"', '"numpy":"0', "can't be replayed to the bit here: numpy was 0"),
+        (f'"processor":"{processor()}', '"processor":"Abacus', "the processor was Abacus, here"),
+        ("save 1", "save 3", "has a gap: its run went on to update 1 without being recorded"),
+        ('"updates":0', '"updates":5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
+        ("act 0 1", "act zero", "line 8 of .* is not understood: ValueError"),
+    )
+    for (old, new, sentence), number in zip(edits, itertools.count()):
+        path = str(tmp_path / f"{number}.gz")
+        writer = file.Writer(path)
+        for line in lines:
+            writer.write(line.replace(old, new))
+        writer.close()
+        with pytest.raises(JournalError, match=sentence):
+            replay.todo(path, "", None)
+    assert [segment.begin for segment in replay.todo(journal, "", 1)] == [0]
+    assert [segment.begin for segment in replay.todo(journal, "", None)] == [0, 1]
