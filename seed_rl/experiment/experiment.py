@@ -190,7 +190,7 @@ class Experiment(Settings):
     batch_size: Count = 32
     """Number of unrolls per learner update."""
     passes: Count = 1
-    """Number of passes over a batch; more than one needs a loss that tolerates reuse, such as one with clipped ratios."""
+    """Number of passes over a batch; more than one needs a loss that tolerates reuse, as clipped ratios do."""
     minibatches: Count = 1
     """Number of equal parts into which each pass randomly divides the batch, with an optimizer step for each."""
     total_frames: Count = 10_000_000

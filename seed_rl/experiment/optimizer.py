@@ -48,7 +48,7 @@ class Optimizer(Settings):
         """Build the Keras optimizer of some Keras variables; its learning rate is set at every update."""
         import keras  # late import: actors read settings but don't load Keras
 
-        rate, common = self.learning_rate, {"epsilon": self.epsilon, "weight_decay": self.weight_decay or None}
+        rate, common = float(self.learning_rate), {"epsilon": self.epsilon, "weight_decay": self.weight_decay or None}
         optimizer = (
             keras.optimizers.Adam(rate, beta_1=self.beta_1, beta_2=self.beta_2, **common)
             if self.name == "adam"

@@ -37,6 +37,7 @@ class Replayed(Order):
         self._closed = False
         self._position = dict.fromkeys(segment.turns, 0)
         self._groups = [group for join in segment.joins for group in join]  # by number
+        self._refreshes = 0
         self._seen: set[int] = set()  # numbers of groups that have been open
         self._batchers: list[OrderedBatcher] = []
         self.checked = 0
@@ -52,6 +53,10 @@ class Replayed(Order):
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
         """See `Order.membership`."""
         return _RecordedLeases(self._segment.joins, num_envs, num_devices)
+
+    def needs(self, actor: int) -> bool:
+        """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
+        return self._segment.joined_after[actor] <= self._refreshes + 1
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
         """See `Order.batcher`."""
@@ -94,6 +99,7 @@ class Replayed(Order):
         with self._changed:
             for device in self._position:
                 self._position[device] += self._turn(device) is not None
+            self._refreshes += 1
         for batcher in self._batchers:
             batcher.wake()
 

@@ -26,6 +26,8 @@ class Segment:
     """Description of the process: its settings, versions and machine, and the `updates` and `frames` before it."""
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
+    joined_after: list[int] = dataclasses.field(default_factory=list)
+    """Value of `refreshes` when each of them joined."""
     turns: dict[int, list[tuple[int, ...]]] = dataclasses.field(default_factory=dict)
     """By inference device: numbers of the groups of each batch, and `WEIGHTS` for new weights, in order."""
     refreshes: int = 0
@@ -90,6 +92,7 @@ def _add(segments: list[Segment], line: str) -> None:
         for turns in segment.turns.values():
             turns.append(WEIGHTS)
     elif word == "join":
+        segment.joined_after.append(segment.refreshes)
         segment.joins.append(tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest)))
     elif word == "digest":
         updates, _, values = rest.partition(" ")

@@ -16,8 +16,10 @@ from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
 from seed_rl.journal import file, segments
 from seed_rl.journal.errors import JournalError
+from seed_rl.journal.replayed import Replayed
 from seed_rl.journal.segments import Segment
 from seed_rl.learner import checkpoints
+from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
@@ -59,8 +61,6 @@ def replay(
     parts = todo(os.path.join(logdir, file.NAME), begin, until)
     end = parts[-1].end[0] if until is None else min(until, parts[-1].end[0])
     load_tensorflow()
-    from seed_rl.journal.replayed import Replayed
-
     newest, checked = begin, 0
     for number, segment in enumerate(parts):
         own = os.path.join(directory, f"segment-{number}")
@@ -68,7 +68,8 @@ def replay(
             _copy(newest, own)
         deterministic(int(segment.start["machine"]["threads"]))
         order = Replayed(segment, until, check)
-        with Run(_experiment(segment), own, actors=functools.partial(_Actors, segment), order=order) as run:
+        actors = functools.partial(_Actors, segment, order)
+        with Run(_experiment(segment), own, actors=actors, order=order) as run:
             for row in run.train():
                 yield Progress(int(row["learner_updates"]), end, checked + order.checked, row)
         checked += order.checked
@@ -165,12 +166,18 @@ def _experiment(segment: Segment) -> Experiment:
 
 
 class _Actors(LocalActors):
-    """An actor process for each recorded lease."""
+    """An actor process for each recorded lease, from shortly before it is needed."""
 
-    def __init__(self, segment: Segment, logs: str):
+    def __init__(self, segment: Segment, order: Replayed, logs: str):
         super().__init__(len(segment.joins), logs)
-        self._joins = segment.joins
+        self._joins, self._order = segment.joins, order
         self._modules = modules_needed(_experiment(segment))
+
+    def _run(self, number: int, log: str) -> ActorEnd:
+        while not self._order.needs(number):
+            if self._stopping.wait(0.1):
+                return ActorEnd("it was not needed", killed=True)
+        return super()._run(number, log)
 
     def _arguments(self, number: int) -> list[str]:
         groups = self._joins[number]
