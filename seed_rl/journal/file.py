@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from seed_rl.foreign import shortened
 from seed_rl.journal.errors import JournalError
+from seed_rl.system.object_store import local_file
 
 NAME = "journal.gz"
 """Name of the file in a log directory."""
@@ -97,7 +98,7 @@ def read(path: str) -> list[str]:
       JournalError: there is no journal, or a chunk is damaged or missing.
     """
     try:
-        with open(path, "rb") as file:
+        with local_file(path) as local, open(local, "rb") as file:
             data = file.read()
     except OSError as error:
         raise JournalError(f"there is no journal {path} ({error.strerror}): `--record` writes one") from error

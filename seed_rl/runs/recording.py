@@ -15,6 +15,18 @@ from seed_rl.journal.recorded import Recorded
 from seed_rl.system.machine import make_deterministic, threads, versions
 
 
+def check_repeatable(experiment: Experiment, hosts: int) -> None:
+    """Check that a run can be repeated.
+
+    Raises:
+      ConfigError: it can't be.
+    """
+    if hosts > 1:
+        raise ConfigError(f"a run of {hosts} learner hosts can't be recorded or synchronous, only one of a single host")
+    if not experiment.env.repeatable:
+        raise ConfigError(f"{experiment.env.title} does not repeat an episode for the same seed and actions")
+
+
 @contextlib.contextmanager
 def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Iterator[Order]:
     """Make the computations of this process repeatable, and yield the order of a run.
@@ -26,10 +38,8 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
       synchronous: whether acting and learning alternate.
 
     Raises:
-      ConfigError: the environments are not repeatable, or the journal can't be continued.
+      ConfigError: the journal can't be continued, or TensorFlow has been used before.
     """
-    if not experiment.env.repeatable:
-        raise ConfigError(f"{experiment.env.title} does not repeat an episode for the same seed and actions")
     machine = deterministic(threads())
     order = Synchronous() if synchronous else FREE
     if not record:

@@ -22,6 +22,7 @@ from seed_rl.learner.hosts import ALONE, Hosts
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.mirror import working_directory
+from seed_rl.runs.recording import check_repeatable, repeatable
 from seed_rl.runs.run_directory import run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, socket_directory
@@ -109,6 +110,8 @@ class Run:
           CannotReach: the object store can't be used.
         """
         allow_many_files()
+        if self.record or self.synchronous:
+            check_repeatable(self.experiment, self.hosts.count)
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:
@@ -170,8 +173,6 @@ class Run:
             gc.freeze()  # spares the collector the many objects of the imported modules
             order = self.order
             if self.record or self.synchronous:
-                from seed_rl.runs.recording import repeatable
-
                 order = cleanup.enter_context(
                     repeatable(self.experiment, self._directory, self.record, self.synchronous)
                 )

@@ -101,7 +101,7 @@ def _unpack(path: str, logdir: str) -> None:
     names = {*_COPIED, POLICY, "requirements.txt"}
     contents: dict[str, bytes] = {}
     try:
-        with tarfile.open(path) as archive:
+        with tarfile.open(path, "r:") as archive:
             for entry in archive:
                 if entry.name not in (*names, MANIFEST) or not entry.isfile() or entry.size > _MOST_BYTES:
                     raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")

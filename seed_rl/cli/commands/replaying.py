@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
+from seed_rl.system.object_store import is_url
 
 _FAILURES = (JournalError, Differs, ActorFailed, CheckpointError)
 _UNTIL = integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
@@ -38,7 +40,7 @@ _UNTIL = integer("until", None, "Number of updates to end after; default: all.",
     failures=_FAILURES,
 )
 def replay(values: flags.FlagValues, *paths: str) -> int:
-    """Executes a recorded run again, to the bit, and says whether it came out the same."""
+    """Executes a recorded run again and says whether it came out the same."""
     with tempfile.TemporaryDirectory(prefix="seed_rl-replay-") as temporary:
         target = values.logdir or temporary
         if os.path.isdir(target) and os.listdir(target):
@@ -50,7 +52,7 @@ def replay(values: flags.FlagValues, *paths: str) -> int:
 
 @command("seed_rl verify pong.tar", _UNTIL, IMPORT_MODULE, takes_paths=True, failures=_FAILURES)
 def verify(values: flags.FlagValues, *paths: str) -> int:
-    """Checks a bundle's hashes, executes its run again, and says whether it came out the same."""
+    """Checks the hashes of a bundle, and executes its run again."""
     _show(bundles.verify(_one(paths), values.until), check=True)
     return 0
 
@@ -88,6 +90,8 @@ def fork(values: flags.FlagValues, logdir: str) -> None:
     source, at, update = values.fork.rpartition("@")
     if not at or not update.isdigit():
         raise UsageError(f"--fork expects LOGDIR@UPDATE, got {values.fork!r}")
+    if is_url(logdir):
+        raise UsageError(f"--fork needs a local --logdir, got {logdir}")
     _show(replays.fork(source, int(update), logdir, values.record), check=True)
 
 
@@ -100,9 +104,12 @@ def _one(paths: Sequence[str]) -> str:
 def _show(progress: Iterator[replays.Progress], check: bool) -> None:
     """Execute a replay, show how far it is, and say at its end that it came out the same."""
     began, last = time.monotonic(), None
-    for last in progress:
-        checked = f", {last.checked} digests equal" if check else ""
-        so_far = f"{last.updates} of {last.end} updates, {last.row['env_frames']:,.0f} frames{checked}"
-        print(f"{duration(time.monotonic() - began)}: {so_far}", file=sys.stderr)
+    try:
+        for last in progress:
+            checked = f", {last.checked} digests equal" if check else ""
+            so_far = f"{last.updates} of {last.end} updates, {last.row['env_frames']:,.0f} frames{checked}"
+            print(f"{duration(time.monotonic() - began)}: {so_far}", file=sys.stderr)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     if last is not None and check:
         print(f"the same: all {last.checked} digests of the weights in {last.end} updates are equal")

@@ -86,6 +86,8 @@ def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given
             security=learner,
             native_log=True,
             accelerator=values.accelerator or "",
+            record=values.record,
+            synchronous=values.synchronous,
         )
 
 
