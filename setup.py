@@ -4,19 +4,25 @@
 `seed_rl/agents -> ../agents` and so on show the same to tools that read the source tree without installing it.
 """
 
+from typing import Any
+
 from setuptools import find_packages, setup
 
 MOVED = ("agents", "envs", "configs")
 
-setup(
-    packages=[
-        *find_packages(
-            include=["seed_rl", "seed_rl.*"], exclude=[f"seed_rl.{name}{end}" for name in MOVED for end in ("", ".*")]
-        ),
-        *(
-            f"seed_rl.{name}"
-            for name in find_packages(include=[f"{name}{end}" for name in MOVED for end in ("", ".*")])
-        ),
-    ],
-    package_dir={f"seed_rl.{name}": name for name in MOVED},
-)
+
+def locations(root: str) -> dict[str, Any]:
+    """Return the arguments of `setup` that locate the packages below `root`, relative to the working directory."""
+    links = [f"seed_rl.{name}{end}" for name in MOVED for end in ("", ".*")]
+    moved = find_packages(root, include=[f"{name}{end}" for name in MOVED for end in ("", ".*")])
+    return {
+        "packages": [
+            *find_packages(root, include=["seed_rl", "seed_rl.*"], exclude=links),
+            *(f"seed_rl.{name}" for name in moved),
+        ],
+        "package_dir": {"seed_rl": f"{root}/seed_rl", **{f"seed_rl.{name}": f"{root}/{name}" for name in MOVED}},
+    }
+
+
+if __name__ == "__main__":
+    setup(**locations("."))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import importlib
+import importlib.util
 import logging
 import os
 import select
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from seed_rl import __version__
+import seed_rl
 from seed_rl.cli.command import Command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import OF_ALL_COMMANDS
@@ -88,15 +88,23 @@ def _main(arguments: list[str]) -> int:
         print(_overview())
         return 0 if name else USAGE_ERROR
     if name == "--version":
-        print(f"seed_rl {__version__}")
+        print(f"seed_rl {seed_rl.__version__}")
         return 0
     if name not in COMMANDS:
         guess = did_you_mean(name, COMMANDS)
         print(f"seed_rl: unknown command {name!r}; commands are {', '.join(COMMANDS)}.{guess}", file=sys.stderr)
         return USAGE_ERROR
+    try:
+        return _run_command(name, rest)
+    except ModuleNotFoundError as error:
+        print(f"seed_rl {name} {_missing(error)}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _run_command(name: str, arguments: Sequence[str]) -> int:
     command = _find(name)
     try:
-        return _run(name, command, rest)
+        return _run(name, command, arguments)
     except (*command.failures, *_USAGE_ERRORS) as error:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
@@ -107,6 +115,20 @@ def _find(name: str) -> Command:
     module, function = COMMANDS[name].split(".")
     found: Command = getattr(importlib.import_module(f"seed_rl.cli.commands.{module}"), function)
     return found
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """Name a missing dependency of an installation for actors; raise the error in others."""
+    if importlib.util.find_spec("tensorflow"):
+        raise error
+    return f"needs {error.name}, which is not installed: pip install seed_rl (seed_rl-actor is for actors only)"
+
+
+def _summary(name: str) -> str:
+    try:
+        return _find(name).summary
+    except ModuleNotFoundError as error:
+        return _missing(error)
 
 
 def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
@@ -140,8 +162,9 @@ def _configure_logging(level: str, quiet: bool) -> None:
 
 
 def _overview() -> str:
-    lines = [f"seed_rl {__version__}: distributed reinforcement learning with central inference", "", "commands:"]
-    lines += [f"  {name:8} {_find(name).summary}" for name in COMMANDS]
+    title = f"seed_rl {seed_rl.__version__}: distributed reinforcement learning with central inference"
+    lines = [title, "", "commands:"]
+    lines += [f"  {name:8} {_summary(name)}" for name in COMMANDS]
     return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
 
 

@@ -41,7 +41,8 @@ def load_tensorflow() -> Any:
     Garbage collection is off meanwhile, because it would take a quarter of the time and find hardly any garbage.
 
     Raises:
-      CannotLoad: the import fails, or Keras was imported before with another backend.
+      ModuleNotFoundError: TensorFlow is not installed.
+      CannotLoad: the import fails otherwise, or Keras was imported before with another backend.
     """
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -53,6 +54,8 @@ def load_tensorflow() -> Any:
         with _descriptor_to(os.devnull):  # not `sys.stderr`, which new log handlers would keep
             tensorflow, keras = map(importlib.import_module, ("tensorflow", "keras"))
     except Exception as error:  # broken dependencies may raise anything
+        if getattr(error, "name", None) == "tensorflow":
+            raise
         raise CannotLoad(f"TensorFlow can't be loaded: {described(error)}; `seed_rl doctor` examines more") from error
     finally:
         if collects:
