@@ -71,19 +71,19 @@ def test_an_image_has_its_lock_the_package_and_a_command_for_an_unprivileged_use
     assert "docker/health.py docker/cloud/vertex_start.py /usr/local/lib/seed_rl/" in arguments(image, "COPY")
 
 
-def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_that_keeps_its_secrets(
+def test_an_environment_of_the_distribution_for_actors_is_small_and_plays_for_a_learner_that_keeps_its_secrets(
     runs, rows, wait_for, secrets, has_no_secret, tmp_path
 ):
     copy_source(tmp_path / "source", "tests")
     environment, wheels = tmp_path / "venv", tmp_path / "wheels"
-    pinned = ("--require-hashes", "-r", ROOT / "requirements/actor.lock")
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     install = ("uv", "pip", "install", "--python", environment / "bin/python")
     for words in (
         ("uv", "venv", "--python", sys.executable, environment),
-        ("pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source"),
-        (*install, *pinned),
-        (*install, "--no-deps", "--no-index", "--find-links", wheels, "seed_rl"),
+        ("pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, "./source/requirements/actor"),
+        (*install, "--no-deps", "--no-index", "--find-links", wheels, "seed_rl-actor"),
+        (*install, "--require-hashes", "-r", environment / "share/seed_rl/actor.lock"),
+        ("uv", "pip", "check", "--python", environment / "bin/python"),
     ):
         command = [sys.executable, "-m", *words]
         done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
@@ -94,6 +94,10 @@ def test_the_environment_of_the_actor_image_is_small_and_plays_for_a_learner_tha
     assert not re.search("tensorflow|keras|tensorboard|matplotlib", " ".join(path.name for path in files))
     program = "from seed_rl.envs.atari import Atari; env = Atari().make(2); env.reset(seed=1); env.close()"
     subprocess.run([environment / "bin/python", "-I", "-c", program], cwd=tmp_path, check=True)
+    train = [environment / "bin/seed_rl", "train", "--gin_file=catch/vtrace"]
+    refused = subprocess.run(train, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert re.fullmatch(r"seed_rl train needs \w+, which is not installed: pip install seed_rl \(.*\)\n", refused.stderr)
 
     logdir = tmp_path / "runs"
     settings = ("--gin_file=catch/vtrace", "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.5")
