@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,11 +14,11 @@ from email.parser import Parser
 import pytest
 from packaging.requirements import Requirement
 
-import seed_rl
 from tests.support.source import copy_source
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MOVED = ("agents", "configs", "envs")
+RELEASE = "0.1.0"
 SUFFIXES = (".py", ".csv", ".gin", ".proto", ".pyi", "py.typed")
 
 
@@ -40,13 +41,13 @@ def wheel(tmp_path_factory) -> zipfile.ZipFile:
 @pytest.fixture(scope="module")
 def metadata(wheel):
     """Reads a file of the wheel's metadata."""
-    return lambda name: wheel.read(f"seed_rl-{seed_rl.__version__}.dist-info/{name}").decode()
+    return lambda name: wheel.read(f"seed_rl-{RELEASE}.dist-info/{name}").decode()
 
 
 def test_the_wheel_has_the_package_and_nothing_else(wheel):
     assert {name.partition("/")[0] for name in wheel.namelist()} == {
         "seed_rl",
-        f"seed_rl-{seed_rl.__version__}.dist-info",
+        f"seed_rl-{RELEASE}.dist-info",
     }
     links = re.compile(rf"seed_rl/({'|'.join(MOVED)})/")  # Python before 3.13 may follow them
     sources = {
@@ -62,7 +63,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
 
 def test_the_metadata_names_license_pythons_and_modules_that_exist(wheel, metadata):
     fields = Parser().parsestr(metadata("METADATA"))
-    assert (fields["License-Expression"], fields["Version"]) == ("Apache-2.0", seed_rl.__version__)
+    assert (fields["License-Expression"], fields["Version"]) == ("Apache-2.0", RELEASE)
     assert set(fields["Requires-Python"].split(",")) == {">=3.11", "<3.14"}
     entries = configparser.ConfigParser()
     entries.read_string(metadata("entry_points.txt"))
@@ -81,12 +82,37 @@ sys.path.insert(0, {str(tmp_path)!r})
 import seed_rl, seed_rl.agents, seed_rl.configs, seed_rl.envs
 for module in (seed_rl, seed_rl.agents, seed_rl.configs, seed_rl.envs):
     assert module.__file__.startswith({str(tmp_path)!r}), module.__file__
+assert seed_rl.__version__ == {RELEASE!r}
 assert list(pathlib.Path(seed_rl.configs.__file__).parent.glob("catch/*.gin"))
 assert not any(map(importlib.util.find_spec, ("agents", "envs", "configs", "benchmarks")))
 tests = importlib.util.find_spec("tests")  # another package may install one
 assert tests is None or not any(pathlib.Path(place, "support").exists() for place in tests.submodule_search_locations)
 """
     run("-I", "-c", program, cwd=tmp_path)
+
+
+def test_the_version_names_the_commit_of_a_clone_and_of_what_is_built_from_it(tmp_path):
+    clone, built = tmp_path / "clone", tmp_path / "built"
+    for place in (clone, built):
+        (place / "seed_rl").mkdir(parents=True)
+        shutil.copy(ROOT / "seed_rl/__init__.py", place / "seed_rl")
+    author = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+    for words in (("init", "--quiet"), ("add", "."), (*author, "commit", "--quiet", "--message=first")):
+        subprocess.run(["git", *words], cwd=clone, check=True)
+    program = "import seed_rl; print(seed_rl.__version__)"
+    version = run("-c", program, cwd=clone).strip()
+    assert re.fullmatch(rf"{RELEASE}\+g[0-9a-f]{{9}}", version)
+    (clone / "seed_rl/__init__.py").write_text((ROOT / "seed_rl/__init__.py").read_text() + "\n")
+    assert run("-c", program, cwd=clone).strip() == f"{version}.changed"
+    subprocess.run(["git", "tag", f"v{RELEASE}"], cwd=clone, check=True)
+    subprocess.run(["git", "checkout", "--quiet", "."], cwd=clone, check=True)
+    assert run("-c", program, cwd=clone).strip() == RELEASE
+
+    assert run("-c", program, cwd=built).strip() == RELEASE
+    recorded = built / "seed_rl_actor-7.dist-info"
+    recorded.mkdir()
+    (recorded / "METADATA").write_text(f"Name: seed_rl-actor\nVersion: {version}\n")
+    assert run("-c", program, cwd=built).strip() == version
 
 
 @pytest.mark.parametrize("package", ["agents", "envs"])
