@@ -15,17 +15,22 @@ import gin
 import keras
 import tensorflow as tf
 
-from seed_rl.agents.base import LossOutput, ModelAgent
-from seed_rl.agents.config import AgentConfig
-from seed_rl.agents.transitions import transitions_of
-from seed_rl.networks.config import TrunkConfig
-from seed_rl.networks.trunk import Trunk, TrunkModel
-from seed_rl.rl.distributions import distribution_of
-from seed_rl.rl.masks import masked
-from seed_rl.rl.vtrace import vtrace
-from seed_rl.settings import NonNegative, UnitInterval
-from seed_rl.specs import EnvSpec
-from seed_rl.types import Unroll
+from seed_rl.api import (
+    AgentConfig,
+    EnvSpec,
+    LossOutput,
+    ModelAgent,
+    NonNegative,
+    Trunk,
+    TrunkConfig,
+    TrunkModel,
+    UnitInterval,
+    Unroll,
+    distribution_of,
+    masked,
+    transitions_of,
+    vtrace,
+)
 
 
 @gin.configurable

@@ -16,8 +16,8 @@ def main(logdir: str = "runs/catch", total_frames: int = 300_000) -> float:
         for row in run.train():
             print(f"{row['env_frames']:8.0f} frames  return {row.get('episode_return', float('nan')):6.2f}")
     result = evaluate_run(logdir, episodes=100, greedy=True)
-    print(f"greedy: {result['mean']:.2f} on average over {result['episodes']} episodes")
-    return result["mean"]
+    print(f"greedy: {result.mean:.2f} on average over {result.episodes} episodes")
+    return result.mean
 
 
 if __name__ == "__main__":

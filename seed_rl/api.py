@@ -1,4 +1,4 @@
-"""Interface for programs and notebooks: build an experiment, train it, follow its metrics, and act with its policy.
+"""The public interface: for programs and notebooks, and for your own suites, agents and networks and their tests.
 
     from seed_rl.api import Run, load_experiment, load_policy
 
@@ -9,84 +9,92 @@
     policy = load_policy("runs/catch")
 
 Experiments are frozen dataclasses, configured by gin files and bindings; `dataclasses.replace` makes changed copies.
+A name is imported on first use, so that suites work in actors, without TensorFlow.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
 from seed_rl.system.native_output import load_tensorflow
 
-load_tensorflow()
+if TYPE_CHECKING:  # the same imports happen below, one at a time
+    from seed_rl.agents.base import ActOutput, Agent, LossOutput, ModelAgent, VariableGroup, create_weights
+    from seed_rl.agents.config import AgentConfig, TargetConfig
+    from seed_rl.agents.transitions import transitions_of
+    from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
+    from seed_rl.envs.conformance import check_suite
+    from seed_rl.envs.masks import packed as pack_masks
+    from seed_rl.envs.registry import register as register_suite
+    from seed_rl.envs.wrappers import FlatVectorEnv, RepeatedActions, SameStep
+    from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
+    from seed_rl.evaluation.film import film_run
+    from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
+    from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, Logs, Replay
+    from seed_rl.experiment.config_files import load as load_experiment
+    from seed_rl.experiment.config_files import shipped_configs
+    from seed_rl.experiment.optimizer import Optimizer
+    from seed_rl.learner.checkpoints import CheckpointError
+    from seed_rl.learner.ending import Diverged
+    from seed_rl.learner.hosts import HostLost, Hosts, find_hosts
+    from seed_rl.networks.config import TrunkConfig
+    from seed_rl.networks.frame_stack import stack_frames
+    from seed_rl.networks.normalisation import RunningMoments
+    from seed_rl.networks.recurrent import ResetGRU, ResetLSTM
+    from seed_rl.networks.target import TargetNetwork
+    from seed_rl.networks.torsos import FrameConv
+    from seed_rl.networks.trunk import Trunk, TrunkModel
+    from seed_rl.reporting.metrics import read as read_metrics
+    from seed_rl.rl.distributions import ActionDistribution, distribution_of
+    from seed_rl.rl.masks import masked
+    from seed_rl.rl.vtrace import lambda_returns, vtrace
+    from seed_rl.runs.fleet import ActorFailed
+    from seed_rl.runs.run import ELSEWHERE, PROCESSES, THREADS, Run
+    from seed_rl.runs.run_directory import CannotUse
+    from seed_rl.settings import Count, NonNegative, OneOf, Settings, UnitInterval, Within
+    from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+    from seed_rl.system.object_store import CannotReach
+    from seed_rl.transport.credentials import ServerSecurity
+    from seed_rl.types import EnvOutput, Unroll
 
-from seed_rl.agents.base import ActOutput, Agent, LossOutput, ModelAgent, VariableGroup  # noqa: E402
-from seed_rl.agents.config import AgentConfig  # noqa: E402
-from seed_rl.envs.base import CannotBuild, EnvConfig  # noqa: E402
-from seed_rl.evaluation.episodes import Played, evaluate_run, play  # noqa: E402
-from seed_rl.evaluation.film import film_run  # noqa: E402
-from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy  # noqa: E402
-from seed_rl.experiment import (  # noqa: E402
-    Actors,
-    ConfigError,
-    Devices,
-    Experiment,
-    Inference,
-    Logs,
-    Replay,
-)
-from seed_rl.experiment.config_files import load as load_experiment  # noqa: E402
-from seed_rl.experiment.config_files import shipped_configs  # noqa: E402
-from seed_rl.experiment.optimizer import Optimizer  # noqa: E402
-from seed_rl.learner.checkpoints import CheckpointError  # noqa: E402
-from seed_rl.learner.ending import Diverged  # noqa: E402
-from seed_rl.learner.hosts import HostLost, Hosts, find_hosts  # noqa: E402
-from seed_rl.reporting.metrics import read as read_metrics  # noqa: E402
-from seed_rl.runs.fleet import ActorFailed  # noqa: E402
-from seed_rl.runs.run import ELSEWHERE, PROCESSES, THREADS, Run  # noqa: E402
-from seed_rl.runs.run_directory import CannotUse  # noqa: E402
-from seed_rl.specs import CannotAct, EnvSpec  # noqa: E402
-from seed_rl.system.object_store import CannotReach  # noqa: E402
-from seed_rl.types import EnvOutput, Unroll  # noqa: E402
-
+# fmt: off
 __all__ = [
-    "ELSEWHERE",
-    "PROCESSES",
-    "THREADS",
-    "ActOutput",
-    "ActorFailed",
-    "Actors",
-    "Agent",
-    "AgentConfig",
-    "CannotAct",
-    "CannotBuild",
-    "CannotReach",
-    "CannotUse",
-    "CheckpointError",
-    "ConfigError",
-    "Devices",
-    "Diverged",
-    "EnvConfig",
-    "EnvOutput",
-    "EnvSpec",
-    "Experiment",
-    "HostLost",
-    "Hosts",
-    "Inference",
-    "Logs",
-    "LossOutput",
-    "ModelAgent",
-    "NoPolicy",
-    "Optimizer",
-    "Played",
-    "Policy",
-    "Replay",
-    "Run",
-    "Unroll",
-    "VariableGroup",
-    "evaluate_run",
-    "film_run",
-    "find_hosts",
-    "load_experiment",
-    "load_policy",
-    "play",
-    "read_metrics",
-    "shipped_configs",
+    "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "Agent",
+    "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotReach", "CannotUse", "CheckpointError",
+    "ConfigError", "ContinuousSpec", "Count", "Devices", "DiscreteSpec", "Diverged", "EnvConfig", "EnvOutput",
+    "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv", "HostLost", "Hosts",
+    "Inference", "Logs", "LossOutput", "ModelAgent", "MultiDiscreteSpec", "NoPolicy", "NonNegative", "OneOf",
+    "Optimizer", "Played", "Policy", "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunningMoments",
+    "SameStep", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig", "TrunkModel",
+    "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within", "check_suite",
+    "create_weights", "distribution_of", "evaluate_run", "film_run", "find_hosts", "lambda_returns", "load_experiment",
+    "load_policy", "masked", "pack_masks", "play", "read_metrics", "register_suite", "shipped_configs", "stack_frames",
+    "transitions_of", "vtrace",
 ]
+# fmt: on
+_HOMES = {
+    alias.asname or alias.name: (node.module, alias.name)
+    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__])))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+}
+_WITH_TENSORFLOW = ("agents.base", "agents.transitions", "evaluation", "networks.", "rl.")
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, original = _HOMES[name]
+        if module.removeprefix("seed_rl.").startswith(_WITH_TENSORFLOW) and not module.endswith(".config"):
+            load_tensorflow()  # silently
+        globals()[name] = value = getattr(importlib.import_module(module), original)
+        return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -51,4 +51,4 @@ def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
     with Run(experiment, str(tmp_path)) as run:
         rows = list(run.train())
     assert {"loss/policy", "policy/clipped"} <= set(rows[-1])
-    assert evaluate_run(str(tmp_path), episodes=50, greedy=True)["mean"] > 0.5
+    assert evaluate_run(str(tmp_path), episodes=50, greedy=True).mean > 0.5

@@ -4,8 +4,7 @@ import os
 
 from corridor import Corridor
 
-from seed_rl.api import Run, evaluate_run, load_experiment
-from seed_rl.envs.conformance import check_suite
+from seed_rl.api import Run, check_suite, evaluate_run, load_experiment
 
 
 def test_it_keeps_the_rules():
@@ -17,4 +16,4 @@ def test_it_is_learned(tmp_path):
     with Run(load_experiment(config), str(tmp_path)) as run:
         for _ in run.train():
             pass
-    assert evaluate_run(str(tmp_path), episodes=20, greedy=True)["mean"] > 0.8  # walking straight gives 0.92
+    assert evaluate_run(str(tmp_path), episodes=20, greedy=True).mean > 0.8  # walking straight gives 0.92

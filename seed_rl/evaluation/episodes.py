@@ -19,6 +19,7 @@ from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
 from seed_rl.learner.ending import Stop
+from seed_rl.specs import EnvDescription
 from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
@@ -37,7 +38,7 @@ class Played(NamedTuple):
     lengths: np.ndarray
     """Lengths in agent steps, without action repeats, int64 [n]."""
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, Any]:
         """Compute `episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan
         for one episode), `median`, `min` and `max`."""
         count = len(self.returns)
@@ -53,6 +54,35 @@ class Played(NamedTuple):
             "max": float(self.returns.max()),
             "mean_length": float(self.lengths.mean()),
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The result of `evaluate_run`. Returns are sums of unclipped rewards; without episodes, statistics are nan."""
+
+    logdir: str
+    environment: EnvDescription
+    gin_params: list[str]
+    checkpoint: str
+    env_frames: int
+    """Frames that the policy has learned from."""
+    greedy: bool
+    seed: int
+    wanted_episodes: int
+    episodes: int
+    """Episodes played, fewer than `wanted_episodes` if stopped early."""
+    mean: float
+    standard_error: float
+    """Standard error of the mean; nan for one episode."""
+    median: float
+    min: float
+    max: float
+    mean_length: float
+    """Agent steps."""
+    human_normalised: float | None
+    """Percent, where 0 is a random policy and 100 a human; None without references."""
+    returns: list[float]
+    lengths: list[int]
 
 
 def play(
@@ -124,8 +154,8 @@ def evaluate_run(
     stop: Stop | None = None,
     max_steps: int | None = None,
     gin_params: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Play complete episodes with a run's policy; returns are sums of unclipped rewards.
+) -> Evaluation:
+    """Play complete episodes with a run's policy.
 
     Args:
       logdir: log directory, as in `load_policy`.
@@ -137,11 +167,6 @@ def evaluate_run(
       stop: says whether to stop early, which biases the results towards short episodes.
       max_steps: maximum length of an episode, as in `play`.
       gin_params: gin bindings that change the environments, such as `Atari.sticky_actions = 0.25`.
-
-    Returns:
-      The arguments `logdir, seed, gin_params`, whether the policy was `greedy`, the `environment`, the `checkpoint` and
-      its `env_frames`, `wanted_episodes`, the items of `Played.summary`, `human_normalised` in percent or None, and the
-      `returns` and `lengths` of all episodes. Without episodes the statistics are nan.
 
     Raises:
       ValueError: `episodes` or `num_envs` is less than 1.
@@ -159,42 +184,42 @@ def evaluate_run(
     with contextlib.closing(make_elsewhere(env_config, min(num_envs, episodes))) as env:
         played = play(policy, env, episodes, seed, stop=stop, max_steps=max_steps)
     summary = played.summary()
-    return {
-        "logdir": logdir,
-        "environment": dataclasses.asdict(env_config.describe()),
-        "gin_params": list(gin_params),
-        "checkpoint": policy.checkpoint,
-        "env_frames": policy.env_frames,
-        "greedy": policy.greedy,
-        "seed": seed,
-        "wanted_episodes": episodes,
+    return Evaluation(
+        logdir=logdir,
+        environment=env_config.describe(),
+        gin_params=list(gin_params),
+        checkpoint=policy.checkpoint,
+        env_frames=policy.env_frames,
+        greedy=policy.greedy,
+        seed=seed,
+        wanted_episodes=episodes,
         **summary,
-        "human_normalised": env_config.human_normalised(summary["mean"]),
-        "returns": played.returns.tolist(),
-        "lengths": played.lengths.tolist(),
-    }
+        human_normalised=env_config.human_normalised(summary["mean"]),
+        returns=played.returns.tolist(),
+        lengths=played.lengths.tolist(),
+    )
 
 
-def text(evaluation: dict[str, Any]) -> str:
+def text(evaluation: Evaluation) -> str:
     """Format the main results in a few lines."""
-    how = "greedy" if evaluation["greedy"] else "sampled as in evaluation during training"
-    where = "".join(f", {binding}" for binding in evaluation["gin_params"])
-    error, wanted = evaluation["standard_error"], evaluation["wanted_episodes"]
+    how = "greedy" if evaluation.greedy else "sampled as in evaluation during training"
+    where = "".join(f", {binding}" for binding in evaluation.gin_params)
+    error, wanted = evaluation.standard_error, evaluation.wanted_episodes
     partial = f" of {wanted} (interrupted, which favours short episodes)"
-    if evaluation["episodes"] == wanted:
+    if evaluation.episodes == wanted:
         partial = ""
     lines = [
-        f"{evaluation['checkpoint']} ({evaluation['env_frames']:,} frames), {how}, seed {evaluation['seed']}{where}",
-        f"episodes  {evaluation['episodes']}{partial}, of {evaluation['mean_length']:,.0f} steps on average",
-        f"mean      {evaluation['mean']:,.2f}" + ("" if math.isnan(error) else f" +- {error:,.2f} (standard error)"),
-        f"median    {evaluation['median']:,.2f}, from {evaluation['min']:,.2f} to {evaluation['max']:,.2f}",
+        f"{evaluation.checkpoint} ({evaluation.env_frames:,} frames), {how}, seed {evaluation.seed}{where}",
+        f"episodes  {evaluation.episodes}{partial}, of {evaluation.mean_length:,.0f} steps on average",
+        f"mean      {evaluation.mean:,.2f}" + ("" if math.isnan(error) else f" +- {error:,.2f} (standard error)"),
+        f"median    {evaluation.median:,.2f}, from {evaluation.min:,.2f} to {evaluation.max:,.2f}",
     ]
-    if evaluation["human_normalised"] is not None:
-        lines.append(f"score     {evaluation['human_normalised']:,.1f} % (0: random, 100: human)")
+    if evaluation.human_normalised is not None:
+        lines.append(f"score     {evaluation.human_normalised:,.1f} % (0: random, 100: human)")
     return "\n".join(lines)
 
 
-def text_over_runs(evaluations: Sequence[dict[str, Any]]) -> str:
+def text_over_runs(evaluations: Sequence[Evaluation]) -> str:
     """Format the interquartile mean over several runs, with its 95 % confidence interval, in one line.
 
     It uses human-normalised scores if all runs have them, otherwise mean returns, which can't be averaged over several
@@ -203,11 +228,11 @@ def text_over_runs(evaluations: Sequence[dict[str, Any]]) -> str:
     Args:
       evaluations: results of `evaluate_run`.
     """
-    is_normalised = all(each["human_normalised"] is not None for each in evaluations)
+    is_normalised = all(each.human_normalised is not None for each in evaluations)
     key, name, unit = ("human_normalised", "score", " %") if is_normalised else ("mean", "mean return", "")
     tasks: dict[str, list[float]] = {}
     for each in evaluations:
-        tasks.setdefault(json.dumps(each["environment"], sort_keys=True), []).append(each[key])
+        tasks.setdefault(str(each.environment), []).append(getattr(each, key))
     environments = "1 environment" if len(tasks) == 1 else f"{len(tasks)} environments"
     runs = f"{len(evaluations)} runs in {environments}"
     if len(tasks) > 1 and not is_normalised:
@@ -217,12 +242,12 @@ def text_over_runs(evaluations: Sequence[dict[str, Any]]) -> str:
     return f"{runs}: interquartile mean of the {name} {value:,.2f}{unit}{interval}"
 
 
-def write(evaluation: dict[str, Any], path: str) -> None:
+def write(evaluation: Evaluation, path: str) -> None:
     """Write an evaluation as JSON, with null for numbers that aren't finite.
 
     Raises:
       OSError: the file can't be written.
     """
-    finite = json.loads(json.dumps(evaluation), parse_constant=lambda name: None)
+    finite = json.loads(json.dumps(dataclasses.asdict(evaluation)), parse_constant=lambda name: None)
     with complete_or_absent(path) as file:
         file.write(json.dumps(finite, indent=2).encode() + b"\n")

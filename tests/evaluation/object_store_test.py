@@ -44,7 +44,7 @@ def test_a_checkpoint_in_a_store_goes_with_a_run_anywhere(stored_run, fetched):
     for place in (url, logdir):
         fetched.clear()
         evaluation = evaluate_run(place, f"{url}/{named}", episodes=1)
-        assert (evaluation["logdir"], evaluation["checkpoint"]) == (place, f"{url}/{named}")
+        assert (evaluation.logdir, evaluation.checkpoint) == (place, f"{url}/{named}")
         assert {os.path.basename(path) for path in fetched} <= {"config.json", os.path.basename(named)}
     assert load_policy(url, f"{logdir}/{named}").checkpoint == f"{logdir}/{named}"
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 import re
@@ -6,15 +7,10 @@ import threading
 import pytest
 
 from seed_rl.evaluation import episodes
-from seed_rl.evaluation.episodes import evaluate_run, text, text_over_runs, write
+from seed_rl.evaluation.episodes import Evaluation, evaluate_run, text, text_over_runs, write
 from seed_rl.evaluation.policy import NoPolicy
 from seed_rl.experiment import ConfigError
-
-FIELDS = {
-    *("logdir", "environment", "checkpoint", "env_frames", "greedy", "seed", "gin_params"),
-    *("episodes", "mean", "standard_error", "median", "min", "max", "mean_length"),
-    *("human_normalised", "returns", "lengths", "wanted_episodes"),
-}
+from seed_rl.specs import EnvDescription
 
 
 def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog, monkeypatch):
@@ -23,16 +19,15 @@ def test_a_killed_run_can_be_evaluated(killed_run, tmp_path, caplog, monkeypatch
     evaluation = evaluate_run(killed_run, None, episodes=30, num_envs=4, greedy=True, seed=3)
     path = tmp_path / "evaluation.json"
     write(evaluation, str(path))
-    assert json.loads(path.read_text()) == evaluation
-    assert set(evaluation) == FIELDS
-    assert evaluation["checkpoint"].startswith(f"{killed_run}/checkpoints/checkpoint-")
-    assert evaluation["env_frames"] > 0
-    assert (evaluation["greedy"], evaluation["seed"], evaluation["episodes"]) == (True, 3, 30)
-    assert len(evaluation["returns"]) == len(evaluation["lengths"]) == 30
-    assert set(evaluation["returns"]) <= {-1.0, 1.0}
-    assert evaluation["lengths"] == [9] * 30
-    assert evaluation["mean"] == pytest.approx(sum(evaluation["returns"]) / 30)
-    assert evaluation["human_normalised"] is None
+    assert json.loads(path.read_text()) == dataclasses.asdict(evaluation)
+    assert evaluation.checkpoint.startswith(f"{killed_run}/checkpoints/checkpoint-")
+    assert evaluation.env_frames > 0
+    assert (evaluation.greedy, evaluation.seed, evaluation.episodes) == (True, 3, 30)
+    assert len(evaluation.returns) == len(evaluation.lengths) == 30
+    assert set(evaluation.returns) <= {-1.0, 1.0}
+    assert evaluation.lengths == [9] * 30
+    assert evaluation.mean == pytest.approx(sum(evaluation.returns) / 30)
+    assert evaluation.human_normalised is None
     assert "0 of 30 episodes, the longest at 8 steps" in caplog.text
     assert re.search(r"28 of 30 episodes, about \d+ s left", caplog.text)
 
@@ -44,14 +39,14 @@ def test_the_same_seed_gives_the_same_returns(saved_run, config, greedy):
         evaluate_run(logdir, episodes=40, num_envs=8, greedy=greedy, seed=seed) for seed in (1, 1, 2)
     )
     assert first == again
-    assert first["returns"] != other["returns"]
+    assert first.returns != other.returns
 
 
 def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
     logdir, _ = saved_run("memory/r2d2")
     longer = evaluate_run(logdir, episodes=2, gin_params=["Memory.delay = 20"])
-    assert longer["lengths"] == [22, 22]
-    assert longer["environment"]["options"]["delay"] == 20
+    assert longer.lengths == [22, 22]
+    assert longer.environment.options["delay"] == 20
     assert "seed 1, Memory.delay = 20" in text(longer)
     with pytest.raises(NoPolicy, match=r"the policy acts in .*; with Catch.columns = 7 they have .*7"):
         evaluate_run(saved_run("catch/vtrace")[0], gin_params=["Catch.columns = 7"])
@@ -65,8 +60,8 @@ def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
 
 def test_no_more_environments_are_played_than_there_are_episodes(saved_run):
     evaluation = evaluate_run(saved_run("memory/r2d2")[0], None, episodes=1, num_envs=16)
-    assert evaluation["lengths"] == [12]
-    assert math.isnan(evaluation["standard_error"])
+    assert evaluation.lengths == [12]
+    assert math.isnan(evaluation.standard_error)
     assert "standard error" not in text(evaluation)
 
 
@@ -80,13 +75,13 @@ def test_an_evaluation_that_is_stopped_reports_the_episodes_that_were_over(saved
 
     logdir = saved_run("memory/r2d2")[0]
     evaluation = evaluate_run(logdir, episodes=40, num_envs=8, stop=AfterSteps())
-    assert (evaluation["episodes"], evaluation["wanted_episodes"]) == (16, 40)
+    assert (evaluation.episodes, evaluation.wanted_episodes) == (16, 40)
     assert "episodes  16 of 40 (interrupted, which favours short" in text(evaluation)
     at_once = threading.Event()
     at_once.set()
     nothing = evaluate_run(logdir, episodes=4, stop=at_once)
-    assert nothing["episodes"] == 0
-    assert math.isnan(nothing["mean"])
+    assert nothing.episodes == 0
+    assert math.isnan(nothing.mean)
 
 
 def test_without_episodes_or_environments_there_is_nothing_to_evaluate():
@@ -95,44 +90,41 @@ def test_without_episodes_or_environments_there_is_nothing_to_evaluate():
             evaluate_run("nowhere", **{name: 0})
 
 
+def evaluation_of(**fields):
+    """An evaluation of four episodes, but for the given fields."""
+    numbers = {"env_frames": 1_200_000, "seed": 7, "wanted_episodes": 4, "episodes": 4, "mean": 1004.0, "min": -1.0}
+    more = {"standard_error": 2.04, "median": 2.5, "max": 10.0, "mean_length": 1700.0, "human_normalised": 101.25}
+    named = {"logdir": "run", "checkpoint": "run/checkpoint.npz", "environment": EnvDescription("catch")}
+    lists = {"gin_params": [], "returns": [], "lengths": []}
+    return Evaluation(**{**numbers, **more, **named, **lists, "greedy": True, **fields})
+
+
 def test_an_evaluation_as_text():
-    evaluation = {
-        "checkpoint": "run/checkpoint.npz",
-        "env_frames": 1_200_000,
-        "greedy": True,
-        "seed": 7,
-        "episodes": 4,
-        "wanted_episodes": 4,
-        "mean": 1004.0,
-        "standard_error": 2.04,
-        "median": 2.5,
-        "min": -1.0,
-        "max": 10.0,
-        "mean_length": 1700.0,
-        "human_normalised": 101.25,
-        "gin_params": [],
-    }
-    assert text(evaluation).splitlines() == [
+    assert text(evaluation_of()).splitlines() == [
         "run/checkpoint.npz (1,200,000 frames), greedy, seed 7",
         "episodes  4, of 1,700 steps on average",
         "mean      1,004.00 +- 2.04 (standard error)",
         "median    2.50, from -1.00 to 10.00",
         "score     101.2 % (0: random, 100: human)",
     ]
-    assert "score" not in text({**evaluation, "human_normalised": None})
+    assert "score" not in text(evaluation_of(human_normalised=None))
 
 
 def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
     path = tmp_path / "e.json"
-    write({"standard_error": math.nan, "returns": [1.0, math.inf], "mean": 0.5}, str(path))
-    assert json.loads(path.read_text()) == {"standard_error": None, "returns": [1.0, None], "mean": 0.5}
+    write(evaluation_of(standard_error=math.nan, returns=[1.0, math.inf]), str(path))
+    written = json.loads(path.read_text())
+    assert (written["standard_error"], written["returns"], written["mean"]) == (None, [1.0, None], 1004.0)
     with pytest.raises(OSError, match="No such file or directory"):
-        write({"mean": 1.0}, str(tmp_path / "nowhere" / "e.json"))
+        write(evaluation_of(), str(tmp_path / "nowhere" / "e.json"))
 
 
 def of_runs(*scores):
     """Evaluations of runs by game, mean return and human-normalised score."""
-    return [{"environment": {"game": game}, "mean": mean, "human_normalised": score} for game, mean, score in scores]
+    return [
+        evaluation_of(environment=EnvDescription("atari", {"game": game}), mean=mean, human_normalised=score)
+        for game, mean, score in scores
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import threading
 
 import pytest
 
+from seed_rl import api
 from seed_rl.api import (
     ELSEWHERE,
     THREADS,
@@ -143,3 +144,37 @@ def test_the_import_leaves_the_collector_and_signals_of_the_process_alone():
     program = f"import gc, signal; before = {state}; import seed_rl.api; print(before == {state})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_the_public_interface_loads_tensorflow_for_agents_networks_and_policies_only(monkeypatch):
+    with_tensorflow = {
+        *("ActOutput", "Agent", "LossOutput", "ModelAgent", "VariableGroup", "create_weights", "transitions_of"),
+        *("Evaluation", "Played", "evaluate_run", "play", "film_run", "NoPolicy", "Policy", "load_policy"),
+        *(
+            "stack_frames",
+            "RunningMoments",
+            "ResetGRU",
+            "ResetLSTM",
+            "TargetNetwork",
+            "FrameConv",
+            "Trunk",
+            "TrunkModel",
+        ),
+        *("ActionDistribution", "distribution_of", "masked", "lambda_returns", "vtrace"),
+    }
+    assert with_tensorflow < set(api.__all__)
+    early = [name for name in api.__all__ if name not in with_tensorflow]
+    probe = (
+        f"import sys; from seed_rl.api import {', '.join(early)}; print({{'tensorflow', 'keras'}} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+    loaded = []
+    monkeypatch.setattr(api, "load_tensorflow", lambda: loaded.append(True))
+    for name in with_tensorflow:
+        vars(api).pop(name, None)
+        assert getattr(api, name).__module__.startswith("seed_rl.")
+    assert len(loaded) == len(with_tensorflow)
+    assert set(api.__all__) <= set(dir(api))
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        from seed_rl.api import Nothing  # noqa: F401

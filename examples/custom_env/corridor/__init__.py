@@ -6,8 +6,7 @@ import gin
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from corridor.game import CorridorEnv
-from seed_rl.envs.base import EnvConfig
-from seed_rl.settings import Count
+from seed_rl.api import Count, EnvConfig
 
 
 @gin.configurable

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -27,6 +27,9 @@ from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals, stop_at_end_of_input
+
+if TYPE_CHECKING:
+    from seed_rl.evaluation.episodes import Evaluation
 
 _POLICY = (
     string("logdir", None, "Log directory of the run."),
@@ -69,14 +72,14 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
 
         print(episodes.text_over_runs(evaluations))
     if values.at_least is not None and not stopped.is_set():
-        worst = min(evaluations, key=lambda evaluation: evaluation["mean"])
-        if not worst["mean"] >= values.at_least:
-            name, mean = worst["logdir"], worst["mean"]
+        worst = min(evaluations, key=lambda evaluation: evaluation.mean)
+        if not worst.mean >= values.at_least:
+            name, mean = worst.logdir, worst.mean
             raise Failure(f"the mean return of {name} is {mean:g}, below --at_least={values.at_least:g}")
     return stopped.exit_code
 
 
-def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, Any]:
+def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> Evaluation:
     """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
     with _usable_run(values, logdir, "evaluation.json") as (path,):
         from seed_rl.evaluation import episodes
@@ -92,8 +95,8 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> dict[str, A
             max_steps=values.max_steps,
             gin_params=values.gin_param,
         )
-        print(episodes.text(evaluation) if evaluation["episodes"] else "interrupted before an episode ended")
-        if evaluation["episodes"] == values.episodes:
+        print(episodes.text(evaluation) if evaluation.episodes else "interrupted before an episode ended")
+        if evaluation.episodes == values.episodes:
             with explained(UsageError, f"--output {path} can't be written"):
                 episodes.write(evaluation, path)
             print(path)
