@@ -1,0 +1,183 @@
+"""The commands of README.md, CONTRIBUTING.md and docs/, as a shell understands them.
+
+Bash runs the blocks of each page in a folder where recorders stand for all programs. What they record goes through the
+real command line of `seed_rl`, with gin files, bindings and flags, up to the work of a command; quick ones also work.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from benchmarks.__main__ import BENCHMARKS
+from seed_rl import api
+from tests.support.checked_commands import Line
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = sorted({page.resolve() for place in (".", "docs", "docs/guides") for page in (ROOT / place).glob("*.md")})
+FENCE = re.compile(r'^```(\w*)(?: title="(.*?)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`(seed_rl \w+ [^`]*=(?:[^`.]|\.(?!\.))*)`")
+ELSEWHERE = {
+    ".venv/": "developers' tools; the script exists",
+    "apt-get": "changes the system",
+    "docker": "tests/docker carries out the commands of docs/cloud.md, with recorders for Docker, kubectl and gcloud",
+    "id": "a part of another command",
+    "kubectl": "needs a cluster",
+    "node": "tests/integration/language_test.py",
+    "openssl": "tests/transport/conftest.py makes its certificates like this",
+    "pip": "downloads packages",
+    "ray": "tests/integration/ray_test.py",
+    "scripts/": "minutes; the script exists",
+    "tensorboard": "does not end",
+    "wandb": "asks for a key",
+}
+"""Programs that are not carried out here, by the beginning of their paths, and where they are, or why not."""
+RECORDER = r"""
+record() { printf '%s\0' "$#" "$PWD" "${PYTHONPATH-}" "$@" >>"$RECORDS"; }
+command_not_found_handle() { record "$@"; [[ $1 != python ]] || echo pong; }
+export -f record
+export RECORDS PATH=/nowhere
+set -euo pipefail
+"""
+STUB = '#!/bin/bash\nrecord "$0" "$@"\n[[ $0 != scripts/setup_venv.sh ]] || echo .venv\n'
+
+
+class Recorded(NamedTuple):
+    page: str
+    folder: str
+    python_path: str
+    arguments: list[str]
+
+
+def scripts(text: str) -> str:
+    """All that a page tells its reader to type: blocks of sh, lines behind `$`, and the steps of a CI."""
+    found = []
+    for kind, title, body in FENCE.findall(text):
+        if kind == "sh" and not body.startswith("--8<--"):
+            found.append(body)
+        elif not kind:
+            found += [line.removeprefix("$ ") for line in re.findall(r"^\$ (?:.*\\\n)*.*\n", body, re.MULTILINE)]
+        elif kind == "yaml" and title:
+            found += steps(yaml.safe_load(body))
+    return "\n".join(found)
+
+
+def steps(part) -> list[str]:
+    """The commands of a CI's description, at any depth."""
+    if isinstance(part, dict):
+        own = [each for key in ("run", "script") for each in [part.get(key, [])]]
+        lines = [line for each in own for line in ([each] if isinstance(each, str) else each)]
+        return lines + [line for value in part.values() for line in steps(value)]
+    return [line for each in part for line in steps(each)] if isinstance(part, list) else []
+
+
+def read(page: pathlib.Path, folder: pathlib.Path) -> list[Recorded]:
+    """What a reader of a page runs, in a folder that is made to look like a clone."""
+    folder.mkdir()
+    (folder / "examples").symlink_to(ROOT / "examples")
+    for path in [
+        *ROOT.glob("scripts/*"),
+        *ROOT.glob("docker/**/*.*"),
+        ROOT / ".venv/bin/python",
+        ROOT / ".venv/bin/uv",
+    ]:
+        stub = folder / path.relative_to(ROOT)
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text(STUB)
+        stub.chmod(0o755)
+    (folder / ".venv/bin/activate").touch()
+    text = page.read_text(encoding="utf-8")
+    for _, title, body in FENCE.findall(text):
+        if title and "/" not in title and not body.startswith("--8<--"):
+            (folder / title).write_text(body)
+    records = folder / "records"
+    records.touch()
+    environment = {"RECORDS": str(records), "VIRTUAL_ENV": ".venv"}
+    shell = ["/bin/bash", "-c", RECORDER + scripts(text)]
+    done = subprocess.run(shell, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), page
+    words, found = iter(records.read_text().split("\0")[:-1]), []
+    for count in words:
+        place, python_path = next(words), next(words)
+        found.append(Recorded(page.name, place, python_path, [next(words) for _ in range(int(count))]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory) -> list[Recorded]:
+    folder = tmp_path_factory.mktemp("pages")
+    return [each for number, page in enumerate(PAGES) for each in read(page, folder / str(number))]
+
+
+def as_lines(recorded: list[Recorded]) -> list[Line]:
+    """The command lines of `seed_rl` among them; `scripts/train.sh` gives its flags to `seed_rl train`."""
+    lines = []
+    for _, folder, python_path, (program, *arguments) in recorded:
+        if program == "scripts/train.sh":
+            usual = [] if any("gin_file" in each for each in arguments) else ["--gin_file=atari/vtrace_fast"]
+            program, arguments = "seed_rl", ["train", *usual, *arguments]
+        if program == "seed_rl":
+            is_example = any("my_package" in each for each in arguments)  # the reader's own, which doesn't exist
+            lines.append(Line(arguments, folder, python_path, not (is_example and arguments[0] == "envs")))
+    return lines
+
+
+def test_every_command_is_understood_and_the_quick_ones_are_carried_out(recorded, tmp_path):
+    mentioned = [each for page in PAGES for each in INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
+    flags = [Line(each.split()[1:], str(tmp_path), "", False) for each in mentioned]
+    lines = [*as_lines(recorded), *flags]
+    assert len(flags) > 10
+    assert len(lines) > 80
+    program = [sys.executable, "-m", "tests.support.checked_commands"]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        program,
+        input=json.dumps(lines),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    complaints = json.loads(done.stdout)
+    assert len(complaints) == len(lines)
+    wrong = [f"{' '.join(line.arguments)}: {said}" for line, said in zip(lines, complaints, strict=True) if said]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_every_other_program_is_known(recorded):
+    others = [
+        each
+        for each in recorded
+        if each.arguments[0] not in ("seed_rl", "scripts/train.sh", "mkdir", "sleep", "python")
+    ]
+    unknown = [each.arguments for each in others if not each.arguments[0].startswith(tuple(ELSEWHERE))]
+    assert not unknown, unknown
+    unused = [name for name in ELSEWHERE if not any(each.arguments[0].startswith(name) for each in others)]
+    assert not unused, unused
+    for _, _, _, (program, *arguments) in others:
+        if program == ".venv/bin/python" and arguments[0] != "-m":
+            assert (ROOT / arguments[0]).is_file()
+        if program == "scripts/bench.sh":
+            names = [each for each in arguments if not each.startswith("-")]
+            assert set(names) <= set(BENCHMARKS), arguments
+
+
+def test_python_in_the_pages_is_valid_and_takes_from_the_public_interface_what_it_has():
+    taken = set()
+    for page in PAGES:
+        for kind, title, body in FENCE.findall(page.read_text(encoding="utf-8")):
+            if kind == "python" and not title.endswith(".gin") and not body.startswith("--8<--"):
+                for node in ast.walk(ast.parse(body)):
+                    if isinstance(node, ast.ImportFrom) and node.module == "seed_rl.api":
+                        taken |= {alias.name for alias in node.names}
+    assert {"Run", "load_policy", "Experiment"} <= taken <= set(api.__all__)

@@ -1,0 +1,68 @@
+"""Checks command lines of `seed_rl` in one process: flags, gin files and bindings, without carrying the commands out.
+
+Reads a JSON list of `Line`s from standard input, and prints the complaint about each, "" if there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from typing import NamedTuple
+
+from seed_rl.cli import main as command_line
+from seed_rl.cli.command import Command
+from seed_rl.cli.commands import sweeping
+from seed_rl.cli.commands.experiment import load
+
+QUICK = ("configs", "envs")
+"""Commands that are carried out."""
+
+
+class Line(NamedTuple):
+    """A command line with what the shell knew."""
+
+    arguments: list[str]
+    folder: str
+    python_path: str
+    is_complete: bool
+    """False for a mention of some flags, such as `seed_rl train --launcher=ray`."""
+
+
+def complaint(line: Line) -> str:
+    """The error that `seed_rl` would print before its work; "" without one."""
+    before = list(sys.path), os.environ.get("PYTHONPATH"), os.getcwd()
+    os.chdir(line.folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [line.python_path, *before[0]]))
+    own = [line.folder] if os.path.exists("pyproject.toml") else []  # as after `pip install -e .`
+    sys.path[:0] = [os.path.abspath(part) for part in line.python_path.split(":") if part] + own
+    find = command_line._find
+    if line.arguments[0] not in QUICK or not line.is_complete:
+        command_line._find = lambda name: _without_work(find(name), line)
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+            code = command_line.main(line.arguments)
+        return errors.getvalue() if code else ""
+    finally:
+        command_line._find = find
+        sys.path[:] = before[0]
+        os.environ.pop("PYTHONPATH")
+        os.chdir(before[2])
+
+
+def _without_work(command: Command, line: Line) -> Command:
+    def run(values, *paths):
+        if line.is_complete and line.arguments[0] == "sweep":
+            (sweeping._new_search if values.search else sweeping._new_sweep)(values)
+        elif line.is_complete and "gin_file" in values:
+            load(values)
+        return 0
+
+    return command._replace(run=run)
+
+
+if __name__ == "__main__":
+    print(json.dumps([complaint(Line(*line)) for line in json.load(sys.stdin)]))
