@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib.util
 import logging
@@ -80,6 +81,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit succeeds
         return 128 + signal.SIGPIPE
+    except ModuleNotFoundError as error:
+        if importlib.util.find_spec("tensorflow"):
+            raise
+        print(
+            f"seed_rl: {error.name} is not installed: pip install seed_rl (seed_rl-actor is for actors)",
+            file=sys.stderr,
+        )
+        return USAGE_ERROR
 
 
 def _main(arguments: list[str]) -> int:
@@ -94,17 +103,9 @@ def _main(arguments: list[str]) -> int:
         guess = did_you_mean(name, COMMANDS)
         print(f"seed_rl: unknown command {name!r}; commands are {', '.join(COMMANDS)}.{guess}", file=sys.stderr)
         return USAGE_ERROR
-    try:
-        return _run_command(name, rest)
-    except ModuleNotFoundError as error:
-        print(f"seed_rl {name} {_missing(error)}", file=sys.stderr)
-        return USAGE_ERROR
-
-
-def _run_command(name: str, arguments: Sequence[str]) -> int:
     command = _find(name)
     try:
-        return _run(name, command, arguments)
+        return _run(name, command, rest)
     except (*command.failures, *_USAGE_ERRORS) as error:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
@@ -115,20 +116,6 @@ def _find(name: str) -> Command:
     module, function = COMMANDS[name].split(".")
     found: Command = getattr(importlib.import_module(f"seed_rl.cli.commands.{module}"), function)
     return found
-
-
-def _missing(error: ModuleNotFoundError) -> str:
-    """Name a missing dependency of an installation for actors; raise the error in others."""
-    if importlib.util.find_spec("tensorflow"):
-        raise error
-    return f"needs {error.name}, which is not installed: pip install seed_rl (seed_rl-actor is for actors only)"
-
-
-def _summary(name: str) -> str:
-    try:
-        return _find(name).summary
-    except ModuleNotFoundError as error:
-        return _missing(error)
 
 
 def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
@@ -164,7 +151,9 @@ def _configure_logging(level: str, quiet: bool) -> None:
 def _overview() -> str:
     title = f"seed_rl {seed_rl.__version__}: distributed reinforcement learning with central inference"
     lines = [title, "", "commands:"]
-    lines += [f"  {name:8} {_summary(name)}" for name in COMMANDS]
+    for name in COMMANDS:
+        with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
+            lines.append(f"  {name:8} {_find(name).summary}")
     return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
 
 

@@ -19,7 +19,7 @@ from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, reason
-from seed_rl.system.object_store import files_in, local_file
+from seed_rl.system.object_store import files_in, is_url, local_file
 
 _log = logging.getLogger(__name__)
 
@@ -85,20 +85,31 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
 
 
 def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
-    """Read a checkpoint of a run: path, arrays, state.
+    """Read a checkpoint of a run: path, arrays, state; arguments and errors are those of `find`.
+
+    Raises:
+      CheckpointError: it can't be read.
+    """
+    path = find(logdir, name)
+    readable = newest(os.path.dirname(path)) if name is None else None
+    return readable or (path, *load(path))
+
+
+def find(logdir: str, name: str | None) -> str:
+    """Return the path of a checkpoint of a run.
 
     Args:
       logdir: log directory of the run.
-      name: `best`, the name of a file in its `checkpoints`, or a path or URL; None: the newest readable one.
+      name: `best`, the name of a file in its `checkpoints`, or a path or URL; None: the newest.
 
     Raises:
-      CheckpointError: there is none, or it can't be read.
+      CheckpointError: there is none.
       CannotReach: the object store can't be read.
     """
     directory = os.path.join(logdir, "checkpoints")
     if name is None:
-        if (found := newest(directory)) is not None:
-            return found
+        if found := paths(directory):
+            return found[-1]
         raise CheckpointError(
             f"{logdir} has no checkpoint yet: the first is written after Logs.checkpoint_interval_s seconds of "
             "training, or when it ends"
@@ -112,7 +123,9 @@ def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], d
             )
     elif not os.path.dirname(name) and not os.path.exists(name):
         name = os.path.join(directory, name)
-    return (name, *load(name))
+    if not is_url(name) and not os.path.exists(name):
+        raise CheckpointError(f"{name} can't be read: No such file or directory")
+    return name
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

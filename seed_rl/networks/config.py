@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import re
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 from seed_rl.settings import OneOf, Settings, Within
+from seed_rl.specs import CannotAct
 
 DTYPES = ("float32", "mixed_bfloat16")
 Initializer: TypeAlias = Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")]
@@ -24,6 +27,14 @@ def smallest_frame(convolutions: Sequence[tuple[int, int, int]]) -> int:
     for _, size, stride in reversed(convolutions):
         pixels = (pixels - 1) * stride + size
     return pixels
+
+
+def check_module(setting: str, path: str) -> None:
+    """Raises CannotAct unless the module of a setting `module:Class` can be found; nothing is imported."""
+    module, _, name = path.partition(":")
+    top = module.partition(".")[0]
+    if name and top not in sys.modules and importlib.util.find_spec(top) is None:
+        raise CannotAct(f"{setting} = {path!r}: there is no module {module}; is its directory on PYTHONPATH?")
 
 
 class _Layer(OneOf):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import keras
 
+from seed_rl.networks.config import check_module
 from seed_rl.specs import CannotAct
 
 
@@ -53,8 +54,7 @@ def make_layer(setting: str, path: str, **arguments: Any) -> Any:
     """
     module, _, name = path.partition(":")
     with errors_of(setting, path):
-        if importlib.util.find_spec(module.partition(".")[0]) is None:
-            raise CannotAct(f"{setting} = {path!r}: there is no module {module}; is its directory on PYTHONPATH?")
+        check_module(setting, path)
         found = getattr(importlib.import_module(module), name, None)
         if not (isinstance(found, type) and issubclass(found, keras.Layer)):
             came = f"{module} has no {name}" if found is None else f"{name} is something else"

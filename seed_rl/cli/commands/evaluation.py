@@ -22,6 +22,8 @@ from seed_rl.cli.flags import (
     repeated,
     string,
 )
+from seed_rl.experiment.saved_config import SAVED
+from seed_rl.learner import checkpoints
 from seed_rl.learner.ending import Stop
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
@@ -182,10 +184,23 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
             raise UsageError(f"--output must be a local path, got {path}")
     check_outputs(given or ())
     paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
+    if not is_url(logdir):
+        _check_run(logdir, values.checkpoint)
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy
 
     try:
         yield paths
     except NoPolicy as error:
+        raise UsageError(str(error)) from error
+
+
+def _check_run(logdir: str, checkpoint: str | None) -> None:
+    """Raise UsageError for a mistaken name before TensorFlow is loaded."""
+    config = os.path.join(logdir, SAVED)
+    if not os.path.exists(config):
+        raise UsageError(f"{logdir} is not the log directory of a run: {config} is missing")
+    try:
+        checkpoints.find(logdir, checkpoint)
+    except checkpoints.CheckpointError as error:
         raise UsageError(str(error)) from error
