@@ -6,7 +6,6 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from seed_rl.networks.config import check_module
 from seed_rl.settings import Count, NonNegative, Settings, UnitInterval, Within
 from seed_rl.specs import ActionSpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
 from seed_rl.types import Metric
@@ -50,10 +49,8 @@ class AgentConfig(Settings, abc.ABC):
         """Checks that the agent supports the environments' actions, without importing TensorFlow.
 
         Raises:
-          CannotAct: it does not, or the module of a custom layer can't be found.
+          CannotAct: it does not.
         """
-        for name in ("torso", "core"):
-            check_module(f"{type(self).__name__}.{name}", getattr(self, name, ""))
         kinds: dict[str, Any] = {"": ActionSpec, "discrete": DiscreteSpec, "continuous": ContinuousSpec}
         if not isinstance(env_spec.action, kinds[self.actions]):
             raise CannotAct(

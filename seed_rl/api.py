@@ -1,14 +1,5 @@
 """The public interface: for programs and notebooks, and for your own suites, agents and networks and their tests.
 
-    from seed_rl.api import Run, load_experiment, load_policy
-
-    experiment = load_experiment(["catch/vtrace"], ["Experiment.total_frames = 100_000"])
-    with Run(experiment, "runs/catch") as run:
-        for row in run.train():
-            print(row["env_frames"], row.get("episode_return"))
-    policy = load_policy("runs/catch")
-
-Experiments are frozen dataclasses, configured by gin files and bindings; `dataclasses.replace` makes changed copies.
 A name is imported on first use, so that suites work in actors, without TensorFlow.
 """
 
@@ -61,7 +52,6 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.transport.credentials import ServerSecurity
     from seed_rl.types import EnvOutput, Unroll
 
-# fmt: off
 __all__ = [
     "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "Agent",
     "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotReach", "CannotUse", "CheckpointError",
@@ -74,8 +64,8 @@ __all__ = [
     "create_weights", "distribution_of", "evaluate_run", "film_run", "find_hosts", "lambda_returns", "load_experiment",
     "load_policy", "masked", "pack_masks", "play", "read_metrics", "register_suite", "shipped_configs", "stack_frames",
     "transitions_of", "vtrace",
-]
-# fmt: on
+]  # fmt: skip
+__dir__ = __all__.copy
 _HOMES = {
     alias.asname or alias.name: (node.module, alias.name)
     for node in ast.walk(ast.parse(inspect.getsource(sys.modules[__name__])))
@@ -94,7 +84,3 @@ if not TYPE_CHECKING:
             load_tensorflow()  # silently
         globals()[name] = value = getattr(importlib.import_module(module), original)
         return value
-
-
-def __dir__() -> list[str]:
-    return __all__

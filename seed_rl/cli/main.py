@@ -25,6 +25,7 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import printable
+from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
@@ -62,7 +63,7 @@ so that actors don't load the learner's libraries."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
     *(flags.Error, UsageError, ConfigError),
-    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, SecurityError),
+    *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, CheckpointError, SecurityError),
 )
 
 
@@ -84,10 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if importlib.util.find_spec("tensorflow"):
             raise
-        print(
-            f"seed_rl: {error.name} is not installed: pip install seed_rl (seed_rl-actor is for actors)",
-            file=sys.stderr,
-        )
+        print(f"seed_rl: {error.name} is missing: pip install seed_rl (seed_rl-actor is for actors)", file=sys.stderr)
         return USAGE_ERROR
 
 
@@ -149,8 +147,7 @@ def _configure_logging(level: str, quiet: bool) -> None:
 
 
 def _overview() -> str:
-    title = f"seed_rl {seed_rl.__version__}: distributed reinforcement learning with central inference"
-    lines = [title, "", "commands:"]
+    lines = [f"seed_rl {seed_rl.__version__}: distributed reinforcement learning with central inference\n", "commands:"]
     for name in COMMANDS:
         with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
             lines.append(f"  {name:8} {_find(name).summary}")

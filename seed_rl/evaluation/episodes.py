@@ -24,10 +24,7 @@ from seed_rl.system.files import complete_or_absent
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
-
-
 _LOG_SECONDS = 5.0
-_STATISTICS = ("mean", "standard_error", "median", "min", "max", "mean_length")
 
 
 class Played(NamedTuple):
@@ -42,30 +39,28 @@ class Played(NamedTuple):
         """Compute `episodes`, `mean_length`, and statistics of the returns: `mean`, `standard_error` of the mean (nan
         for one episode), `median`, `min` and `max`."""
         count = len(self.returns)
-        if not count:
-            return {"episodes": 0, **dict.fromkeys(_STATISTICS, math.nan)}
-        deviation = float(np.std(self.returns, ddof=1)) if count > 1 else math.nan
+        returns, lengths = (self.returns, self.lengths) if count else (np.full(1, math.nan),) * 2
+        deviation = float(np.std(returns, ddof=1)) if count > 1 else math.nan
         return {
             "episodes": count,
-            "mean": float(self.returns.mean()),
-            "standard_error": deviation / math.sqrt(count),
-            "median": float(np.median(self.returns)),
-            "min": float(self.returns.min()),
-            "max": float(self.returns.max()),
-            "mean_length": float(self.lengths.mean()),
+            "mean": float(returns.mean()),
+            "standard_error": deviation / math.sqrt(max(count, 1)),
+            "median": float(np.median(returns)),
+            "min": float(returns.min()),
+            "max": float(returns.max()),
+            "mean_length": float(lengths.mean()),
         }
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The result of `evaluate_run`. Returns are sums of unclipped rewards; without episodes, statistics are nan."""
+    """The result of `evaluate_run`. Without episodes, statistics are nan. Lengths are in agent steps."""
 
     logdir: str
     environment: EnvDescription
     gin_params: list[str]
     checkpoint: str
     env_frames: int
-    """Frames that the policy has learned from."""
     greedy: bool
     seed: int
     wanted_episodes: int
@@ -78,7 +73,6 @@ class Evaluation:
     min: float
     max: float
     mean_length: float
-    """Agent steps."""
     human_normalised: float | None
     """Percent, where 0 is a random policy and 100 a human; None without references."""
     returns: list[float]
@@ -155,7 +149,7 @@ def evaluate_run(
     max_steps: int | None = None,
     gin_params: Sequence[str] = (),
 ) -> Evaluation:
-    """Play complete episodes with a run's policy.
+    """Play complete episodes with a run's policy; returns are sums of unclipped rewards.
 
     Args:
       logdir: log directory, as in `load_policy`.

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.experiment.saved_config import SAVED
 from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
@@ -84,17 +85,6 @@ def newest(directory: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any]] 
     return None
 
 
-def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
-    """Read a checkpoint of a run: path, arrays, state; arguments and errors are those of `find`.
-
-    Raises:
-      CheckpointError: it can't be read.
-    """
-    path = find(logdir, name)
-    readable = newest(os.path.dirname(path)) if name is None else None
-    return readable or (path, *load(path))
-
-
 def find(logdir: str, name: str | None) -> str:
     """Return the path of a checkpoint of a run.
 
@@ -107,6 +97,8 @@ def find(logdir: str, name: str | None) -> str:
       CannotReach: the object store can't be read.
     """
     directory = os.path.join(logdir, "checkpoints")
+    if not is_url(logdir) and not os.path.exists(settings := os.path.join(logdir, SAVED)):
+        raise CheckpointError(f"{logdir} is not the log directory of a run: {settings} is missing")
     if name is None:
         if found := paths(directory):
             return found[-1]
@@ -126,6 +118,12 @@ def find(logdir: str, name: str | None) -> str:
     if not is_url(name) and not os.path.exists(name):
         raise CheckpointError(f"{name} can't be read: No such file or directory")
     return name
+
+
+def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
+    """Read a checkpoint that `find` finds, or without a name the newest readable one: path, arrays, state."""
+    path = find(logdir, name)
+    return (newest(os.path.dirname(path)) if name is None else None) or (path, *load(path))
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 from seed_rl.settings import OneOf, Settings, Within
-from seed_rl.specs import CannotAct
 
 DTYPES = ("float32", "mixed_bfloat16")
 Initializer: TypeAlias = Annotated[str, OneOf("glorot_uniform", "he_normal", "lecun_normal", "orthogonal")]
 LayerNorm: TypeAlias = Annotated[str, OneOf("none", "features", "all")]
-
 
 NATURE_DQN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """The convolutions of Mnih et al. (Nature, 2015): filters, kernel size and stride."""
@@ -29,20 +27,14 @@ def smallest_frame(convolutions: Sequence[tuple[int, int, int]]) -> int:
     return pixels
 
 
-def check_module(setting: str, path: str) -> None:
-    """Raises CannotAct unless the module of a setting `module:Class` can be found; nothing is imported."""
-    module, _, name = path.partition(":")
-    top = module.partition(".")[0]
-    if name and top not in sys.modules and importlib.util.find_spec(top) is None:
-        raise CannotAct(f"{setting} = {path!r}: there is no module {module}; is its directory on PYTHONPATH?")
-
-
 class _Layer(OneOf):
-    """The name of a built-in layer, or `module:Class`."""
+    """The name of a built-in layer, or `module:Class` of a module that exists, which is not imported yet."""
 
     def check(self, name: str, value: Any) -> None:
         if not re.fullmatch(r"[\w.]+:\w+", value):
             super().check(name, value)
+        elif (top := re.split("[.:]", value)[0]) not in sys.modules and importlib.util.find_spec(top) is None:
+            raise ValueError(f"{name} = {value!r}: there is no module {top}; is its directory on PYTHONPATH?")
 
 
 @dataclasses.dataclass(frozen=True)

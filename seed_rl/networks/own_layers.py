@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import os
 import re
 import traceback
@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import keras
 
-from seed_rl.networks.config import check_module
 from seed_rl.specs import CannotAct
 
 
@@ -54,7 +53,6 @@ def make_layer(setting: str, path: str, **arguments: Any) -> Any:
     """
     module, _, name = path.partition(":")
     with errors_of(setting, path):
-        check_module(setting, path)
         found = getattr(importlib.import_module(module), name, None)
         if not (isinstance(found, type) and issubclass(found, keras.Layer)):
             came = f"{module} has no {name}" if found is None else f"{name} is something else"

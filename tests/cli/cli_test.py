@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 from absl.flags import FlagValues
@@ -57,6 +58,10 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         ),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
+        (
+            ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.core=nets.mine:NotALayer"],
+            "VTrace.core = 'nets.mine:NotALayer': there is no module nets; is its directory on PYTHONPATH",
+        ),
         (["train", f"--gin_file={sys.executable}"], f"{sys.executable} is not a gin file: it is not UTF-8"),
         (["train", "--gin_file=catch/vtrace", "--logdir="], "flag --logdir=: must name a directory"),
         (["train", "--gin_file=catch/vtrace", "--total_frames=2.5"], "a whole number such as 300000, 300k, 10M or 1e6"),
@@ -144,6 +149,20 @@ def test_what_environments_rule_out_is_found_before_tensorflow_is_loaded(flag, s
     assert re.search(sentence, capsys.readouterr().err.splitlines()[-1])
 
 
+@pytest.mark.parametrize("command", ["eval", "play", "export"])
+def test_a_checkpoint_that_does_not_exist_is_found_before_tensorflow_is_loaded(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "load_tensorflow", lambda: pytest.fail("TensorFlow was loaded"))
+    (tmp_path / "config.json").write_text("{}")
+    for checkpoint, sentence in (
+        ("7", f"{tmp_path}/checkpoints/7 can't be read: No such file or directory"),
+        ("best", f"{tmp_path} has no best checkpoint: "),
+    ):
+        assert main([command, f"--logdir={tmp_path}", f"--checkpoint={checkpoint}"]) == 2
+        assert capsys.readouterr().err.startswith(f"seed_rl {command}: {sentence}")
+    assert main([command, f"--logdir={tmp_path}"]) == 2
+    assert f"{tmp_path} has no checkpoint yet" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["", "file://"])
 def test_a_log_directory_of_another_configuration_is_refused(kind, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -191,6 +210,7 @@ def test_ctrl_c_ends_a_command_with_a_line(command, entered, monkeypatch, capsys
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(evaluation.checkpoints, "find", lambda *arguments: "")
     monkeypatch.setattr(evaluation, "load_tensorflow", interrupted)
     monkeypatch.setattr(config_files, "summary", interrupted)
     monkeypatch.setattr(sys, "argv", ["seed_rl", command, *([] if command == "configs" else [f"--logdir={tmp_path}"])])
@@ -247,7 +267,7 @@ def test_a_missing_import_is_named(tmp_path):
 
 @pytest.mark.parametrize(("means", "code"), [((1.0,), 0), ((1.5, 0.9), 1), ((float("nan"),), 1)])
 def test_an_evaluation_below_the_required_mean_return_fails_with_a_sentence(means, code, monkeypatch, capsys):
-    found = iter({"logdir": f"runs/{n}", "mean": mean, "score": None} for n, mean in enumerate(means))
+    found = iter(types.SimpleNamespace(logdir=f"runs/{n}", mean=mean) for n, mean in enumerate(means))
     monkeypatch.setattr(evaluation, "_evaluated", lambda *arguments: next(found))
     monkeypatch.setattr(episodes, "text_over_runs", lambda evaluations: "")
     assert main(["eval", *(f"runs/{n}" for n in range(len(means))), "--at_least=1"]) == code

@@ -37,7 +37,6 @@ class NoTensor(Wrong):
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("no_such_module:Class", "there is no module no_such_module; is its directory on PYTHONPATH.$"),
         ("own_layers_of_mine:Missing", "expected the class of a Keras layer, but own_layers_of_mine has no Missing$"),
         ("json:JSONDecoder", "expected the class of a Keras layer, but JSONDecoder is something else$"),
         ("does_not_parse:Layer", r"SyntaxError: '\(' was never closed \(.*does_not_parse.py, line 1\)$"),

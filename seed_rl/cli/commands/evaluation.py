@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from absl import flags
 
@@ -22,16 +22,12 @@ from seed_rl.cli.flags import (
     repeated,
     string,
 )
-from seed_rl.experiment.saved_config import SAVED
 from seed_rl.learner import checkpoints
 from seed_rl.learner.ending import Stop
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals, stop_at_end_of_input
-
-if TYPE_CHECKING:
-    from seed_rl.evaluation.episodes import Evaluation
 
 _POLICY = (
     string("logdir", None, "Log directory of the run."),
@@ -81,7 +77,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
     return stopped.exit_code
 
 
-def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> Evaluation:
+def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> Any:
     """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
     with _usable_run(values, logdir, "evaluation.json") as (path,):
         from seed_rl.evaluation import episodes
@@ -174,7 +170,7 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
     log directory is in an object store.
 
     Raises:
-      UsageError: a flag or the run is unusable.
+      UsageError, CheckpointError: a flag or the run is unusable.
     """
     if not logdir:
         raise UsageError("--logdir is required: the log directory of a run")
@@ -185,22 +181,11 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
     check_outputs(given or ())
     paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
     if not is_url(logdir):
-        _check_run(logdir, values.checkpoint)
+        checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy
 
     try:
         yield paths
     except NoPolicy as error:
-        raise UsageError(str(error)) from error
-
-
-def _check_run(logdir: str, checkpoint: str | None) -> None:
-    """Raise UsageError for a mistaken name before TensorFlow is loaded."""
-    config = os.path.join(logdir, SAVED)
-    if not os.path.exists(config):
-        raise UsageError(f"{logdir} is not the log directory of a run: {config} is missing")
-    try:
-        checkpoints.find(logdir, checkpoint)
-    except checkpoints.CheckpointError as error:
         raise UsageError(str(error)) from error
