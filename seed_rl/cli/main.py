@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from absl import flags
 
-import seed_rl
 from seed_rl.cli.command import Command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import OF_ALL_COMMANDS
@@ -95,7 +94,7 @@ def _main(arguments: list[str]) -> int:
         print(_overview())
         return 0 if name else USAGE_ERROR
     if name == "--version":
-        print(f"seed_rl {seed_rl.__version__}")
+        print(_version())
         return 0
     if name not in COMMANDS:
         guess = did_you_mean(name, COMMANDS)
@@ -108,6 +107,12 @@ def _main(arguments: list[str]) -> int:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
+
+
+def _version() -> str:
+    from seed_rl import __version__
+
+    return f"seed_rl {__version__}"
 
 
 def _find(name: str) -> Command:
@@ -147,7 +152,7 @@ def _configure_logging(level: str, quiet: bool) -> None:
 
 
 def _overview() -> str:
-    lines = [f"seed_rl {seed_rl.__version__}: distributed reinforcement learning with central inference\n", "commands:"]
+    lines = [f"{_version()}: distributed reinforcement learning with central inference\n", "commands:"]
     for name in COMMANDS:
         with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
             lines.append(f"  {name:8} {_find(name).summary}")

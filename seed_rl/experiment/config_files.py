@@ -16,7 +16,6 @@ from typing import IO, Any, TypeVar
 
 import gin
 
-import seed_rl
 from seed_rl.agents.config import AgentConfig
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.gin_errors import sentence
@@ -256,7 +255,9 @@ def differences(experiment: Experiment, saved: Mapping[str, Any]) -> list[str]:
 def common_settings(experiment: Experiment) -> dict[str, Any]:
     """Return the settings and version that all learner hosts of a run must share, as JSON values by dotted name."""
     settings = {name: value for name, value in experiment.to_json().items() if not name.startswith(_MAY_CHANGE)}
-    return {"the version of seed_rl": seed_rl.__version__, **settings}
+    from seed_rl import __version__
+
+    return {"the version of seed_rl": __version__, **settings}
 
 
 def save_config(experiment: Experiment, logdir: str) -> None:

@@ -82,7 +82,7 @@ class ObjectStore:
             system, path = url_to_fs(url.rstrip("/"))
         except (ImportError, ValueError) as error:
             raise CannotReach(f"{url} can't be used here: {error}") from error
-        self._system = DirFileSystem(path.rstrip("/"), system)
+        self._system = DirFileSystem(fo=path.rstrip("/"), fs=system)  # fsspec before 2026 takes a `path` "" for None
 
     def files(self) -> list[str]:
         """Return the sorted relative names of all complete files.

@@ -112,7 +112,7 @@ def test_the_weights_of_extreme_priorities_are_finite():
 
 
 def saved_and_loaded(state, path):
-    np.savez(path, allow_pickle=False, **state)
+    np.savez(path, **state)
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
 
