@@ -104,9 +104,6 @@ def test_the_version_names_the_commit_of_a_clone_and_of_what_is_built_from_it(tm
     assert re.fullmatch(rf"{RELEASE}\+g[0-9a-f]{{9}}", version)
     (clone / "seed_rl/__init__.py").write_text((ROOT / "seed_rl/__init__.py").read_text() + "\n")
     assert run("-c", program, cwd=clone).strip() == f"{version}.changed"
-    subprocess.run(["git", "tag", f"v{RELEASE}"], cwd=clone, check=True)
-    subprocess.run(["git", "checkout", "--quiet", "."], cwd=clone, check=True)
-    assert run("-c", program, cwd=clone).strip() == RELEASE
 
     assert run("-c", program, cwd=built).strip() == RELEASE
     recorded = built / "seed_rl_actor-7.dist-info"

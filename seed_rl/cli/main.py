@@ -94,7 +94,7 @@ def _main(arguments: list[str]) -> int:
         print(_overview())
         return 0 if name else USAGE_ERROR
     if name == "--version":
-        print(_version())
+        print(f"seed_rl {importlib.import_module('seed_rl').__version__}")
         return 0
     if name not in COMMANDS:
         guess = did_you_mean(name, COMMANDS)
@@ -107,12 +107,6 @@ def _main(arguments: list[str]) -> int:
         _log.debug("full error:", exc_info=error)
         print(printable(f"seed_rl {name}: {error}"), file=sys.stderr)
         return FAILURE if isinstance(error, command.failures) else USAGE_ERROR
-
-
-def _version() -> str:
-    from seed_rl import __version__
-
-    return f"seed_rl {__version__}"
 
 
 def _find(name: str) -> Command:
@@ -152,7 +146,8 @@ def _configure_logging(level: str, quiet: bool) -> None:
 
 
 def _overview() -> str:
-    lines = [f"{_version()}: distributed reinforcement learning with central inference\n", "commands:"]
+    version = importlib.import_module("seed_rl").__version__  # of a clone, git's
+    lines = [f"seed_rl {version}: distributed reinforcement learning with central inference\n", "commands:"]
     for name in COMMANDS:
         with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
             lines.append(f"  {name:8} {_find(name).summary}")
