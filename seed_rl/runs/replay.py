@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import glob
 import itertools
+import logging
 import os
 import shutil
 import tempfile
@@ -25,6 +26,9 @@ from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
+
+
+_log = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
@@ -152,6 +156,8 @@ def _check_machine(segment: Segment, path: str) -> None:
     different = [
         f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)
     ]
+    if there["seed_rl"] != here["seed_rl"]:  # the digests will say whether its code computes the same
+        _log.warning("%s", different.pop(0))
     if different:
         raise JournalError(f"{path} can't be replayed to the bit here: {'; '.join(different)}")
 
