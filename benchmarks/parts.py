@@ -243,7 +243,7 @@ class LearnerPart:
     def discard(self) -> bool:
         """Take finished unrolls and free their slots, instead of `learn`; return False."""
         queue = self._acting.unrolls.queue
-        slots = queue.take(queue.capacity, 0.2, at_least=1)
+        slots = queue.take(max(1, len(queue)), 0.2)
         if slots is not None:
             self._acting.unrolls.pool.release(slots)
         return False

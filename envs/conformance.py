@@ -15,8 +15,8 @@ from seed_rl.envs.registry import from_description
 def check_suite(config: EnvConfig, steps: int) -> None:
     """Asserts that a config builds vector environments as `EnvConfig` promises.
 
-    Spaces and dtypes must be as declared, autoreset must be SAME_STEP, seeds must determine episodes, also in environments
-    that have been used, and different seeds give different ones; the description must build an equal config.
+    Spaces and dtypes must be as declared, autoreset must be SAME_STEP, seeds must determine episodes, also in
+    used environments, different seeds give different ones, and the description must build an equal config.
 
     Args:
       config: a config whose suite is registered or has an entry point.
@@ -36,15 +36,13 @@ def check_suite(config: EnvConfig, steps: int) -> None:
 
 
 def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np.ndarray], bool]:
-    """Steps three environments, new or used before; returns copies of all their results, and whether an episode ended."""
+    """Steps three environments, new or used; returns copies of all their results, and whether an episode ended."""
     num_envs, spec, rng = 3, config.spec(), np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
         if used:
             observation, _ = env.reset(seed=seed + 1)
             for _ in range(3):
-                observation, *_ = env.step(
-                    random_actions(spec.action, rng, num_envs, legal_actions(spec, observation))
-                )
+                observation, *_ = env.step(random_actions(spec.action, rng, num_envs, legal_actions(spec, observation)))
             rng = np.random.default_rng(0)
         observation, _ = env.reset(seed=seed)
         history, any_ended = _tensors(observation), False

@@ -27,7 +27,6 @@ from seed_rl.runs.run import Run
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
 
-
 _log = logging.getLogger(__name__)
 
 

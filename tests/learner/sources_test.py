@@ -88,7 +88,6 @@ class Rig:
         while self.queue.wait_for_room():
             self.produce()
 
-
     def drawn(self, timeout=0):
         """The next batch, after as many pieces as it needs."""
         while True:
