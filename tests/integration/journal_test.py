@@ -54,3 +54,22 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(run
 def test_without_a_journal_there_is_a_sentence(command, tmp_path, capsys):
     assert main([command, str(tmp_path / "nothing"), *([str(tmp_path)] if command == "diff" else [])]) == 1
     assert "nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (
+            ["--record", "--learner_hosts=a:1,b:2", "--learner_host=0", "--trusted_network"],
+            2,
+            "only one of a single host",
+        ),
+        (["--fork=runs/other"], 2, "--fork expects LOGDIR@UPDATE, got 'runs/other'"),
+        (["--fork=runs/other@5"], 1, "there is no journal runs/other/journal.gz"),
+        (["--fork=runs/other@5", "--logdir=memory://run"], 2, "--fork needs a local --logdir, got memory://run"),
+    ],
+)
+def test_what_cannot_be_recorded_or_forked_gets_a_sentence(arguments, code, sentence, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--gin_file=catch/vtrace", *arguments]) == code
+    assert sentence in capsys.readouterr().err
