@@ -66,7 +66,8 @@ function call(connection, method, metadata = {}) {
   let ended = "the learner has ended the call";
   const explain = (headers) => {
     const status = headers["grpc-status"];
-    if (status && status !== "0") ended = `${status}: ${decodeURIComponent(headers["grpc-message"] ?? "")}`;
+    if (status === "0") ended = "the run is over";
+    else if (status) ended = `${status}: ${decodeURIComponent(headers["grpc-message"] ?? "")}`;
   };
   stream.on("response", explain).on("trailers", explain);
   const messages = (async function* () {
@@ -181,7 +182,7 @@ async function act(connection) {
 const connection = http2.connect(process.argv[2] ?? "http://localhost:50051");
 const failed = (error) => {
   console.error(error.message);
-  process.exit(1);
+  process.exit(error.message === "the run is over" ? 0 : 1);
 };
 connection.on("error", failed);
 act(connection).catch(failed);

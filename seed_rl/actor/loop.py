@@ -19,7 +19,7 @@ from seed_rl.actor.steps import Steps
 from seed_rl.envs import base, registry
 from seed_rl.envs.base import EnvConfig, spec_of
 from seed_rl.specs import ActorSettings, EnvSpec, Lease
-from seed_rl.transport.client import Disconnected, LearnerClient
+from seed_rl.transport.client import Disconnected, LearnerClient, RunOver
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def growing_delays(first: float = 0.5, cap: float = 30.0) -> Iterator[float]:
 
 
 class Actor:
-    """Steps environments for a learner until `stop`, across restarts of the learner.
+    """Steps environments for a learner until its run is over or `stop`, across restarts of the learner.
 
     Environments are built once. When the connection is lost, they abandon their episodes, are reset, and rejoin the
     learner under a new run id.
@@ -77,7 +77,7 @@ class Actor:
             self._client.close()
 
     def run(self) -> None:
-        """Acts until `stop`.
+        """Acts until the run is over or `stop`.
 
         Raises:
           Rejected: the learner refuses this actor permanently.
@@ -91,6 +91,9 @@ class Actor:
                     client.close()
                 try:
                     self._run_once(client)
+                except RunOver as over:
+                    _log.info("%s", over)
+                    return
                 except Disconnected as lost:
                     delay = next(self._delays)
                     if not self._stop.is_set():

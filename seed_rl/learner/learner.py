@@ -238,7 +238,7 @@ class Learner:
             inference=dataclasses.asdict(self._service.stats),
         )
 
-    def close(self) -> None:
-        """Stop serving and acting. Must be called after `listen`."""
+    def close(self, over: bool = False) -> None:
+        """Stop serving and acting, after `listen`. Actors end if the run is `over`, else wait for it to continue."""
         self._service.stop()  # first: it answers on the server's streams
-        self._server.stop(grace=0.5)
+        self._server.stop(grace=0.5, over=over)

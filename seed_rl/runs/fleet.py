@@ -100,8 +100,8 @@ class SupervisedFleet(Fleet):
             _log.error("%d of %d actors don't respond and are left running", stuck, self.count)
 
     @abc.abstractmethod
-    def _run(self, number: int, log: str) -> ActorEnd:
-        """Run an actor, made `_reachable` by a handle, until it ends.
+    def _run(self, number: int, log: str) -> ActorEnd | None:
+        """Run an actor, made `_reachable` by a handle, until it ends; None says that it ended with the run.
 
         Args:
           number: number of the actor.
@@ -142,6 +142,8 @@ class SupervisedFleet(Fleet):
                 ended = ActorEnd(f"it can't be started: {reason(error)}")
             except ActorFailed as failed:
                 self._give_up(failed)
+                return
+            if ended is None:
                 return
             was_stable = time.monotonic() - self._starts[number] > STABLE_SECONDS
             if was_stable:

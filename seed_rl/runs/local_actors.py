@@ -40,7 +40,7 @@ class LocalActors(SupervisedFleet):
         """Ids of the running processes."""
         return [process.pid for process in list(self._handles.values()) if process.poll() is None]
 
-    def _run(self, number: int, log: str) -> ActorEnd:
+    def _run(self, number: int, log: str) -> ActorEnd | None:
         def wait(process: subprocess.Popen[bytes]) -> int:
             with self._reachable(number, process):
                 return process.wait()
@@ -51,7 +51,7 @@ class LocalActors(SupervisedFleet):
         if code == USAGE_ERROR:
             raise ActorFailed(f"actor {number} can't run: {how} (log: {log})")
         # An actor that ends after a signal exits with 128 plus the signal's number.
-        return ActorEnd(how, killed=any(code in (-number, 128 + number) for number in _FROM_OUTSIDE))
+        return ActorEnd(how, any(code in (-number, 128 + number) for number in _FROM_OUTSIDE)) if code else None
 
     def _arguments(self, number: int) -> Sequence[str]:
         return self.arguments
@@ -66,14 +66,13 @@ class LocalActors(SupervisedFleet):
 class ActorThreads(SupervisedFleet):
     """Actors as threads of the learner's process; the first failure ends the run."""
 
-    def _run(self, number: int, log: str) -> ActorEnd:
+    def _run(self, number: int, log: str) -> None:
         actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()))
         try:
             with self._reachable(number, actor):
                 actor.run()
         except Exception as error:
             raise ActorFailed(f"actor {number} failed: {error}") from error
-        return ActorEnd("it was asked to end")
 
     def _end(self, number: int, handle: Actor, kill: bool) -> None:
         handle.stop()

@@ -178,7 +178,7 @@ class _Actors(LocalActors):
         self._joins, self._order = segment.joins, order
         self._modules = modules_needed(_experiment(segment))
 
-    def _run(self, number: int, log: str) -> ActorEnd:
+    def _run(self, number: int, log: str) -> ActorEnd | None:
         while not self._order.needs(number):
             if self._stopping.wait(0.1):
                 return ActorEnd("it was not needed", killed=True)

@@ -27,7 +27,7 @@ from seed_rl.runs.run_directory import run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
-from seed_rl.system.signals import ctrl_c_asks
+from seed_rl.system.signals import StopFlag, ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
@@ -185,8 +185,14 @@ class Run:
                     self.experiment.total_frames,
                 )
                 return
+
+            def leave(error: type[BaseException] | None, *_: object) -> None:
+                """Close the learner; its actors wait for one that a signal or an error has ended."""
+                asked = stop.is_set() and not (isinstance(stop, StopFlag) and stop.exit_code)
+                learner.close(error is GeneratorExit or (error is None and (learner.finished or asked)))
+
             cleanup.callback(actors.stop)
-            cleanup.callback(learner.close)
+            cleanup.push(leave)
             address = learner.listen()
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
@@ -194,9 +200,9 @@ class Run:
                 actors.start(address)
             _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
             yield from learner.train(stopping, self.on_update)
-            cleanup.close()
             if actors.failed is not None:
                 raise actors.failed
+            cleanup.close()
             frames, updates = learner.counters.env_frames, learner.counters.learner_updates
             _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
 

@@ -38,6 +38,10 @@ class Disconnected(Exception):
     """There is no learner at the moment, or it doesn't know this session; the actor may retry after a back-off."""
 
 
+class RunOver(Exception):
+    """The learner's run has ended for good, and its actors end with it."""
+
+
 class Rejected(Exception):
     """The learner refuses this actor for good (version, spaces, credentials, a bad message); one sentence."""
 
@@ -201,6 +205,7 @@ class ActStream:
 
         Raises:
           Disconnected: the connection to the learner is lost, or the client is closed.
+          RunOver: the learner's run has ended.
           Rejected: `output` doesn't match the spec, or the learner refuses this stream.
         """
         try:
@@ -217,7 +222,7 @@ class ActStream:
         except grpc.RpcError as error:
             raise _failure(error, self._learner) from error
         except StopIteration as error:
-            raise Disconnected(f"{self._learner}: the learner closed the stream") from error
+            raise RunOver(f"the run of the learner at {self._learner} is over") from error
         except WireError as error:
             raise Rejected(str(error)) from error
 

@@ -103,20 +103,21 @@ class ActorServer:
             self._address = dataclasses.replace(self._address, port=port)
         return str(self._address)
 
-    def stop(self, grace: float) -> None:
-        """End all streams with UNAVAILABLE, so that actors come back later, then the thread. May be called twice.
+    def stop(self, grace: float, over: bool = False) -> None:
+        """End all streams, then the thread. May be called twice.
 
         Args:
           grace: seconds that calls have to end before they are cancelled.
+          over: whether actors are told that the run is over and end; otherwise they come back later.
         """
         if self._calls.is_serving:
-            self._calls.post(self._end_streams)
+            self._calls.post(functools.partial(self._end_streams, over))
             self._stopping.wait(grace)
             self._calls.stop(grace)
 
-    def _end_streams(self) -> None:
+    def _end_streams(self, over: bool) -> None:
         for stream in list(self._streams):
-            stream.end(Refused(Refusal.UNAVAILABLE, _STOPPING))
+            stream.end(None if over else Refused(Refusal.UNAVAILABLE, _STOPPING))
         self._stopping.set()
 
     def _watch(self) -> None:

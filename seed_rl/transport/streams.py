@@ -99,11 +99,11 @@ class ActorStream:
         """Send actions [E, ...] for the last step, if the stream still exists. May be called on any thread."""
         self._call.post(functools.partial(self._send, actions))
 
-    def end(self, error: Exception) -> None:
-        """End the stream with this error, from the learner's side. Must be called on the server's thread."""
+    def end(self, error: Exception | None) -> None:
+        """End the stream with an error, or None if the run is over. Must be called on the server's thread."""
         if not self._call.is_over:
-            self._close(str(error))
-            self._call.refuse(error)
+            self._close("the run is over" if error is None else str(error))
+            self._call.finish() if error is None else self._call.refuse(error)
 
     def _send(self, actions: np.ndarray) -> None:
         self.silent_since = time.monotonic()

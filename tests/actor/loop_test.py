@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.actor.loop import Actor, growing_delays
 from seed_rl.envs import registry
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
-from seed_rl.transport.client import Disconnected, Rejected
+from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from tests.support.counting import Counting, CountingVectorEnv
 
 
@@ -63,15 +63,16 @@ def suite_of(env):
 class Stream:
     """Answers with zeros until its client is closed."""
 
-    def __init__(self, client):
+    def __init__(self, client, error):
         self._client = client
         self.outputs = []
+        self._error = error
 
     def step(self, output, numbers):
         self.outputs.append(output)
         self._client.stepped.set()
         if self._client.closed.wait(0.001):
-            raise Disconnected("closed")
+            raise self._error
         return np.zeros(len(output.reward), np.int32)
 
     def close(self):
@@ -87,6 +88,7 @@ class Client:
         self._refuse = refuse
         self.closed, self.stepped = threading.Event(), threading.Event()
         self.joined, self.streams = [], {}
+        self.hears_of_the_end = None
 
     def describe(self, timeout):
         return ActorSettings(EnvDescription(self._suite, self._options), num_groups=2, envs_per_group=3)
@@ -100,7 +102,9 @@ class Client:
         return Lease("session", tuple(GroupLease(group, seed) for seed, group in enumerate(ids)))
 
     def open(self, lease, group, env_spec):
-        self.streams[group] = Stream(self)
+        self.streams[group] = Stream(
+            self, RunOver("over") if group == self.hears_of_the_end else Disconnected("closed")
+        )
         return self.streams[group]
 
     def close(self):
@@ -197,6 +201,19 @@ def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environmen
         assert first.done.all()
         assert (first.observation[:, 1:] == 0).all(), "every run begins with a reset"
         assert (first.reward == 0).all()
+
+
+def test_a_run_that_is_over_ends_the_actor_whichever_group_hears_of_it():
+    for heard in (0, 1):
+        client = Client(suite_of(CountingVectorEnv))
+        client.hears_of_the_end = heard
+        run = threading.Thread(target=Actor(lambda client=client: client).run)
+        run.start()
+        assert client.stepped.wait(30)
+        client.close()
+        run.join(30)
+        assert not run.is_alive()
+        assert len(client.joined) == 1
 
 
 def test_delays_double_up_to_the_cap_and_are_jittered():

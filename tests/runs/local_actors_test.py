@@ -67,6 +67,15 @@ def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(t
     assert re.fullmatch(rf"actor \d ended: no luck; restarting in \d\.\d s {log}", warning)
 
 
+def test_an_actor_that_ends_with_the_run_is_not_started_again(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    actors = LocalActors(1, str(tmp_path))
+    actors.start("nowhere")
+    actors._threads[0].join(60)
+    assert not actors._threads[0].is_alive()
+    assert (actors.restarts, actors.failed, caplog.records) == (0, None, [])
+
+
 def test_actors_that_could_never_run_are_given_up_at_once(tmp_path, caplog):
     actors = failed("nowhere", tmp_path)
     log = rf"\(log: {tmp_path}/actor-0.log\)"

@@ -28,6 +28,7 @@ from seed_rl.api import (
 from seed_rl.envs import registry
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.registry import register
+from seed_rl.learner.learner import Learner
 
 
 @register
@@ -62,7 +63,15 @@ STOP = threading.Event()
 STOP.set()
 
 
-def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, tmp_path):
+@pytest.fixture
+def over(monkeypatch):
+    """What actors of each learner were told when it closed: whether the run is over."""
+    told, close = [], Learner.close
+    monkeypatch.setattr(Learner, "close", lambda learner, over: (told.append(over), close(learner, over)))
+    return told
+
+
+def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, tmp_path, over):
     logdir = str(tmp_path / "run")
     with Run(catch, logdir, actors=THREADS) as run:
         rows = list(run.train())
@@ -73,9 +82,10 @@ def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, t
     assert os.listdir(tmp_path) == ["run"]
     with Run(catch, logdir) as run:
         assert list(run.train()) == [], "it is finished"
+    assert over == [True]
 
 
-def test_a_run_whose_loop_was_left_continues_later(catch, tmp_path):
+def test_a_run_whose_loop_was_left_continues_later(catch, tmp_path, over):
     logdir, endless = str(tmp_path), dataclasses.replace(catch, total_frames=10**9)
     with Run(endless, logdir) as run:
         for row in run.train():
@@ -87,10 +97,11 @@ def test_a_run_whose_loop_was_left_continues_later(catch, tmp_path):
         rows = run.train()  # held, not left: the run ends it
         assert any(row["env_frames"] > left_at for row in rows)
     assert next(rows, None) is None
+    assert over == [True, True]
     assert load_policy(logdir).env_frames > left_at
 
 
-def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path):
+def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path, over):
     endless, before = dataclasses.replace(catch, total_frames=10**9), signal.getsignal(signal.SIGINT)
     with Run(endless, str(tmp_path), actors=THREADS) as run:
         rows = run.train()
@@ -99,6 +110,7 @@ def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             collections.deque(rows, maxlen=0)
     assert signal.getsignal(signal.SIGINT) is before
+    assert over == [False], "actors wait for a run that was interrupted"
     assert load_policy(str(tmp_path)).env_frames >= first["env_frames"]
 
 
@@ -115,13 +127,14 @@ def test_a_directory_has_one_run_and_one_configuration(catch, tmp_path, caplog):
         Run(other, str(tmp_path)).__enter__()
 
 
-def test_a_failing_environment_ends_the_run_with_its_error(catch, tmp_path):
+def test_a_failing_environment_ends_the_run_with_its_error(catch, tmp_path, over):
     failing = dataclasses.replace(catch, env=Leaking())
     with (
         Run(failing, str(tmp_path), actors=THREADS) as run,
         pytest.raises(ActorFailed, match="actor 0 failed: .*division by zero"),
     ):
         list(run.train())
+    assert over == [False]
 
 
 def test_misuse_is_an_error(catch, tmp_path):

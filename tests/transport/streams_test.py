@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from seed_rl.transport import messages, protocol
-from seed_rl.transport.client import Disconnected, Rejected
+from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
@@ -237,7 +237,14 @@ def test_an_answer_of_the_wrong_size_is_the_learners_fault(house, caplog):
     assert "expected actions int32[2], got int32[3]" in caplog.text
 
 
-def test_stopping_the_server_ends_waiting_steps(house):
+@pytest.mark.parametrize(
+    ("over", "kind", "sentence", "reason"),
+    [
+        (False, Disconnected, "the learner is stopping (UNAVAILABLE)", "the learner is stopping"),
+        (True, RunOver, "is over", "the run is over"),
+    ],
+)
+def test_stopping_the_server_ends_waiting_steps(house, over, kind, sentence, reason):
     learner = house.serve()
     _, streams = house.streams(house.connect(), [1, 2, 3])
     for stream, size in zip(streams, [1, 2, 3], strict=True):
@@ -246,15 +253,15 @@ def test_stopping_the_server_ends_waiting_steps(house):
     waiting = [house.threads.submit(stream.step, peers.output(size)) for size, stream in enumerate(streams[:2], 1)]
     held = [learner.service.held.get(timeout=5.0) for _ in waiting]
     started = time.monotonic()
-    learner.server.stop(grace=5.0)
+    learner.server.stop(5.0, over)
     assert time.monotonic() - started < 4.0
     for result in waiting:
         error = result.exception(timeout=5.0)
-        assert isinstance(error, Disconnected)
-        assert "the learner is stopping (UNAVAILABLE)" in str(error)
-    with pytest.raises(Disconnected):
+        assert isinstance(error, kind)
+        assert sentence in str(error)
+    with pytest.raises(kind):
         streams[2].step(peers.output(3))
-    assert [learner.service.closed.get(timeout=5.0)[3] for _ in streams] == ["the learner is stopping"] * 3
+    assert [learner.service.closed.get(timeout=5.0)[3] for _ in streams] == [reason] * 3
     for stream, size in zip(held, [1, 2], strict=True):
         stream.answer(np.zeros(size, np.int32))  # nobody is there any more
     learner.server.stop(grace=5.0)

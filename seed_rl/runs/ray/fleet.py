@@ -200,7 +200,7 @@ class RayActors(Fleet):
             except (StopIteration, ray.exceptions.RayError) as error:
                 del self._members[stream]
                 began, member.began = member.began, None
-                if not self._stopping.is_set():
+                if not self._stopping.is_set() and not isinstance(error, StopIteration):  # its end with the run
                     self._ended(member, began, error)
                 continue
             if member.began:
