@@ -29,11 +29,7 @@ _BY_ENTRY_POINT = {  # of Gymnasium's own environments
 
 
 def package_of(env_id: str) -> tuple[str, str] | None:
-    """The module that an id without `module:` needs, which registers it when imported, and how to install that.
-
-    Returns:
-      None if the id is not known to need any.
-    """
+    """The module that an id without `module:` needs, and how to install that; None if it isn't known to need any."""
     entry_point = str(getattr(gymnasium.registry.get(env_id), "entry_point", ""))
     table, text = (_BY_ENTRY_POINT, entry_point) if env_id in gymnasium.registry else (_BY_ID, env_id)
     return next((package for pattern, package in table.items() if re.match(pattern, text)), None)

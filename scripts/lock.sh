@@ -21,8 +21,8 @@ for requirement in importlib.metadata.requires("seed_rl"):
     if f"extra == \"{sys.argv[1]}\"" in requirement: print(requirement.partition(";")[0])' "$1"
 }
 pins=(--constraint requirements/runtime.lock)
-# setuptools is in both locks because it builds the editable install.
-compile runtime "$@" pyproject.toml <<<'setuptools>=77'
+# setuptools is in both locks because it builds the editable install; s3fs needs botocore, which needs an older dateutil.
+compile runtime "$@" pyproject.toml <<<$'setuptools>=77\npython-dateutil<3'
 compile dev --all-extras "${pins[@]}" "$@" pyproject.toml requirements/docs.in <<<'setuptools>=77'
 compile docs --constraint requirements/dev.lock --no-annotate "$@" <requirements/docs.in
 # The compiler for GPUs is a part of JAX, of the same version.
@@ -35,10 +35,9 @@ compile dmlab "${pinned[@]}" "$@" < <(extra dmlab)
 compile football "${pinned[@]}" "$@" < <(extra gfootball)
 compile mujoco "${pinned[@]}" "$@" < <(extra mujoco && extra box2d)
 compile engine --no-deps --no-annotate "$@" <<<'gfootball==2.10.2'
-# The images: actors need no TensorFlow; learners get gcsfs for log directories in Google Cloud Storage (the dependencies
-# of s3fs contradict the other pins).
+# The images: actors need no TensorFlow; learners get packages for log directories in Google Cloud Storage and S3.
 compile actor "${pins[@]}" "$@" <requirements/actor.in
-store='gcsfs>=2024.2'
+store=$'gcsfs>=2024.2\ns3fs>=2024.2'
 compile cpu "${pins[@]}" "$@" pyproject.toml <<<"$store"
 compile gpu "${pins[@]}" "$@" pyproject.toml <<<"tensorflow[and-cuda]"$'\n'"$store"
 # TensorFlow for TPUs is a separate package that replaces `tensorflow` and needs the TensorBoard of its own release.

@@ -28,8 +28,7 @@ Result: TypeAlias = tuple[str, str]
 """One of these states, and the part that was found, or that is missing, and how to get it: `OPTIONAL` is missing but
 not needed by everyone, with `BROKEN` nothing works."""
 
-_STORES = {"gcsfs": "gs://", "s3fs": "s3://", "adlfs": "az://"}
-"""fsspec backends and the URL scheme that each one handles."""
+_STORES = {"gcsfs": "gs://", "s3fs": "s3://", "adlfs": "az://"}  # URL schemes by backend of fsspec
 _FILES = 4096  # enough for a learner with a thousand actors
 _DISK_GB = 5.0
 _SHARED_GB = 0.25  # containers default to 0.06
@@ -182,15 +181,10 @@ def _roms() -> Result:
 
 
 def _object_stores() -> Result:
-    if find_spec("fsspec") is None:
-        return OPTIONAL, "not installed: pip install fsspec, for --logdir=gs://... or s3://..."
-    found = [package for package in _STORES if find_spec(package)]
-    if not found:
-        return (
-            OPTIONAL,
-            f"fsspec has no backend: pip install {', '.join(f'{name} ({kind})' for name, kind in _STORES.items())}",
-        )
-    return OK, f"fsspec with {', '.join(f'{name} ({_STORES[name]})' for name in found)}"
+    every = {name: f"{name} ({kind})" for name, kind in _STORES.items()}
+    found = ", ".join(text for name, text in every.items() if find_spec(name))
+    missing = f"fsspec has no backend: pip install {', '.join(every.values())}"
+    return (OK, f"fsspec with {found}") if found else (OPTIONAL, missing)
 
 
 def package(module: str, how: str) -> Result:
@@ -215,7 +209,7 @@ _CHECKS: dict[str, Callable[[], Result]] = {
     "Atari": _roms,
     "football": lambda: package("gfootball", "docs/football.md; or pip install envpool"),
     "EnvPool": lambda: package("envpool", pool.INSTALL),
-    "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/dmlab.Dockerfile"),
+    "DeepMind Lab": lambda: package("deepmind_lab", "docs/dmlab.md; docker/Dockerfile"),
     "object stores": _object_stores,
     "Weights & Biases": lambda: package("wandb", "pip install wandb"),
 }

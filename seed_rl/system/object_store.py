@@ -116,11 +116,14 @@ class ObjectStore:
 
         Directories are created as needed, but no bucket, whose name may be mistyped.
         """
-        partial = f"{name}{PARTIAL}"  # not every store writes files atomically
-        if self._system.path.startswith("/"):  # else it begins with a bucket, which has keys and no directories
+        partial, bucket = f"{name}{PARTIAL}", self._system.path.partition("/")[0]  # not every store writes atomically
+        if not bucket:  # which would have keys and no directories
             self._system.makedirs(os.path.dirname(name), exist_ok=True)
-        with self._system.open(partial, "wb", block_size=_BLOCK) as copy:
-            shutil.copyfileobj(file, copy)
+        try:
+            with self._system.open(partial, "wb", block_size=_BLOCK) as copy:
+                shutil.copyfileobj(file, copy)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"there is no bucket {bucket}") from error
         self._system.mv(partial, name)
 
     def remove(self, name: str) -> None:

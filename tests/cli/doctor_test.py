@@ -8,6 +8,7 @@ import pytest
 
 from seed_rl.cli import doctor
 from seed_rl.cli.main import main
+from tests.support import stores
 
 
 @pytest.fixture(scope="module")
@@ -105,5 +106,19 @@ def test_a_store_that_cannot_be_used_for_a_run_is_reported(capsys):
         state, text = doctor.log_directory(url)
         assert state == doctor.BROKEN
         assert f"{url} can't be {why}: " in text
-    assert main(["doctor", "--logdir=no://a/run"]) == 1
+    assert main(["doctor", "--logdir=no://a/run"]) == 2
     assert capsys.readouterr().out.splitlines()[-1].startswith("broken   log directory")
+
+
+@pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
+@pytest.mark.parametrize("command", ["train --gin_file=catch/vtrace", "eval", "doctor"])
+def test_a_bucket_that_does_not_exist_ends_a_command_in_a_sentence_and_is_not_created(
+    kind, command, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(doctor, "_CHECKS", {})
+    stores.directory(kind, "/")
+    assert main([*command.split(), f"--logdir={kind}://mistyped/run"]) == 2
+    (sentence,) = "".join(capsys.readouterr()).splitlines()
+    assert f"{kind}://mistyped/run" in sentence
+    assert stores.buckets(kind) == ["bucket"]

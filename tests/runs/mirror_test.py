@@ -167,9 +167,9 @@ def test_a_directory_of_this_machine_is_used_as_it_is(tmp_path):
 @pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
 def test_a_mistyped_bucket_is_named_before_the_run_and_not_created(kind, tmp_path):
     stores.directory(kind, tmp_path)
-    with pytest.raises(CannotReach, match=f"^{kind}://mistyped/run can't be written: The specified bucket does not"):
+    with pytest.raises(CannotReach, match=f"^{kind}://mistyped/run can't be written: there is no bucket mistyped$"):
         working_directory(f"{kind}://mistyped/run").__enter__()
-    assert fsspec.filesystem(kind).ls("", detail=False) == ["bucket"]
+    assert stores.buckets(kind) == ["bucket"]
 
 
 @pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
@@ -178,7 +178,7 @@ def test_a_bucket_that_vanishes_is_an_outage(kind, tmp_path):
     write(tmp_path / "here", "metrics.jsonl", b"one\n")
     mirror = Mirror(ObjectStore(f"{kind}://vanished/run"), str(tmp_path / "here"))
     for _ in range(2):
-        with pytest.raises(FileNotFoundError, match="bucket does not exist"):
+        with pytest.raises(FileNotFoundError, match="^there is no bucket vanished$"):
             mirror.push()
 
 

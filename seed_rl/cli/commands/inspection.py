@@ -13,7 +13,7 @@ from seed_rl.cli.flags import IMPORT_MODULE, boolean, choice, comma_separated, r
 from seed_rl.envs import elsewhere, registry
 from seed_rl.experiment import config_files, gin_text
 from seed_rl.specs import EnvDescription
-from seed_rl.system.exit_codes import FAILURE
+from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 
 
 @command(
@@ -83,7 +83,8 @@ def doctor(values: flags.FlagValues) -> int:
     widest = max(map(len, findings))
     for subject, (state, text) in findings.items():
         print(f"{state:8} {subject:{widest}}  {text}")
-    return FAILURE if any(state == BROKEN for state, _ in findings.values()) else 0
+    broken = [subject for subject, (state, _) in findings.items() if state == BROKEN]
+    return USAGE_ERROR if broken == ["log directory"] else FAILURE if broken else 0
 
 
 @command(
