@@ -20,8 +20,8 @@ from seed_rl.types import EnvOutput, Unroll
 
 _SECONDS = 2.0
 """Duration of a measurement."""
-_STEPS = 512
-"""Agent steps in the update that is measured, at most; longer batches take proportionally longer."""
+_STEPS, _MS = 512, 2000
+"""Agent steps in the update that is measured, and milliseconds to act in them, at most; longer batches take longer."""
 _MESSAGES = {1: (21.6, 37.0), 4: (38.8, 13.4), 16: (71.7, 5.5), 64: (119.0, 2.5)}
 """CPU time by environments per message: of the server's thread per message, and of an inference thread per step, in
 microseconds, for Atari frames that come over the network to a core of an AMD EPYC (docs/performance.md)."""
@@ -74,9 +74,9 @@ def acting_of(experiment: Experiment, agent: Agent, batch: int) -> Acting:
     return Acting(agent, Sizes.of(sized, agent), sized.inference, experiment.seed)
 
 
-def update_ms(experiment: Experiment, agent: Agent) -> tuple[float, str]:
-    """Measure an update of the experiment's batch, milliseconds, and describe the source."""
-    unrolls = max(1, min(experiment.batch_size, _STEPS // agent.length))
+def update_ms(experiment: Experiment, agent: Agent, step_ms: float) -> tuple[float, str]:
+    """Measure an update of the experiment's batch, milliseconds, and describe the source; to act takes `step_ms`."""
+    unrolls = max(1, min(experiment.batch_size, int(min(_STEPS, _MS / step_ms)) // agent.length))
     # A rate of zero, because repeated learning from one batch might diverge.
     train_step = TrainStep(agent, dataclasses.replace(experiment.optimizer, learning_rate=0.0))
     batch, weights = blank_unroll(agent, unrolls), np.ones(unrolls, np.float32)

@@ -94,7 +94,7 @@ def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float |
     for name, look_up in (
         ("env_steps", lambda: measuring.env_steps(experiment)),
         ("act_ms", lambda: measuring.act_ms(experiment, agent, batch)),
-        ("update_ms", lambda: measuring.update_ms(experiment, agent)),
+        ("update_ms", lambda: measuring.update_ms(experiment, agent, rates["act_ms"] / batch)),
         ("server_us", lambda: (server_us, source)),
         ("host_us", lambda: (host_us, source)),
     ):
@@ -178,24 +178,15 @@ def _devices(experiment: Experiment, accelerators: int) -> Split:
     return split(dataclasses.replace(experiment, actors=divisible), available)
 
 
-class Prices(NamedTuple):
-    """Prices of machines per hour, in any currency; 0 if unknown."""
-
-    learner: float
-    """Price of the learner's machine."""
-    actor: float
-    """Price of an actor machine."""
-
-
 def text(
     experiment: Experiment,
     rates: Rates,
     sources: Mapping[str, str],
     machine_cores: int,
     result: Plan,
-    prices: Prices,
+    prices: tuple[float, float],
 ) -> str:
-    """Format the plan, at most 100 columns wide."""
+    """Format the plan, at most 100 columns wide; prices are those of a learner's and an actors' machine per hour."""
     actors, size = result.actors, experiment.actors.envs_per_group
     devices, training = (", ".join(names) for names in (result.devices.inference, result.devices.training))
     limit, *others = result.limits
@@ -203,7 +194,7 @@ def text(
     processes = f"{result.processes} process{'es' * (result.processes > 1)}"
     kept = "training batch" if experiment.replay is None else "replay"
     hours = experiment.total_frames / (experiment.env.action_repeat * result.rate) / 3600
-    cost = hours * (prices.learner + machines * prices.actor)
+    cost = hours * (prices[0] + machines * prices[1])
     rows = [
         ("from", f"{rates.env_steps:,.0f} steps/s", f"environments on one core ({sources['env_steps']})"),
         ("", f"{rates.act_ms:.3g} ms", f"act step of {rates.act_batch} on one device ({sources['act_ms']})"),

@@ -8,15 +8,21 @@ import pytest
 from seed_rl import experiment
 from seed_rl.envs import registry
 from seed_rl.experiment import config_files, saved_config
+from seed_rl.runs.plan import DEVICE, Rates, plan
 from tests.support.shipped import DISTINCT
 
 
 @pytest.mark.parametrize("name", DISTINCT)
-def test_every_shipped_config_builds_its_agent(name):
+def test_every_shipped_config_builds_its_agent_and_gives_a_plan(name):
     loaded = config_files.load([name])
     agent = loaded.build_agent()
     assert agent.length == agent.unroll_length + agent.overlap
     assert len(agent.trainable_variables) > 0
+    batch, size = loaded.inference.max_batch_size, loaded.actors.envs_per_group
+    rates = Rates(1000, 2, batch, update_ms=40, server_us=size, host_us=1, learner_cores=4, accelerators=1)
+    planned = plan(loaded, agent, rates, rtt_seconds=0.001)
+    assert 0 < planned.rate <= planned.limits[DEVICE]
+    assert planned.actors.num_envs >= batch, "full batches"
 
 
 @pytest.mark.parametrize("name", [n for n in config_files.shipped_configs() if config_files.load([n]).logs.milestones])

@@ -284,12 +284,11 @@ def plan(values: flags.FlagValues) -> int:
     from seed_rl.runs import plan as planning
 
     agent = experiment.build_agent()
-    given = {name: values[name].value for name in planning.Rates._fields}
-    rates, sources = planning.find_rates(experiment, agent, given)
+    rates, sources = planning.find_rates(experiment, agent, {n: values[n].value for n in planning.Rates._fields})
     try:
         result = planning.plan(experiment, agent, rates, values.rtt_ms / 1000)
     except BadDevices as error:
         raise UsageError(f"{error} (set by --accelerators)") from error
-    prices = planning.Prices(values.learner_price, values.actor_price)
+    prices = values.learner_price, values.actor_price
     print(planning.text(experiment, rates, sources, values.machine_cores, result, prices))
     return 0
