@@ -1,7 +1,6 @@
 """The `__init__.py` of the package `deepmind_lab`: loads its native module under the package's name.
 
-Upstream's file does the same with `imp`, which Python 3.12 removed, and `pkg_resources`, which setuptools removed; it
-also imports bindings for dm_env, which are unused here.
+Upstream's file does the same with `imp` and `pkg_resources`, which were removed, and needs dm_env.
 """
 
 import importlib.util

@@ -10,25 +10,20 @@ import os
 import pathlib
 import sys
 
-DEFAULT_PORT = 8686
 _ESTABLISHED, _LISTEN = "01", "0A"
 _ACCEPTS_CONNECTIONS = 0x10000  # __SO_ACCEPTCON in the flags of /proc/net/unix
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    port = int(os.environ.get("SEED_RL_PORT", DEFAULT_PORT))
+    port = int(os.environ.get("SEED_RL_PORT", 8686))
     parser.add_argument("--port", type=int, default=port, help="port of the learner; default: SEED_RL_PORT, or 8686")
     parser.add_argument("--ask", action="store_true", help="call the learner on this machine")
     parser.add_argument("--tls_ca", help="with --ask: PEM file with the learner's certificate")
     parser.add_argument("--tls_server_name", help="with --ask: name in the certificate")
     parser.add_argument("--token_file", help="with --ask: file with the token")
-    parser.add_argument("--timeout", type=float, default=5.0, help="with --ask: timeout, seconds")
     arguments = parser.parse_args()
-    trouble = ask(arguments) if arguments.ask else look(arguments.port, pathlib.Path("/proc/net"))
-    if trouble:
-        print(trouble, file=sys.stderr)
-    return 1 if trouble else 0
+    sys.exit((ask(arguments) if arguments.ask else look(arguments.port, pathlib.Path("/proc/net"))) or 0)
 
 
 def look(port: int, tables: pathlib.Path) -> str:
@@ -57,15 +52,11 @@ def ask(arguments: argparse.Namespace) -> str:
     try:
         authorities, token = read_authorities(arguments.tls_ca), read_token(arguments.token_file)
         security = ClientSecurity(authorities, token, server_name=arguments.tls_server_name)
-        client = LearnerClient(f"localhost:{arguments.port}", security, name="health check")
-        try:
-            client.describe(arguments.timeout)
-        finally:
-            client.close()
+        LearnerClient(f"localhost:{arguments.port}", security, name="health check").describe(5.0)
     except (Disconnected, Rejected, SecurityError) as error:
         return str(error)
     return ""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,7 +3,7 @@
 #
 # Builds images of docker/Dockerfile, checks their size and content, and trains Catch in three containers.
 #
-#   IMAGE    cpu, gpu, tpu, actor, football; default: all of them; the run needs cpu and actor
+#   IMAGE    cpu, gpu, tpu, actor, actor-mujoco, football; default: all of them; the run needs cpu and actor
 #   --quick  actor and cpu
 #
 # Works with docker or podman. Where neither does, root can use buildah on a Debian machine (apt-get install buildah
@@ -13,7 +13,7 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-declare -A LARGEST=([actor]=500 [football]=1300 [cpu]=3000 [gpu]=9500 [tpu]=3500) # MB, with Debian
+declare -A LARGEST=([actor]=500 [actor-mujoco]=1100 [football]=1300 [cpu]=3000 [gpu]=9500 [tpu]=3500) # MB, with Debian
 LARGEST_ACTOR_PACKAGES=140                                                        # MB
 PORT=8697
 PREFIX="seed_rl-test-$$" # of the names of containers
@@ -31,7 +31,7 @@ for word in "$@"; do
     *) [[ -n ${LARGEST[$word]-} ]] || die "there is no image $word; there are: ${!LARGEST[*]}" && images+=("$word") ;;
   esac
 done
-((${#images[@]})) || images=(actor cpu football gpu tpu)
+((${#images[@]})) || images=(actor cpu actor-mujoco football gpu tpu)
 
 if docker info >/dev/null 2>&1; then
   engine=docker
@@ -72,7 +72,12 @@ get_base() {
 
 build() {
   # Podman's own format has no health checks.
-  local command flags=(--format=docker --layers --file=docker/Dockerfile "--target=$1" "--tag=seed_rl-$1:latest" .)
+  local command lock="$1" target=image
+  [[ $1 == [cgt]pu ]] || lock=actor
+  [[ $1 != football ]] || target=football
+  local flags=(--format=docker --layers --file=docker/Dockerfile "--target=$target" "--build-arg=IMAGE=$lock")
+  [[ $1 != *-mujoco ]] || flags+=(--build-arg=EXTRA=mujoco)
+  flags+=("--tag=seed_rl-$1:latest" .)
   case $engine in
     docker) command=(docker/build.sh "$1") ;;
     podman) command=(podman build "${flags[@]}") ;;
@@ -169,7 +174,7 @@ check() {
     '! command -v gcc cc make && test -z "$(ls /var/lib/apt/lists)" && test ! -e ~/.cache/pip && test ! -e /src'
   expect "$1 holds secrets" inside "$1" sh -c '! find / -xdev -name "*.key" -o -name token -path "*secrets*" 2>/dev/null | grep .'
   case "$1" in
-    actor | football)
+    actor | actor-mujoco | football)
       expect "$1 holds TensorFlow" inside "$1" sh -c '! ls /opt/venv/lib/python3*/site-packages | grep -i -E "^(tensorflow|keras)"'
       ;;&
     actor)

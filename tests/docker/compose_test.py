@@ -74,10 +74,12 @@ def test_run_local_starts_the_experiment_in_its_images(script, secrets, has_no_s
     printed, pasted, done = script.printed_and_done("run_local.sh", gin_file, "3", "16", *flags)
     assert has_no_secret(printed)
     assert [call for call in done if "ps" not in call["command"] and call["command"][1] != "inspect"] == pasted
-    targets = [word.partition("=")[2] for call in done for word in call["command"] if word.startswith("--target=")]
-    assert targets == [image.removesuffix("-mujoco") for image in images]
-    extras = [word for call in done for word in call["command"] if word.startswith("--build-arg=")]
-    assert extras == ["--build-arg=EXTRA=mujoco"] * sum(image.endswith("-mujoco") for image in images)
+    builds = [" ".join(call["command"]) for call in done if "build" in call["command"]]
+    for image, built in zip(images, builds, strict=True):
+        kind, _, extra = image.partition("-")
+        assert f"--tag=seed_rl-{image}:latest" in built
+        assert f"--target={kind if kind in ('football', 'dmlab') else 'image'} " in built
+        assert f"--build-arg=IMAGE={kind if kind in ('cpu', 'gpu') else 'actor'} --build-arg=EXTRA={extra} " in built
     (up,) = (call for call in done if "up" in call["command"])
     assert up["command"][-4:] == ["up", "--detach", "--scale", "actor=3"]
     assert (str(ROOT / "docker/compose.gpu.yaml") in up["command"]) == gpu

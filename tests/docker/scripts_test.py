@@ -6,15 +6,23 @@ import pathlib
 import re
 import runpy
 import shlex
+import shutil
 import ssl
 import stat
+import subprocess
 
 import pytest
+
+from seed_rl.envs.dmlab import DMLab
+from seed_rl.envs.football import Football
+from seed_rl.envs.gym import Gym
+from seed_rl.envs.mujoco import MuJoCo
+from seed_rl.envs.packages import package_of
+from seed_rl.experiment import config_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = "--project=p --repository=r --name=pong --actors=20 --gin_file=atari/vtrace --tag=v1"
 GKE = f"cloud/gke.sh {RUN} --location=europe-west4 --cluster=rl "
-VERTEX = f"cloud/vertex.sh {RUN} --region=europe-west4 --bucket=runs --service_account=me@p "
 
 
 def test_secrets_are_their_owners_alone_and_a_second_call_leaves_them(secrets, script):
@@ -46,20 +54,27 @@ def test_git_docker_and_the_source_distribution_leave_secrets_out():
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("make_secrets.sh new a,DNS:evil", "a name must be a host name or an IP address, got 'a,DNS:evil'"),
-        ("build.sh --pull cpu", "there is no --pull; --help lists the flags"),
-        ("run_local.sh atari/vtrase 2 8", "there is no experiment atari/vtrase in configs/"),
-        ("run_local.sh doom 2 8", "EXPERIMENT must be the name of an experiment such as atari/vtrace_pong, got 'doom'"),
-        ("run_local.sh atari vtrace 2 8", "EXPERIMENT, ACTORS and ENVS are needed, got 4 of them"),
-        ("run_local.sh atari/vtrace 2 8 --gin_param='a=1\n'", "--gin_param takes one line"),
-        ("cloud/render_kubernetes.py --learner_device=nvidia.com/gpu=x", "must be a whole number from 1 on, got 'x'"),
+        ("make_secrets.sh new a,DNS:evil", "NAME must be a host name or an IP address, got 'a,DNS:evil'"),
+        ("build.sh --pull cpu", "unrecognized arguments: --pull; --help lists the flags"),
+        ("build.sh cpu-mujocco", "IMAGE must be cpu, gpu, tpu or actor, one of them with -mujoco, atari, football or"),
+        ("run_local.sh atari/vtrase 2 8", "run_local.sh: there is no experiment 'atari/vtrase' in configs/"),
+        ("run_local.sh ../../etc/passwd 2 8", "there is no experiment '../../etc/passwd' in configs/"),
+        ("run_local.sh atari/vtrace 2", "the following arguments are required: ENVS"),
+        ("run_local.sh atari/vtrace 2 0", "ENVS must be a whole number from 1 on, got '0'"),
+        ("run_local.sh atari/vtrace 2 8 --gin_param='a=1\n'", "--gin_param must be a gin binding"),
+        (
+            "cloud/render_kubernetes.py --learner_device=nvidia.com/gpu=x",
+            "--learner_device must be a kind of device and how many, such as",
+        ),
+        (GKE + "--gin_file=atari/vtrase", "gke.sh: there is no experiment 'atari/vtrase' in configs/"),
+        (GKE + "--total_frames=12,M", "--total_frames must be a number of frames such as 12M, got '12,M'"),
+        (GKE + "--bucket=runs", "--bucket needs --service_account, one that may write into the bucket"),
         (GKE + "--name=Pong!", "--name must be at most 40 of a-z, 0-9 and -, beginning with a letter, got 'Pong!'"),
         (GKE + "--actors=many", "--actors must be a whole number from 1 on, got 'many'"),
-        (GKE + "--accelerator=tpu --tpu_topology=4x4", "since a learner uses the chips of one host, got '4x4'"),
-        (GKE + "--least_actors=21", "--least_actors (21) must not exceed --actors (20)"),
+        (GKE + "--accelerator=tpu --tpu_topology=4x4", "--tpu_topology invalid choice: '4x4'"),
+        (GKE + "--accelerator=tpu --accelerator_count=2", "--accelerator_count must be the 1 chips of --tpu_topology"),
         (GKE + "--gin_param='a.b=1\n- evil'", "--gin_param must be a gin binding"),
-        (GKE + "--secrets=/", "--secrets must be a directory of docker/make_secrets.sh or a new one"),
-        (VERTEX + "--accelerator_type=l4", "--accelerator_type must be a type such as NVIDIA_L4, got 'l4'"),
+        (GKE + "--secrets=/", "--secrets must be new or a directory of docker/make_secrets.sh; / has no cert.pem"),
     ],
 )
 def test_a_mistake_gets_a_sentence_and_touches_nothing(script, command, sentence):
@@ -67,6 +82,37 @@ def test_a_mistake_gets_a_sentence_and_touches_nothing(script, command, sentence
     assert (done.returncode, done.stdout, script.records()) == (2, "", [])
     assert [sentence in line for line in done.stderr.splitlines()] == [True]
     assert not (script.directory / "new").exists()
+
+
+@pytest.mark.parametrize("name", config_files.shipped_configs())
+def test_every_experiment_starts_in_the_images_that_have_its_packages(dry_run, name):
+    env = config_files.load([name]).env
+    package = package_of(env.id) if isinstance(env, Gym) else None
+    is_mujoco = isinstance(env, MuJoCo) or (package is not None and package[0] in ("mujoco", "Box2D"))
+    actor = "football" if isinstance(env, Football) else "dmlab" if isinstance(env, DMLab) else "actor"
+    extra = "-mujoco" if is_mujoco else ""
+    for device, command in (
+        ("cpu", ("run_local", name, 2, 8)),
+        ("gpu", ("gke", *GKE.split()[1:], f"--gin_file={name}")),
+    ):
+        code, out, err = dry_run(*command)
+        assert code == 0, err
+        assert set(re.findall(r"--tag=\S*seed_rl-([\w-]+):", out)) == {f"{device}{extra}", f"{actor}{extra}"}
+
+
+def test_images_are_tagged_by_their_content(tmp_path, script):
+    shutil.copytree(ROOT / "docker", tmp_path / "copy/docker", ignore=shutil.ignore_patterns("secrets", "__pycache__"))
+    git = ("git", "-C", tmp_path / "copy", "-c", "user.name=me", "-c", "user.email=me@here")
+    for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message=first")):
+        subprocess.run([*git, *words], check=True)
+    tags = []
+    for edit in ("", "# one", "# two"):
+        with open(tmp_path / "copy/docker/health.py", "a") as file:
+            file.write(edit)
+        printed = script.done(tmp_path / "copy/docker/build.sh", "cpu", "--dry_run")
+        tags += re.findall(r"image\.revision=(\S+)", printed)
+    assert len(set(tags)) == 3
+    assert [tag.startswith(f"{tags[0]}-") for tag in tags] == [False, True, True]
 
 
 def guide():
