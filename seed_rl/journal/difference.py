@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seed_rl.journal.segments import different
+
 _QUANTITIES = {
     "run": "the start of a learner process",
     "join": "the environments that an actor got",
@@ -23,30 +25,30 @@ def difference(first: Sequence[str], second: Sequence[str]) -> str:
     Settings and machines are compared as well, but differences there do not end the comparison.
     """
     notes: list[str] = []
+    names: Sequence[str] = []
     updates = -1
     for one, other in itertools.zip_longest(first, second, fillvalue=""):
         if one.startswith("run ") and other.startswith("run "):
             start, other_start = (json.loads(line.removeprefix("run ")) for line in (one, other))
             notes = notes or _changed(_flat(start), _flat(other_start))
-            updates = int(start["updates"]) - 1
+            updates, names = int(start["updates"]) - 1, start["variables"]
             if (start["updates"], start["frames"]) == (other_start["updates"], other_start["frames"]):
                 continue
         updates += (one or other) == "weights"
         if one != other:
-            sentence = f"after {max(0, updates)} updates, {_quantity(one, other)}"
+            sentence = f"after {max(0, updates)} updates, {_quantity(one, other, names)}"
             return "; ".join([sentence, *notes])
     return "; ".join(["all of it is equal", *notes]) if notes else ""
 
 
-def _quantity(one: str, other: str) -> str:
+def _quantity(one: str, other: str, names: Sequence[str]) -> str:
     """Say what is recorded in two lines that differ."""
     if not one or not other:
         return f"the {'first' if not one else 'second'} journal ends"
     word, other_word = one.partition(" ")[0], other.partition(" ")[0]
     if word == other_word == "digest":
-        values, other_values = (json.loads(line.split(" ", 2)[2]) for line in (one, other))
-        names = [name for name in {**values, **other_values} if values.get(name) != other_values.get(name)]
-        return f"{names[0]} differs" + (f", and {len(names) - 1} other variables" if names[1:] else "")
+        name, *others = different(names, *(line.split(" ", 2)[2] for line in (one, other)))
+        return f"{name} differs" + (f", and {len(others)} more" if others else "")
     kinds = dict.fromkeys(_QUANTITIES.get(each, each) for each in (word, other_word))
     return f"{' and '.join(kinds)} differ: {one[:60]!r} and {other[:60]!r}"
 

@@ -8,7 +8,7 @@ kill at any byte leaves all complete chunks usable.
     join [[ids, seed], ...]    an actor gets these groups of environments, numbered on from 0
     act 0 5 3                  inference device 0 acts for groups 5 and 3, in this order
     weights                    acting gets the weights, first those at the start, then those after each update
-    digest 40 {...}            digests of all variables after 40 updates
+    digest 40 9f1c... 03e2...  digests of all variables after 40 updates, together and each
     save 40                    a checkpoint is written after 40 updates
 """
 

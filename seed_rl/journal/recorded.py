@@ -23,9 +23,9 @@ from seed_rl.system.files import reason
 _log = logging.getLogger(__name__)
 
 
-def digests(variables: Mapping[str, Any]) -> dict[str, str]:
-    """Return the `digest` of each Keras variable, by name."""
-    return {name: digest(np.asarray(variable.numpy())) for name, variable in variables.items()}
+def digest_of(variables: Mapping[str, Any]) -> str:
+    """Return the `digest` of Keras variables."""
+    return digest(np.asarray(variable.numpy()) for variable in variables.values())
 
 
 class Recorded(Order):
@@ -47,8 +47,9 @@ class Recorded(Order):
 
     def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
         """See `Order.began`."""
-        self._write("run", {**self._start, "updates": updates, "frames": frames})
-        self._write(f"digest {updates}", digests(variables))
+        start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
+        self._write("run", start)
+        self._write(f"digest {updates} {digest_of(variables)}")
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
         """See `Order.membership`."""
@@ -85,12 +86,12 @@ class Recorded(Order):
     def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
         """See `Order.learned`."""
         if updates % self._every == 0:
-            self._write(f"digest {updates}", digests(variables))
+            self._write(f"digest {updates} {digest_of(variables)}")
 
     def saving(self, updates: int, variables: Mapping[str, Any]) -> None:
         """See `Order.saving`."""
         if updates % self._every:
-            self._write(f"digest {updates}", digests(variables))
+            self._write(f"digest {updates} {digest_of(variables)}")
         self._write(f"save {updates}")
         self._tolerant(Writer.flush)
 

@@ -13,8 +13,8 @@ from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.order import Order, OrderedBatcher
 from seed_rl.journal.errors import Differs
-from seed_rl.journal.recorded import digests
-from seed_rl.journal.segments import Segment
+from seed_rl.journal.recorded import digest_of
+from seed_rl.journal.segments import Segment, different
 from seed_rl.specs import GroupLease
 from seed_rl.transport.protocol import Refusal, Refused
 
@@ -108,10 +108,9 @@ class Replayed(Order):
         recorded = self._segment.digests.get(updates)
         if recorded is None or not self._check:
             return
-        found = digests(variables)
-        for name in [*recorded, *found]:
-            if recorded.get(name) != found.get(name):
-                raise Differs(f"after {updates} updates, {name} differs")
+        if recorded != (found := digest_of(variables)):
+            name, *others = different(self._segment.start["variables"], recorded, found)
+            raise Differs(f"after {updates} updates, {name} differs" + (f", and {len(others)} more" if others else ""))
         self.checked += 1
 
     def ended(self, updates: int, frames: int) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class Segment:
     """What one learner process did, up to the checkpoint from which the next one continues."""
 
     start: dict[str, Any]
-    """Description of the process: its settings, versions and machine, and the `updates` and `frames` before it."""
+    """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
     joined_after: list[int] = dataclasses.field(default_factory=list)
@@ -32,8 +33,8 @@ class Segment:
     """By inference device: numbers of the groups of each batch, and `WEIGHTS` for new weights, in order."""
     refreshes: int = 0
     """How often acting got weights, the first time before the first update."""
-    digests: dict[int, dict[str, str]] = dataclasses.field(default_factory=dict)
-    """Digests of all variables by the number of updates behind them."""
+    digests: dict[int, str] = dataclasses.field(default_factory=dict)
+    """`digest` of all variables by the number of updates behind them."""
     saved: list[int] = dataclasses.field(default_factory=list)
     """Numbers of updates behind which a checkpoint was written."""
     end: tuple[int, int | None] = (0, None)
@@ -65,9 +66,21 @@ def load(path: str) -> list[Segment]:
     return segments
 
 
-def digest(array: np.ndarray) -> str:
-    """Return the beginning of the SHA-256 of an array."""
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+def digest(arrays: Iterable[np.ndarray]) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of all arrays together, and 4 of each by itself."""
+    whole, each = hashlib.sha256(), []
+    for array in arrays:
+        own = hashlib.sha256(np.ascontiguousarray(array).tobytes())
+        whole.update(own.digest())
+        each.append(own.hexdigest()[:4])
+    return f"{whole.hexdigest()[:16]} {''.join(each)}"
+
+
+def different(names: Sequence[str], one: str, other: str) -> list[str]:
+    """Return the names of the variables whose digests differ; all if that can't be told."""
+    (_, _, first), (_, _, second) = one.partition(" "), other.partition(" ")
+    pairs = zip(names, textwrap.wrap(first, 4), textwrap.wrap(second, 4), strict=False)
+    return [name for name, own, others in pairs if own != others] or list(names)
 
 
 def beginning(lines: Sequence[str], update: int) -> list[str]:
@@ -96,7 +109,7 @@ def _add(segments: list[Segment], line: str) -> None:
         segment.joins.append(tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest)))
     elif word == "digest":
         updates, _, values = rest.partition(" ")
-        segment.digests[int(updates)] = dict(json.loads(values))
+        segment.digests[int(updates)] = values
     elif word == "save":
         segment.saved.append(int(rest))
     else:

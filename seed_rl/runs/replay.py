@@ -40,6 +40,8 @@ class Progress(NamedTuple):
     """Digests that were compared and are equal."""
     row: dict[str, float]
     """Newest row of metrics."""
+    logdir: str
+    """Log directory of the present part of the replay."""
 
 
 def replay(
@@ -74,9 +76,9 @@ def replay(
         actors = functools.partial(_Actors, segment, order)
         with Run(_experiment(segment), own, actors=actors, order=order) as run:
             for row in run.train():
-                yield Progress(int(row["learner_updates"]), end, checked + order.checked, row)
+                yield Progress(int(row["learner_updates"]), end, checked + order.checked, row, own)
         checked += order.checked
-        newest = _newest(own)
+        newest = newest_checkpoint(own)
 
 
 def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progress]:
@@ -103,7 +105,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
         raise JournalError(f"{path} ends after {last} updates, so there is no update {update} to fork at")
     with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
         yield from replay(source, temporary, until=update)
-        _copy(max(map(_newest, glob.glob(f"{temporary}/segment-*")), key=os.path.basename), logdir)
+        _copy(max(map(newest_checkpoint, glob.glob(f"{temporary}/segment-*")), key=os.path.basename), logdir)
     if record:
         journal = file.Writer(os.path.join(logdir, file.NAME))
         for line in segments.beginning(file.read(path), update):
@@ -111,7 +113,7 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
         journal.close()
 
 
-def _newest(logdir: str) -> str:
+def newest_checkpoint(logdir: str) -> str:
     """Return the path of the newest checkpoint of a run."""
     return checkpoints.paths(os.path.join(logdir, "checkpoints"))[-1]
 

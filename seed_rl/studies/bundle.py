@@ -12,13 +12,15 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+
 from seed_rl.experiment.config_files import differences
 from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
 from seed_rl.foreign import json_object, shortened
 from seed_rl.journal import file, segments
-from seed_rl.journal.errors import JournalError
+from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.learner import checkpoints
-from seed_rl.runs.replay import Progress, replay
+from seed_rl.runs.replay import Progress, newest_checkpoint, replay
 
 MANIFEST = "manifest.json"
 """Name of the file in a bundle with the SHA-256 of all others."""
@@ -86,13 +88,14 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
             changed = "; ".join(differences(load_saved(logdir), last.start["settings"])) or "what may change in a run"
             raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {changed}")
         policy = checkpoints.load(os.path.join(logdir, POLICY))[0]
-        recorded = last.digests.get(last.end[0], {})
-        for name, array in policy.items():
-            if recorded.get(name) != segments.digest(array):
-                raise JournalError(
-                    f"{POLICY} in {path} is not the policy at the end of the recorded run: {name} differs"
-                )
-        yield from replay(logdir, os.path.join(temporary, "replay"), until=until)
+        end: Progress | None = None
+        for end in replay(logdir, os.path.join(temporary, "replay"), until=until):
+            yield end
+        if end is not None and end.updates == last.end[0]:
+            found = checkpoints.load(newest_checkpoint(end.logdir))[0]
+            for name, array in policy.items():
+                if not np.array_equal(found[name], array):
+                    raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")
 
 
 def _unpack(path: str, logdir: str) -> None:
