@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Usage: scripts/install_gfootball.sh [--compile-only] [VENV]
+# Usage: scripts/install_gfootball.sh [--packages-only | --compile-only] [VENV]
 #
 # Compiles the football engine (a minute or two on two cores) with the Debian packages that it needs, and installs it into a
 # virtual environment that has seed_rl, by default the project's; does nothing if that version is installed already.
-# --compile-only only leaves the wheel in VENV/.gfootball for the next call: pip may run in VENV at the same time.
+# --packages-only installs the Debian packages alone; --compile-only also leaves the wheel in VENV/.gfootball for the next
+# call: pip may run in VENV at the same time.
 set -euo pipefail
 
 packages=(
@@ -12,8 +13,8 @@ packages=(
 )
 
 root="$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
-compile_only=
-[[ ${1:-} != --compile-only ]] || { compile_only=yes && shift; }
+only=
+[[ ${1:-} != --*-only ]] || { only="$1" && shift; }
 venv="${1:-$("$root/scripts/setup_venv.sh" runtime)}"
 [[ -x $venv/bin/python ]] || { printf '%s is not a virtual environment\n' "$venv" >&2 && exit 1; }
 venv="$(CDPATH='' cd -- "$venv" && pwd -P)"
@@ -54,12 +55,13 @@ compile() {
   logged "$venv/bin/python" -m venv "$work/venv"
   pip "$work/venv" install --require-hashes --requirement requirements/build.lock
   # Boost's headers would take most of the time, once for each of a hundred files. So sixteen files are compiled at a time,
-  # except two whose macros and constants clash with those of others.
+  # except two whose macros and constants clash with those of others. Debug information would take a third of the rest.
   cat >"$work/toolchain.cmake" <<'END'
 set(CMAKE_UNITY_BUILD ON)
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 set_source_files_properties(
   src/misc/perlin.cpp src/onthepitch/player/humanoid/humanoid.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+add_compile_options(-g0)
 END
   # The build calls python3.
   PATH="$work/venv/bin:$PATH" CMAKE_TOOLCHAIN_FILE="$work/toolchain.cmake" \
@@ -70,12 +72,13 @@ END
 }
 
 scripts/apt_install.sh "${packages[@]}"
+[[ $only != --packages-only ]] || exit 0
 wheel=("$venv/.gfootball/gfootball-$version-"*.whl)
 if [[ ! -f ${wheel[0]} ]]; then
   compile
   wheel=("$venv/.gfootball/gfootball-$version-"*.whl)
 fi
-[[ -z $compile_only ]] || exit 0
+[[ -z $only ]] || exit 0
 pip "$venv" install --require-hashes --requirement requirements/football.lock
 pip "$venv" install --no-deps "${wheel[0]}"
 rm -rf -- "$venv/.gfootball"

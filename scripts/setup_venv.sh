@@ -110,11 +110,11 @@ create() {
 }
 
 # Starts the slowest part while pip downloads; install() completes it and reports errors. A process group lets one signal
-# end all of it, and it inherits the lock in case it outlives this script.
+# end all of it, and it inherits the lock in case it outlives this script. Only one apt-get can run at a time.
 begin_compiling() {
   # shellcheck disable=SC2016 # expanded by the inner shell
-  setsid bash -c 'scripts/install_chromium.sh; scripts/install_gfootball.sh --compile-only "$1"' - "$venv" \
-    >>"$venv/.compile.log" 2>&1 </dev/null &
+  setsid bash -c 'scripts/install_gfootball.sh --packages-only "$1"; scripts/install_chromium.sh &
+    scripts/install_gfootball.sh --compile-only "$1"; wait' - "$venv" >>"$venv/.compile.log" 2>&1 </dev/null &
   compiling=$!
   trap 'kill -- "-$compiling" 2>/dev/null || true' EXIT
 }
