@@ -33,7 +33,6 @@ NOT_QUICK = (
     "integration",
     "learner/replicas_test.py",
     "packaging_test.py",
-    "reporting/catalogue_test.py",
     "reporting/wandb_run_test.py",
     "runs",
     "studies",

@@ -1,41 +1,14 @@
-"""A real run to evaluate, and quick ones that were saved without training."""
+"""Runs that were saved without training."""
 
 import contextlib
 import os
 import resource
-import time
 
 import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.learner import checkpoints
-from tests.support import zygote
-
-
-@pytest.fixture(scope="session")
-def killed_run(once):
-    """The log directory of V-trace with an LSTM and a frame stack on Catch, killed after its second checkpoint."""
-    settings = (
-        "Logs.checkpoint_interval_s = 0.2",
-        "VTrace.core = 'lstm'",
-        "VTrace.core_units = 16",
-        "VTrace.frame_stack = 2",
-    )
-
-    def train(folder):
-        arguments = ["train", "--gin_file=catch/vtrace", "--total_frames=1000000000", f"--logdir={folder}/run"]
-        with open(folder / "output.txt", "wb") as output:
-            process = zygote.start([*arguments, *(f"--gin_param={setting}" for setting in settings)], output)
-        try:
-            while len(checkpoints.paths(f"{folder}/run/checkpoints")) < 2:  # the first may be of the start
-                assert process.poll() is None, (folder / "output.txt").read_text()
-                time.sleep(0.05)
-        finally:
-            process.kill()  # its actors end with it
-            process.wait()
-
-    return str(once("killed_run", train) / "run")
 
 
 @pytest.fixture

@@ -61,8 +61,9 @@ def test_a_film_is_complete_at_its_limits(policy, watched, tmp_path, limit):
         assert (shown[0], played.lengths.tolist()) == (12 + 1 + HELD, [STEPS])
 
 
-def test_a_film_shows_the_episodes_that_would_have_been_played(killed_run):
-    policy, env = load_policy(killed_run, greedy=True, seed=1), experiment_of(killed_run).env
+def test_a_film_shows_the_episodes_that_would_have_been_played(saved_run):
+    logdir, _ = saved_run("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 8")
+    policy, env = load_policy(logdir, greedy=True, seed=1), experiment_of(logdir).env
     filmed = film(policy, env.watch(), 20, seed=3, paths=[], fps=FPS)
     np.testing.assert_array_equal(play(policy, env.make(1), 20, seed=3).returns, filmed.returns)
 

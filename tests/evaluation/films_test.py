@@ -7,6 +7,7 @@ import sys
 import time
 
 import psutil
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from seed_rl.experiment import config_files
@@ -61,20 +62,30 @@ class Screen:
     film = None
 
 
-def test_a_film_that_fails_says_why_once(tmp_path, caplog):
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Puts a shell script into the place of `seed_rl play`, in a log directory with a checkpoint."""
+
+    def put(script):
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "play"))
+        (tmp_path / "play").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "play").chmod(0o700)
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
+
+    return put
+
+
+def test_a_film_that_fails_says_why_once(play, tmp_path, caplog):
     films = Films(str(tmp_path), 60.0, [Screen()])
     rows([films], 0, 10)
     assert films.idle, "there is no policy yet"
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
+    play("echo seed_rl play: no luck; exit 2")
     rows([films], 20)
     assert not films.idle
     made(films)
     rows([films], 21)
-    assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith(
-        f"no film at 20 frames: seed_rl play: {tmp_path} is not the log directory of a run"
-    )
+    assert caplog.messages == ["no film at 20 frames: seed_rl play: no luck"]
 
 
 def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
@@ -89,13 +100,9 @@ def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
     assert imports == ["--import_module=tests.support.registered_envs"]
 
 
-def test_a_film_that_takes_too_long_is_ended_and_the_next_is_tried(tmp_path, monkeypatch, caplog):
+def test_a_film_that_takes_too_long_is_ended_and_the_next_is_tried(play, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(films_module, "_MAX_SECONDS", 50.0)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "hangs"))
-    (tmp_path / "hangs").write_text("#!/bin/sh\nread -r _\n")
-    (tmp_path / "hangs").chmod(0o700)
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "checkpoint-1.npz").touch()
+    play("read -r _")
     films = Films(str(tmp_path), 0.0, [Screen()])
     rows([films], 0)
     first = films._process

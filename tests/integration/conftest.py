@@ -1,6 +1,7 @@
 """Starts real `seed_rl` processes and makes sure that none outlives its test."""
 
 import contextlib
+import pathlib
 import subprocess
 import sys
 import time
@@ -8,9 +9,13 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from seed_rl.reporting import metrics
+from seed_rl.reporting.catalogue import tag
 from tests.support import zygote
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 
 class Runs:
@@ -69,6 +74,25 @@ def rows():
             return []
 
     return read
+
+
+@pytest.fixture
+def documented(rows):
+    """Checks that all metrics of a run are in TensorBoard and on the page, and returns their names."""
+
+    def check(logdir):
+        updates = {row["env_frames"]: row["learner_updates"] for row in rows(logdir)}
+        names = {name for row in rows(logdir) for name in row}
+        page = PAGE.read_text(encoding="utf-8")
+        assert [name for name in sorted(names) if f"| `{name}` |" not in page] == []
+        events = EventAccumulator(logdir).Reload()
+        assert set(events.Tags()["scalars"]) == {tag(name) for name in names}
+        points = [(event.step, event.value) for event in events.Scalars(tag("learner_updates"))]
+        assert points == sorted(points), "a resumed run may repeat the last frame"
+        assert dict(points) == updates
+        return names
+
+    return check
 
 
 @pytest.fixture

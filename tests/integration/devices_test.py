@@ -28,7 +28,7 @@ THREE_DEVICES = (
 )
 
 
-def test_a_run_on_several_devices_continues_on_one(runs, rows, tmp_path):
+def test_a_run_on_several_devices_continues_on_one(runs, rows, documented, tmp_path):
     logdir = f"--logdir={tmp_path}/run"
     many = runs.run(
         "train", *CATCH, logdir, f"--total_frames={10 * FRAMES_PER_BATCH}", *(f"--gin_param={b}" for b in FOUR_DEVICES)
@@ -46,6 +46,7 @@ def test_a_run_on_several_devices_continues_on_one(runs, rows, tmp_path):
     assert after["env_frames"] == 15 * FRAMES_PER_BATCH
     updates = [row["learner_updates"] for row in (before, after)]
     assert updates == [10, 15], "a batch has the same size on any number of devices"
+    assert {"loss/policy", "inference_updates_behind"} <= documented(f"{tmp_path}/run")
 
 
 @pytest.fixture

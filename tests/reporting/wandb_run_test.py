@@ -3,17 +3,15 @@
 import json
 import os
 import pathlib
-import re
 import struct
-import subprocess
 import sys
 
 import pytest
+import wandb
 from wandb.proto import wandb_internal_pb2
 
-from seed_rl.experiment import config_files
-from seed_rl.reporting import metrics, wandb_run
-from seed_rl.reporting.catalogue import tag
+from seed_rl.experiment import ConfigError, Logs, config_files
+from seed_rl.reporting import wandb_run
 from seed_rl.reporting.wandb_run import WandbRun
 
 
@@ -36,6 +34,7 @@ def records(path):
 
 def stored(logdir):
     """Every start of the run in a log directory in order: its description, horizontal axis, config and rows by tag."""
+    wandb.teardown()  # the files are complete only now
     starts = []
     found = pathlib.Path(logdir, "wandb").glob("*run-*/run-*.wandb")
     for path in sorted(found, key=lambda path: path.parent.name.removeprefix("offline-")):  # run-<time>-<id>
@@ -53,36 +52,44 @@ def stored(logdir):
     return starts
 
 
-def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row(finished_runs):
-    (first, _, _, before), (second, axis, config, after) = stored(finished_runs.vtrace)
-    assert first.run_id == second.run_id == pathlib.Path(finished_runs.vtrace, "wandb_id").read_text().strip()
-    assert (second.project, second.display_name, axis) == ("seed_rl", "vtrace", "progress/env_frames")
-    assert (config["agent"]["kind"], config["optimizer"]["learning_rate"]) == ("VTrace", 1e-3)
-    rows = [{tag(name): pytest.approx(row[name]) for name in row} for row in metrics.read(finished_runs.vtrace)]
-    assert before + after == rows
-    assert min(len(before), len(after)) >= 1
-
-
-def test_wandb_prints_nothing_and_is_off_unless_a_project_is_named(finished_runs):
-    assert "wandb" not in finished_runs.output
-    assert not os.path.exists(os.path.join(finished_runs.r2d2, "wandb"))
-
-
-def report(logdir, project="tests"):
-    """A run of one row."""
+def report(logdir, *frames, project="tests", resumed=None):
+    """A start of a run with a row at each of these frames."""
     experiment = config_files.load(["catch/vtrace"], [f"Logs.wandb_project = {project!r}"])
-    run = WandbRun(experiment, str(logdir), None)
-    run.write({"env_frames": 10, "loss/total": 0.5}, wall_time=0.0)
+    run = WandbRun(experiment, str(logdir), resumed)
+    for n in frames:
+        run.write({"env_frames": n, "loss/total": n / 20}, wall_time=0.0)
     run.close()
 
 
-def test_a_run_that_begins_anew_is_another_run(tmp_path, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    report(tmp_path)
-    report(tmp_path)
-    ids = [run.run_id for run, *_ in stored(tmp_path)]
-    assert len(set(ids)) == 2
-    assert (tmp_path / "wandb_id").read_text().strip() in ids
+@pytest.fixture
+def somebody(tmp_path, monkeypatch):
+    """Sets settings of wandb for somebody who has none, and forgets them after the test."""
+
+    def start(**settings):
+        for name in [name for name in os.environ if name.startswith("WANDB_")]:
+            monkeypatch.delenv(name)
+        for name, value in {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc"), **settings}.items():
+            monkeypatch.setenv(name, value)
+
+    wandb.teardown()
+    yield start
+    wandb.teardown()
+
+
+def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothing_is_printed(somebody, tmp_path, capfd):
+    somebody(WANDB_MODE="offline")
+    (tmp_path / "vtrace").mkdir()
+    report(tmp_path / "vtrace", 10, 20)
+    report(tmp_path / "vtrace", 30, resumed=20)
+    (first, _, _, before), (second, axis, config, after) = stored(tmp_path / "vtrace")
+    assert first.run_id == second.run_id == (tmp_path / "vtrace/wandb_id").read_text().strip()
+    assert (second.project, second.display_name, axis) == ("tests", "vtrace", "progress/env_frames")
+    assert (config["agent"]["kind"], config["optimizer"]["learning_rate"]) == ("VTrace", 1e-3)
+    assert before == [{"progress/env_frames": n, "loss/total": n / 20} for n in (10, 20)]
+    assert after == [{"progress/env_frames": 30, "loss/total": 1.5}]
+    report(tmp_path / "vtrace", 10)
+    assert stored(tmp_path / "vtrace")[2][0].run_id != first.run_id, "one that begins anew is another run"
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("odd", [b"\xff\xfe", b"", b"../../elsewhere", b"a\x1b[2J", b"a" * 65], ids=range(5))
@@ -94,70 +101,39 @@ def test_an_odd_id_begins_a_run_of_its_own(odd, tmp_path, caplog):
     assert caplog.messages[0].isprintable()
 
 
-def test_a_failure_of_wandb_is_logged_and_stops_nothing(tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    report(tmp_path, "a/project/can't have such a name")
+def test_a_failure_of_wandb_is_logged_and_stops_nothing(somebody, tmp_path, caplog):
+    somebody(WANDB_MODE="offline")
+    report(tmp_path, 10, project="a/project/can't have such a name")
     assert len(caplog.records) == 1
     assert caplog.messages[0].startswith("Weights & Biases failed (Invalid project name")
 
 
-def python(home, code, *arguments, **environment):
-    """Runs Python code for somebody without settings of wandb."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**inherited, "HOME": str(home), "NETRC": str(home / "netrc"), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-
-
-CHECK = """
-import sys
-from seed_rl.experiment import ConfigError, Logs
-from seed_rl.reporting import sinks, wandb_run
-try:
-    wandb_run.check_wandb(Logs(wandb_project=sys.argv[1]))
-    print("imported" if "wandb" in sys.modules else "not imported")
-except ConfigError as error:
-    print(error)
-"""
-
-
 @pytest.mark.parametrize(
-    ("project", "before", "environment", "sentence"),
+    ("project", "settings", "sentence"),
     [
-        ("", "", {}, "not imported"),
-        ("pong", "", {"WANDB_MODE": "offline"}, "imported"),
-        ("pong", "", {}, "Logs.wandb_project = 'pong' needs a login to .* WANDB_MODE=offline .*"),
-        (
-            "pong",
-            "",
-            {"WANDB_MODE": "ofline"},
-            "Weights & Biases can't be set up: .* mode Input should be .*",
-        ),
-        ("a/b", "", {}, "Weights & Biases can't be set up: Invalid project name 'a/b': .*"),
-        (
-            "pong",
-            "import sys; sys.modules['wandb'] = None  # not installed",
-            {},
-            r"Logs.wandb_project = 'pong' needs another package: pip install wandb",
-        ),
+        ("pong", {}, "Logs.wandb_project = 'pong' needs a login to .* WANDB_MODE=offline .*"),
+        ("pong", {"WANDB_MODE": "ofline"}, "Weights & Biases can't be set up: .* mode Input should be .*"),
+        ("a/b", {}, "Weights & Biases can't be set up: Invalid project name 'a/b': .*"),
     ],
-    ids=["off", "offline", "not logged in", "invalid mode", "invalid project", "not installed"],
+    ids=["not logged in", "invalid mode", "invalid project"],
 )
-def test_a_run_that_cannot_report_is_refused_in_a_sentence(tmp_path, project, before, environment, sentence):
-    done = python(tmp_path, before + CHECK, project, **environment)
-    assert re.fullmatch(f"{sentence}\n", done.stdout), done.stdout + done.stderr
+def test_a_run_that_cannot_report_is_refused_in_a_sentence(somebody, project, settings, sentence):
+    somebody(**settings)
+    with pytest.raises(ConfigError, match=f"^{sentence}$"):
+        wandb_run.check_wandb(Logs(wandb_project=project))
 
 
-def test_without_an_answer_of_the_server_the_run_is_kept_offline(tmp_path):
-    code = "import sys, wandb_run_test; wandb_run_test.report(sys.argv[1])"
-    nobody = {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "3"}
-    path = f"{pathlib.Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"
-    done = python(tmp_path, code, str(tmp_path), PYTHONPATH=path, **nobody)
-    assert len(re.findall("Weights & Biases can't be reached", done.stderr)) == 1
+def test_only_runs_with_a_project_need_wandb(somebody, monkeypatch):
+    somebody(WANDB_MODE="offline")
+    wandb_run.check_wandb(Logs(wandb_project="pong"))
+    monkeypatch.setitem(sys.modules, "wandb", None)  # not installed
+    wandb_run.check_wandb(Logs(wandb_project=""))
+    with pytest.raises(ConfigError, match=r"^Logs.wandb_project = 'pong' needs another package: pip install wandb$"):
+        wandb_run.check_wandb(Logs(wandb_project="pong"))
+
+
+def test_without_an_answer_of_the_server_the_run_is_kept_offline(somebody, tmp_path, caplog):
+    somebody(WANDB_API_KEY="a" * 40, WANDB_BASE_URL="http://127.0.0.1:9", WANDB_INIT_TIMEOUT="1")
+    report(tmp_path, 10)
+    assert caplog.text.count("Weights & Biases can't be reached") == 1
     assert stored(tmp_path)[-1][-1] == [{"progress/env_frames": 10, "loss/total": 0.5}]
