@@ -27,9 +27,9 @@ def agent(request):
 
 def learn_statistics(agent, unrolls):
     """Passes the first batch twice, as the learner does."""
+    moments = tf.function(agent.moments, jit_compile=True, autograph=False)
     for unroll in (unrolls[0], *unrolls):
-        moments = tf.function(agent.moments, jit_compile=True)(unroll)
-        agent.update_statistics(moments, 6.0 * unroll.env_output.reward.shape[1])
+        agent.update_statistics(moments(unroll), 6.0 * unroll.env_output.reward.shape[1])
 
 
 def returns_of(unroll, overlap):

@@ -10,12 +10,11 @@ from seed_rl.agents.sac import SAC
 from seed_rl.agents.sac.loss import sac_loss
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
 from seed_rl.types import EnvOutput
 from tests.support.experience import FORCES, NUMBERS, acted_unroll, assert_matches_step_spec, move
 
 SPEC = EnvSpec(NUMBERS, FORCES)
-FRAMES = EnvSpec(ArraySpec((36, 40, 1), "uint8"), FORCES)
 SMALL = SAC(hidden=16, unroll_length=4, n_steps=3, discount=0.9)
 DIFFERENTIABLE = ("values", "fresh_values", "target_values", "log_prob", "temperature")
 
@@ -130,7 +129,7 @@ def test_the_actors_gradient_is_the_reparametrised_one():
 
 def test_each_group_learns_from_its_own_loss_and_the_targets_follow():
     config = dataclasses.replace(SMALL, layer_norm="all", previous_step_inputs=True, mlp_layers=1, unroll_length=2)
-    agent = dataclasses.replace(config, target_update_rate=0.5).build(FRAMES, 4, seed=1)
+    agent = dataclasses.replace(config, target_update_rate=0.5).build(SPEC, 4, seed=1)
     before = [[variable.numpy() for variable in group.variables] for group in agent.groups.values()]
     frozen = [variable.numpy() for variable in agent._target.model.variables]
     update = TrainStep(agent, Optimizer(learning_rate=0.01))(acted_unroll(agent, batch=4), 0.0, np.ones(4))
