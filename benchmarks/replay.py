@@ -20,7 +20,7 @@ from benchmarks.timing import spread
 BATCH = 64
 OPERATIONS = ("insert", "sample", "read", "update")
 
-QUICK = {"sequences": "100,1000", "steps": 2, "rounds": 10, "repeats": 2}
+QUICK = {"sequences": "1000", "steps": 2, "rounds": 10, "repeats": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

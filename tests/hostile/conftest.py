@@ -60,7 +60,7 @@ class Siege:
         self.steps += 1
 
     def _act(self):
-        while not self._ended.is_set():
+        while not self._ended.wait(0.002):
             self._step()
 
     def seconds(self):

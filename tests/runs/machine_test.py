@@ -1,30 +1,26 @@
 """Settings and files of the user's machine that must not reach into a run."""
 
-import json
 import os
 import subprocess
 import sys
 import types
 
+import keras
 import pytest
 
 from seed_rl.system import children, native_output
 
-LOADS = """
-from seed_rl.system.native_output import load_tensorflow
-load_tensorflow()
-import keras
-print(keras.backend.backend(), keras.config.floatx(), keras.config.epsilon(), keras.layers.Conv2D(1, 1).data_format)
-"""
 
-
-def test_settings_of_keras_are_not_the_machines(tmp_path):
-    (tmp_path / ".keras").mkdir()
-    settings = {"image_data_format": "channels_first", "floatx": "float16", "epsilon": 0.1, "backend": "jax"}
-    (tmp_path / ".keras" / "keras.json").write_text(json.dumps(settings))
-    environment = os.environ | {"HOME": str(tmp_path), "KERAS_HOME": str(tmp_path / ".keras"), "KERAS_BACKEND": "torch"}
-    done = subprocess.run([sys.executable, "-c", LOADS], env=environment, stdout=-1, text=True, check=True)
-    assert done.stdout == "tensorflow float32 1e-07 channels_last\n"
+def test_settings_of_keras_are_not_the_machines(monkeypatch):
+    """As ~/.keras/keras.json and the environment may have them."""
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    keras.config.set_image_data_format("channels_first")
+    keras.config.set_floatx("float16")
+    keras.config.set_epsilon(0.1)
+    native_output.load_tensorflow()
+    assert os.environ["KERAS_BACKEND"] == keras.backend.backend() == "tensorflow"
+    assert (keras.config.floatx(), keras.config.epsilon()) == ("float32", 1e-7)
+    assert keras.layers.Conv2D(1, 1).data_format == "channels_last"
 
 
 def test_keras_with_another_backend_is_a_sentence(monkeypatch):
