@@ -13,7 +13,8 @@ SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3"
 ENDLESS_CATCH = (*CATCH, "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.2")
 
 
-def test_catch_is_learned_and_a_run_knows_that_it_is_finished(runs, rows, tmp_path, capsys):
+def test_catch_is_learned_and_a_run_knows_that_it_is_finished(runs, rows, tmp_path, caplog):
+    caplog.set_level("INFO")
     logdir = str(tmp_path / "catch")
     run = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}", program=(sys.executable, "-m", "seed_rl"))
     assert run.returncode == 0, run.text()
@@ -26,7 +27,7 @@ def test_catch_is_learned_and_a_run_knows_that_it_is_finished(runs, rows, tmp_pa
     assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
 
     assert main(["train", *SMALL_CATCH, f"--logdir={logdir}"]) == 0
-    assert "is finished (" in "".join(capsys.readouterr())
+    assert "is finished (" in caplog.text
     assert rows(logdir)[-1] == last, "a finished run has nothing left to do"
 
 
