@@ -4,6 +4,7 @@ import fcntl
 import gc
 import os
 import pathlib
+import signal
 
 import gin
 import pytest
@@ -16,6 +17,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # what its handlers print is taken for what a child says
 
+
+# A shell that starts the tests in the background makes them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Half of the time that XLA takes for a program goes into making it faster than it needs to be here.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")

@@ -64,11 +64,6 @@ def cells(text, name):
     return [cell.strip() for cell in row.strip("|").split("|")][1:]
 
 
-def test_an_empty_table_says_so(results):
-    assert atari_page.section("scores atari5_5M 5M", results) == "\nNo game has been run yet.\n\n"
-    assert "No game has been run yet" in atari_page.section("summary atari5_5M 5M", results)
-
-
 def test_a_game_stands_beside_its_published_scores_and_what_stands_out_is_named(results):
     folder = results / "atari5_5M"
     record(folder, "qbert", human("qbert", 20), max_abs_value=8e8)

@@ -97,8 +97,8 @@ def test_the_caption_shows_the_score_and_grows_with_the_picture():
 def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, tmp_path, name, largest_file):
     directory = tmp_path / "films"
     directory.mkdir()
-    with largest_file(20_000), pytest.raises(OSError, match=f"{name}: ffmpeg "):
-        film(policy, watched, 60, seed=1, paths=[str(directory / name)], fps=FPS)
+    with largest_file(1_000), pytest.raises(OSError, match=f"{name}: ffmpeg "):
+        film(policy, watched, 4, seed=1, paths=[str(directory / name)], fps=FPS)
     assert os.listdir(directory) == []
 
 

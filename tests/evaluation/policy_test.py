@@ -33,8 +33,7 @@ def only_file(logdir):
     return f"{logdir}/checkpoints/{name}"
 
 
-@pytest.mark.parametrize("config", [VTRACE, R2D2], ids=["vtrace", "r2d2"])
-@pytest.mark.parametrize("greedy", [True, False], ids=["greedy", "sampled"])
+@pytest.mark.parametrize(("config", "greedy"), [(VTRACE, False), (R2D2, True)], ids=["vtrace", "r2d2"])
 def test_a_policy_acts_as_the_agent_that_wrote_its_checkpoint(saved_run, config, greedy):
     logdir, agent = saved_run(*config)
     policy = load_policy(logdir, greedy=greedy, seed=5)
