@@ -14,23 +14,32 @@ kind=dev
 venv="$("$root/scripts/setup_venv.sh" "$kind")"
 cd -- "$root"
 
-printf '== ruff\n'
-"$venv/bin/ruff" check .
-"$venv/bin/ruff" format --check .
-printf '== shellcheck\n'
-"$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh .ci/run
-printf '== hadolint\n'
-"$venv/bin/hadolint" docker/*Dockerfile
-printf '== mypy\n'
-"$venv/bin/python" -m mypy
+# Beside the tests, which wait for other processes now and then.
+check() {
+  "$venv/bin/ruff" check .
+  "$venv/bin/ruff" format --check .
+  "$venv/bin/shellcheck" --external-sources scripts/*.sh docker/*.sh docker/cloud/*.sh .ci/run
+  "$venv/bin/hadolint" docker/*Dockerfile
+  "$venv/bin/python" -m mypy
+}
+found="$(mktemp)"
+(check) >"$found" 2>&1 &
+checking=$!
+trap 'kill "$checking" 2>/dev/null || true; rm -f -- "$found"' EXIT
+
 printf '== pytest\n'
 command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
 command -v node >/dev/null || scripts/apt_install.sh nodejs     # runs examples/node_actor.mjs
-# One more worker than cores, because some tests wait for other processes; --numprocesses=0 runs all tests in this
-# process, for a debugger.
-workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
+# More workers than cores, because some tests wait for other processes; --numprocesses=0 runs all tests in this process, for
+# a debugger.
+workers=$(($(nproc) < 2 ? 2 : 4))
 # An attack in full may take an hour, a compiler minutes.
 if [[ " $* " == *' --hostile '* || " $* " == *' --accelerators '* ]]; then
   set -- "$@" --override-ini=timeout=7200 --override-ini=faulthandler_timeout=7300
 fi
-exec "$venv/bin/python" -m pytest --numprocesses="$workers" --dist=worksteal "$@"
+passed=yes
+"$venv/bin/python" -m pytest --numprocesses="$workers" --dist=worksteal "$@" || passed=
+printf '== ruff, shellcheck, hadolint, mypy\n'
+wait "$checking" || passed=
+cat -- "$found"
+[[ -n $passed ]]

@@ -36,7 +36,7 @@ def test_moments_are_those_of_all_batches_in_any_unit_however_many_devices_saw_t
 def test_quantities_that_never_changed_are_zero_and_their_first_change_is_standardised(value):
     moments = RunningMoments((), name="moments", bounded=True)
     batch = np.full([64], value)
-    for _ in range(100):
+    for _ in range(30):
         show(moments, batch)
     np.testing.assert_allclose(moments.normalise(tf.constant(batch, tf.float32)), 0, atol=1e-5)
     batch[::2] += 1e-3 * abs(value) or 1e-9
@@ -73,7 +73,7 @@ def test_a_quantity_that_is_seldom_anything_but_zero_keeps_its_deviation():
     share = 0.001
     rng = np.random.default_rng(0)
     moments = RunningMoments((), name="moments", bounded=True)
-    for _ in range(1000):
+    for _ in range(300):
         show(moments, (rng.random([1024]) < share) * rng.random([1024]))
     assert float(moments.deviation) == pytest.approx((share / 3) ** 0.5, rel=0.2)
 
