@@ -1,88 +1,112 @@
 """Forks `seed_rl train` and `seed_rl learner` from a process that has imported TensorFlow, half of the work of a start.
 
-This module is both sides: `start` is for tests, and as a program it is the process that forks.
+This module is both sides: `start` is for tests; as a program it is the process that forks, one for all workers.
 """
 
 import contextlib
-import ctypes
-import functools
+import errno
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 
 import psutil
 
-_SET_CHILD_SUBREAPER = 36  # of prctl(2)
+_ADDRESS = f"\0seed_rl-zygote-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
 
 
-class Forked(psutil.Process):
-    """A child process, with as much of the interface of `subprocess.Popen` as tests use."""
+class Forked:
+    """A process of the zygote, with as much of the interface of `subprocess.Popen` as tests use."""
 
-    returncode = None
+    def __init__(self, status):
+        """From a file that has the process's number in a line, and its exit code in another once it has ended."""
+        self._status = status
+        self.pid, self.returncode = int(status.readline()), None
 
     def poll(self):
         """The exit code; None while it runs."""
-        with contextlib.suppress(psutil.TimeoutExpired):
-            self.wait(0)
+        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
+            self.wait()
         return self.returncode
 
     def wait(self, timeout=None):
         """Wait for the process to exit, and return its exit code."""
-        self.returncode = super().wait(timeout)
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("seed_rl", timeout)
+            self.returncode = int(self._status.readline())
+            self._status.close()
         return self.returncode
+
+    def send_signal(self, number):
+        """Send a signal to the process if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        """End the process."""
+        self.send_signal(signal.SIGKILL)
 
 
 def start(arguments, output, env=None, cwd=None):
     """Starts `seed_rl` with these arguments and both of its outputs in a file; returns it as a `Forked`."""
-    connection = _zygote()
     request = {"arguments": [*map(str, arguments)], "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
-    prctl = ctypes.CDLL(None).prctl
-    prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # an orphan becomes a child of this process
-    try:
-        socket.send_fds(connection, [json.dumps(request).encode()], [output.fileno()])
-        pid = int(connection.recv(100))
-        assert connection.recv(100) == b"orphaned"
-    finally:
-        prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-    return Forked(pid)
+    status, theirs = os.pipe()
+    with _connected() as connection:
+        socket.send_fds(connection, [json.dumps(request).encode()], [output.fileno(), theirs])
+    os.close(theirs)
+    return Forked(open(status, "rb", buffering=0))
 
 
-@functools.cache
-def _zygote():
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-        )  # ends when `ours` is closed
-    return ours
+def _connected():
+    """A connection to the zygote, which is started by the first worker that needs it."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with listener, contextlib.suppress(OSError):  # another worker has bound it
+        listener.bind(_ADDRESS)
+        listener.listen(16)
+        run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+        command = [sys.executable, "-m", __name__, str(listener.fileno()), str(run)]
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()])
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    while connection.connect_ex(_ADDRESS) == errno.ECONNREFUSED:
+        pass  # bound by another worker, which listens at once
+    return connection
 
 
-def _next_command(connection):
-    """Returns the arguments of the next command, in a process made for it; None when there are no more."""
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 1)
-        if not message:
-            return None
-        if (middle := os.fork()) == 0:
-            if (pid := os.fork()) != 0:
-                connection.send(str(pid).encode())
-                os._exit(0)
-            request = json.loads(message)
+def _next_command(listener, run):
+    """Returns the arguments of the next command, in a process made for it; None at the end of the test run."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait
+    listener.settimeout(1.0)
+    while psutil.pid_exists(run):
+        with contextlib.suppress(TimeoutError):
+            connection, _ = listener.accept()
+            message, (output, status), _, _ = socket.recv_fds(connection, 1 << 20, 2)
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                if (pid := os.fork()) != 0:
+                    os.close(output)
+                    os.write(status, b"%d\n" % pid)
+                    os.write(status, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                    os._exit(0)
+                request = json.loads(message)
+                for target in (1, 2):
+                    os.dup2(output, target)
+                for descriptor in (output, status):
+                    os.close(descriptor)
+                connection.close()
+                listener.close()
+                os.environ.clear()
+                os.environ.update(request["env"])
+                os.chdir(request["cwd"])
+                sys.path[:0] = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
+                return request["arguments"]
             connection.close()
-            for target in (1, 2):
-                os.dup2(descriptors[0], target)
-            os.close(descriptors[0])
-            os.environ.clear()
-            os.environ.update(request["env"])
-            os.chdir(request["cwd"])
-            sys.path[:0] = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
-            return request["arguments"]
-        os.waitpid(middle, 0)
-        connection.send(b"orphaned")
-        os.close(descriptors[0])
+            for descriptor in (output, status):
+                os.close(descriptor)
+    return None
 
 
 if __name__ == "__main__":
@@ -92,5 +116,5 @@ if __name__ == "__main__":
     load_tensorflow()
     import seed_rl.learner.learner  # noqa: F401
 
-    command = _next_command(socket.socket(fileno=int(sys.argv[1])))
+    command = _next_command(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
     sys.exit(0 if command is None else cli.main(command))
