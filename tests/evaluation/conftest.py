@@ -1,8 +1,6 @@
 """Runs that were saved without training."""
 
-import contextlib
 import os
-import resource
 
 import numpy as np
 import pytest
@@ -30,19 +28,3 @@ def saved_run(tmp_path):
         return logdir, agent
 
     return save
-
-
-@pytest.fixture
-def largest_file():
-    """Limits the size of files in bytes, as if the disk were full."""
-
-    @contextlib.contextmanager
-    def limited(size):
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-    return limited

@@ -16,6 +16,7 @@ from seed_rl.envs.gym import Gym
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.export import ABOUT, WEIGHTS, export
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
+from tests.support.full_disk import largest_file
 
 ONNX_EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "onnx_policy.py"
 SERVING = """
@@ -158,7 +159,7 @@ def test_other_directories_are_not_overwritten(saved_run, tmp_path):
     assert os.listdir(tmp_path / "precious") == ["thesis"]
 
 
-def test_an_export_that_fails_leaves_nothing(saved_run, tmp_path, largest_file):
+def test_an_export_that_fails_leaves_nothing(saved_run, tmp_path):
     policy = load_policy(saved_run("catch/vtrace")[0])
     with largest_file(5_000), pytest.raises(OSError, match="File too large|can't be written"):
         export(policy, str(tmp_path / "export"), batch=1)

@@ -8,6 +8,7 @@ from seed_rl.envs.catch import Catch
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.film import Limits, captioned, enlarged, film
 from seed_rl.evaluation.policy import experiment_of, load_policy
+from tests.support.full_disk import largest_file
 
 FPS = 5.0
 HELD = 5  # pictures in a second
@@ -94,7 +95,7 @@ def test_the_caption_shows_the_score_and_grows_with_the_picture():
 
 
 @pytest.mark.parametrize("name", ["play.mp4", "play.gif"])
-def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, tmp_path, name, largest_file):
+def test_a_full_disk_is_an_error_and_leaves_nothing(policy, watched, tmp_path, name):
     directory = tmp_path / "films"
     directory.mkdir()
     with largest_file(1_000), pytest.raises(OSError, match=f"{name}: ffmpeg "):

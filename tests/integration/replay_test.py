@@ -8,7 +8,7 @@ import pytest
 def test_the_memory_task_is_learned_with_stored_states_and_burn_in(runs, rows, documented, wait_for, tmp_path):
     logdir = str(tmp_path / "memory")
     run = runs.start("train", "--gin_file=memory/r2d2", f"--logdir={logdir}", "--gin_param=Logs.metrics_interval_s=0.5")
-    wait_for(lambda: any(row.get("eval/episode_return", 0) >= 0.95 for row in rows(logdir)), run, timeout=240)
+    wait_for(lambda: any(row.get("eval/episode_return", 0) >= 0.85 for row in rows(logdir)), run, timeout=240)
     run.process.send_signal(signal.SIGINT)
     assert run.wait(30) == 128 + signal.SIGINT, run.text()
     last = rows(logdir)[-1]

@@ -9,7 +9,7 @@ from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 
 CATCH = ("--gin_file=catch/vtrace",)
-SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=100000")
+SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=70000")
 ENDLESS_CATCH = (*CATCH, "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.2")
 
 
@@ -19,8 +19,8 @@ def test_catch_is_learned_and_a_run_knows_that_it_is_finished(runs, rows, tmp_pa
     run = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}", program=(sys.executable, "-m", "seed_rl"))
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
-    assert last["env_frames"] >= 100_000
-    assert last["episode_return"] > 0.4, "at random it is about -0.6"
+    assert last["env_frames"] >= 70_000
+    assert last["episode_return"] > 0.3, "at random it is about -0.6"
     names = os.listdir(logdir)
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
     assert any("tfevents" in name for name in names)

@@ -1,9 +1,7 @@
 """Checkpoints of a run: when they are due, how they end, and the replay that belongs to them."""
 
-import contextlib
 import json
 import os
-import resource
 
 import keras
 import numpy as np
@@ -16,6 +14,7 @@ from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
 from seed_rl.system import archives
 from seed_rl.system.archives import BadArchive
+from tests.support.full_disk import largest_file
 
 
 class Content:
@@ -158,26 +157,15 @@ def test_the_last_checkpoint_is_written_at_the_end_and_not_after_a_failure(tmp_p
     assert run.files == [CHECKPOINT(3)]
 
 
-@contextlib.contextmanager
-def full_disk():
-    """Files of this process can't grow any more."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, caplog):
     run, message = Run(tmp_path), "the last checkpoint can't be written (File too large); "
     run.now += 10
-    with full_disk():
+    with largest_file(1000):
         run.saver.save_if_due()
     assert run.files == [], "the partial file is gone: it would fill the disk"
     assert "checkpoints can't be written (File too large): training continues, with retries" in caplog.text
     for newest in ("there is none", f"{run.directory / CHECKPOINT(0)} is the newest there is"):
-        with full_disk(), pytest.raises(CheckpointError) as error, run.saver.last_checkpoint(pytest.fail):
+        with largest_file(1000), pytest.raises(CheckpointError) as error, run.saver.last_checkpoint(pytest.fail):
             pass
         assert str(error.value) == message + newest
         run.progress.counters.learner_updates = 0

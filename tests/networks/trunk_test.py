@@ -59,8 +59,6 @@ OWN_CORE = f"{__name__}:LeakySum"
 VARIANTS = [
     {},
     {"core": "none"},
-    {"core": OWN_CORE},
-    {"frame_stack": 1},
     {"torso": "deep", "frame_stack": 2, "previous_step_inputs": False},
     {"dtype": "mixed_bfloat16"},
     {"of": "numbers", "mlp_layers": 2},

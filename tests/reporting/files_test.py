@@ -2,8 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
+import shutil
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -18,6 +17,7 @@ from seed_rl.reporting.catalogue import CHARTS, METRICS
 from seed_rl.reporting.event_file import EventFile
 from seed_rl.reporting.metrics import MetricsFile
 from seed_rl.reporting.sinks import sinks_of
+from tests.support.full_disk import largest_file
 
 CATCH = config_files.load(["catch/vtrace"])
 STARTS = iter(range(1, 100))
@@ -153,55 +153,34 @@ def test_a_run_leaves_its_configuration_rows_and_events(tmp_path):
     assert metrics.read(str(logdir)) == [{"env_frames": 10}]
 
 
-FULL_DISK = """
-import logging, resource, shutil, sys
-from seed_rl.experiment import config_files
-from seed_rl.reporting.sinks import sinks_of
-
-logdir, limit = sys.argv[1], int(sys.argv[2])
-logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
-
-def allow(size):  # per file: a write beyond it writes a part and then fails with EFBIG
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-def write(*frames):
-    for n in frames:
-        for sink in sinks:
-            sink.write({"env_frames": n, "loss/total": 0.123456789, "time/cpu": 0.5}, wall_time=float(n))
-
-experiment = config_files.load(["catch/vtrace"])
-allow(limit)
-sinks = sinks_of(experiment, logdir, None)
-write(*range(200))
-print("full", flush=True)
-allow(resource.RLIM_INFINITY)
-shutil.copytree(logdir, logdir + "/full")
-write(*range(200, 210))
-for sink in sinks:
-    sink.close()
-"""
-
-
 @pytest.mark.parametrize(("limit", "rows"), [(9_001, (100, 200)), (301, (0, 0))], ids=["later", "from the beginning"])
-def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp_path, limit, rows):
-    arguments = [sys.executable, "-c", FULL_DISK, str(tmp_path), str(limit)]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp_path, limit, rows, caplog):
+    def write_rows(*frames):
+        for n in frames:
+            for sink in sinks:
+                sink.write({"env_frames": n, "loss/total": 0.123456789, "time/cpu": 0.5}, wall_time=float(n))
+
+    logdir = tmp_path / "run"
+    with largest_file(limit):
+        sinks = sinks_of(CATCH, str(logdir), None)
+        write_rows(*range(200))
     failing = ["the configuration and metrics.jsonl", "events.out.tfevents"]
-    before, _, after = done.stdout.partition("full\n")
     error = "can't be written (File too large): training continues, with retries"
-    assert sorted(before.splitlines()) == sorted(f"ERROR {name} {error}" for name in failing), "once, not for each row"
-    assert after.splitlines() == [f"WARNING {name} can be written again" for name in failing]
+    assert sorted(caplog.messages) == sorted(f"{name} {error}" for name in failing), "once, not for each row"
+    caplog.clear()
+    full = shutil.copytree(logdir, tmp_path / "full")
+    write_rows(*range(200, 210))
+    for sink in sinks:
+        sink.close()
+    assert caplog.messages == [f"{name} can be written again" for name in failing]
 
     if rows[1]:
-        frames = [json.loads(line)["env_frames"] for line in (tmp_path / "full" / "metrics.jsonl").open()]
-        steps = [event.step for event in events(tmp_path / "full")]
+        frames = [json.loads(line)["env_frames"] for line in (full / "metrics.jsonl").open()]
+        steps = [event.step for event in events(full)]
         assert rows[0] < len(frames) < rows[1]
         assert 10 < len(steps) < rows[1]
         assert (frames, steps) == (list(range(len(frames))), list(range(len(steps))))
-    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == list(range(210))
-    for path in (tmp_path / "full").glob("events*"):
-        path.unlink()
-    assert [event.step for event in events(tmp_path)] == list(range(210))
-    assert json.loads((tmp_path / "config.json").read_text())["env.kind"] == "Catch"
-    assert not list(tmp_path.glob("*.partial"))
+    assert [row["env_frames"] for row in metrics.read(str(logdir))] == list(range(210))
+    assert [event.step for event in events(logdir)] == list(range(210))
+    assert json.loads((logdir / "config.json").read_text())["env.kind"] == "Catch"
+    assert not list(logdir.glob("*.partial"))

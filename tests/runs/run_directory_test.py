@@ -2,20 +2,9 @@
 
 import contextlib
 import logging
-import resource
 
 from seed_rl.runs.run_directory import LogFile
-
-
-@contextlib.contextmanager
-def max_file_size(nbytes):
-    """Files of this process can't grow beyond this size, as on a full disk (Python ignores SIGXFSZ)."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+from tests.support.full_disk import largest_file
 
 
 def emit(log, *messages):
@@ -27,12 +16,12 @@ def test_a_full_disk_is_reported_once_and_without_a_traceback(tmp_path, capsys):
     path = tmp_path / "learner.log"
     log = LogFile(str(path), "%(message)s")
     emit(log, "before")
-    with max_file_size(path.stat().st_size):
+    with largest_file(path.stat().st_size):
         emit(log, "while", "it is full")
     emit(log, "after")
     assert capsys.readouterr().err == f"seed_rl: {path} can't be written: File too large\n"
     assert path.read_text().splitlines() == ["before", "while", "it is full", "after"]
-    with max_file_size(path.stat().st_size):
+    with largest_file(path.stat().st_size):
         emit(log, "lost")
         log.close()
     assert capsys.readouterr().err == ""
