@@ -110,6 +110,13 @@ def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_pa
     assert "failing_env.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
 
 
+@pytest.fixture(scope="module")
+def driver(cluster):
+    """This process, connected to the cluster."""
+    with connected(cluster.address):
+        yield
+
+
 class Lacking(fleet.RayActor):
     """An actor whose process can't start."""
 
@@ -117,6 +124,7 @@ class Lacking(fleet.RayActor):
         raise ModuleNotFoundError("No module named 'game'")
 
 
+@pytest.mark.usefixtures("driver")
 @pytest.mark.parametrize(
     ("kind", "module", "num_cpus", "sentence"),
     [
@@ -142,16 +150,15 @@ class Lacking(fleet.RayActor):
     ids=["no_module", "no_process", "no_room"],
 )
 def test_actors_that_can_never_run_end_the_run(
-    kind, module, num_cpus, sentence, cluster, caplog, monkeypatch, wait_for, tmp_path
+    kind, module, num_cpus, sentence, caplog, monkeypatch, wait_for, tmp_path
 ):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(fleet, "RayActor", kind)
     security = ClientSecurity(insecure=True)
-    with connected(cluster.address):
-        actors = RayActors(2, str(tmp_path), 1, num_cpus, security, (module,), patience=2.0 if num_cpus == 64 else 60.0)
-        actors.start("127.0.0.1:1")
-        wait_for(lambda: actors.failed)
-        actors.stop()
+    actors = RayActors(2, str(tmp_path), 1, num_cpus, security, (module,), patience=2.0 if num_cpus == 64 else 60.0)
+    actors.start("127.0.0.1:1")
+    wait_for(lambda: actors.failed)
+    actors.stop()
     assert re.match(sentence, str(actors.failed))
     assert (num_cpus == 64) == ("0 of 2 actors are running; the others are waiting for 64 CPUs each" in caplog.text)
 
