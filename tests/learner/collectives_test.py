@@ -1,10 +1,5 @@
 """Learner hosts that compare their settings, decide together, and make the updates of a single one."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,9 +9,9 @@ from seed_rl.experiment.config_files import common_settings
 from seed_rl.learner.collectives import NO_OTHERS, Agreed, Link
 from seed_rl.learner.hosts import HostLost, Hosts
 from tests.learner.collectives_process import updates
+from tests.support import zygote
 from tests.support.ports import free_addresses
 
-PROCESS = pathlib.Path(__file__).with_name("collectives_process.py")
 THREE = ("localhost:1", "localhost:2", "localhost:3")
 
 
@@ -94,9 +89,7 @@ def test_other_errors_are_not_taken_for_a_lost_host(link, message):
 def found(tmp_path_factory):
     """The arrays that each host of `collectives_process` saved."""
     directory = tmp_path_factory.mktemp("hosts")
-    command = [sys.executable, PROCESS, directory, *free_addresses(2)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
-    assert done.returncode == 0, done.stderr[-2000:]
+    zygote.run([directory, *free_addresses(2)], module="tests.learner.collectives_process")
     return [dict(np.load(directory / f"host-{index}.npz")) for index in range(2)]
 
 

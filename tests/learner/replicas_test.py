@@ -1,10 +1,5 @@
 """Several devices: their split into training and inference devices, and that an update is the same on one and many."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,12 +10,12 @@ from seed_rl.cli import doctor
 from seed_rl.experiment import Actors, Devices, Experiment, Replay
 from seed_rl.learner.replicas import _available, assignment
 from seed_rl.learner.split import BadDevices, Split, split
+from tests.support import zygote
 from tests.support.counting import Counting
 
 CPU = ("CPU:0",)
 GPUS = tuple(f"GPU:{number}" for number in range(8))
 TPUS = tuple(f"TPU:{number}" for number in range(8))
-PROCESS = pathlib.Path(__file__).with_name("replicas_process.py")
 CASES = ("1:ppo,equal", "2:ppo,equal,different,spoiled", "4:reads")
 """Arguments of `replicas_process`: cases by the number of training devices. Four are fed by two inference devices."""
 
@@ -124,10 +119,7 @@ def results(once):
     """The arrays of `replicas_process`, by case and number of devices."""
 
     def run(directory):
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, PROCESS, directory, *CASES]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr[-2000:]
+        zygote.run([directory, *CASES], module="tests.learner.replicas_process")
 
     return {path.stem: dict(np.load(path)) for path in once("replicas", run).iterdir()}
 

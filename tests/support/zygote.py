@@ -1,4 +1,4 @@
-"""Forks `seed_rl train` and `seed_rl learner` from a process that has imported TensorFlow, half of the work of a start.
+"""Forks programs from a process that has imported TensorFlow, half of the work of a start of `seed_rl train`.
 
 This module is both sides: `start` is for tests; as a program it is the process that forks, one for all workers.
 """
@@ -7,11 +7,13 @@ import contextlib
 import errno
 import json
 import os
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 
 import psutil
 
@@ -51,9 +53,10 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def start(arguments, output, env=None, cwd=None):
-    """Starts `seed_rl` with these arguments and both of its outputs in a file; returns it as a `Forked`."""
-    request = {"arguments": [*map(str, arguments)], "env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
+def start(arguments, output, env=None, cwd=None, module="seed_rl"):
+    """Starts a module with these arguments and both of its outputs in a file; returns it as a `Forked`."""
+    request = {"module": module, "arguments": [*map(str, arguments)]}
+    request |= {"env": dict(env or os.environ), "cwd": str(cwd or os.getcwd())}
     status, theirs = os.pipe()
     with _connected() as connection:
         socket.send_fds(connection, [json.dumps(request).encode()], [output.fileno(), theirs])
@@ -76,8 +79,16 @@ def _connected():
     return connection
 
 
+def run(arguments, module):
+    """Runs a module to its end, which must be a good one."""
+    with tempfile.TemporaryFile() as output:
+        code = start(arguments, output, module=module).wait(240)
+        output.seek(0)
+        assert code == 0, output.read()[-2000:].decode(errors="replace")
+
+
 def _next_command(listener, run):
-    """Returns the arguments of the next command, in a process made for it; None at the end of the test run."""
+    """Returns module and arguments of the next command, in a process made for it; None at the end of the test run."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait
     listener.settimeout(1.0)
     while psutil.pid_exists(run):
@@ -101,8 +112,9 @@ def _next_command(listener, run):
                 os.environ.clear()
                 os.environ.update(request["env"])
                 os.chdir(request["cwd"])
-                sys.path[:0] = [path for path in request["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
-                return request["arguments"]
+                paths = request["env"].get("PYTHONPATH", "").split(os.pathsep)
+                sys.path[:0] = [request["cwd"], *filter(None, paths)]  # as `python -m` does
+                return request["module"], request["arguments"]
             connection.close()
             for descriptor in (output, status):
                 os.close(descriptor)
@@ -110,11 +122,13 @@ def _next_command(listener, run):
 
 
 if __name__ == "__main__":
-    from seed_rl.cli import main as cli
+    import seed_rl.cli.main
     from seed_rl.system.native_output import load_tensorflow
 
     load_tensorflow()
     import seed_rl.learner.learner  # noqa: F401
 
     command = _next_command(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
-    sys.exit(0 if command is None else cli.main(command))
+    if command is not None:
+        module, sys.argv[1:] = command
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
