@@ -46,9 +46,9 @@ def test_the_notebook_trains_plots_and_shows_a_film(tmp_path, monkeypatch):
 def test_a_custom_agent_learns_in_under_150_lines(example, tmp_path):
     assert len((EXAMPLES / "custom_agent.py").read_text().splitlines()) < 150
     example("custom_agent")
-    small = ["Experiment.total_frames = 32_000", "Catch.rows = 6", "Catch.columns = 3"]
+    small = ["Experiment.total_frames = 24_000", "Catch.rows = 6", "Catch.columns = 3"]
     experiment = load_experiment([str(EXAMPLES / "custom_agent.gin")], small)
     with Run(experiment, str(tmp_path)) as run:
         rows = list(run.train())
     assert {"loss/policy", "policy/clipped"} <= set(rows[-1])
-    assert evaluate_run(str(tmp_path), episodes=50, greedy=True).mean > 0.5
+    assert evaluate_run(str(tmp_path), episodes=50, greedy=True).mean > 0.4
