@@ -29,7 +29,7 @@ def echo(senses="flat", levers="choices", **settings):
         (Gym("Pendulum-v1"), 210),
         (Gym("Blackjack-v1"), 20),
         (Gym("FrozenLake-v1", options='{"map_name": "8x8"}'), 120),
-        (echo("nested", "table of choices", vectorization="async"), 20),
+        (echo("nested", "table of choices"), 20),
         (echo("tuple", "from three"), 20),
         (echo("one part", levers="matrix of doubles"), 20),
         (echo("channels first"), 20),
