@@ -16,10 +16,7 @@ from seed_rl.specs import DiscreteSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput, Unroll
 from tests.support.gradients import finite_differences
 
-KINDS = {
-    "discrete": DiscreteSpec(5),
-    "multi-discrete": MultiDiscreteSpec((2, 4)),
-}
+KINDS = {"discrete": DiscreteSpec(5), "multi-discrete": MultiDiscreteSpec((2, 4))}
 """Action spaces. `distributions_test` covers the distributions of all kinds."""
 NUM_PARAMETERS = {"discrete": 5, "multi-discrete": 6}
 SETTINGS = {
@@ -261,8 +258,7 @@ def test_advantages_can_be_standardised_and_values_measured_in_a_unit():
 
 
 @pytest.mark.parametrize(
-    ("kind", "length", "batch"),
-    [("discrete", 1, 1), ("discrete", 4, 3), ("multi-discrete", 3, 2)],
+    ("kind", "length", "batch"), [("discrete", 1, 1), ("discrete", 4, 3), ("multi-discrete", 3, 2)]
 )
 def test_gradients_hold_targets_and_advantages_constant(kind, length, batch):
     unroll = random_unroll(length, batch, seed=11, kind=kind) | {"done": np.zeros((length + 1, batch), bool)}

@@ -65,12 +65,7 @@ def check_end_to_end(result):
     assert median["efficiency"] == pytest.approx(median["end_to_end"] / median["ceiling"], rel=1e-4)
 
 
-CHECKS = {
-    "transport": check_transport,
-    "replay": check_replay,
-    "load": check_load,
-    "end_to_end": check_end_to_end,
-}
+CHECKS = {"transport": check_transport, "replay": check_replay, "load": check_load, "end_to_end": check_end_to_end}
 
 
 def run(*words):

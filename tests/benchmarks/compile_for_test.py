@@ -6,12 +6,7 @@ from benchmarks.ahead_of_time import DEVICES
 from benchmarks.compile_for import EXPERIMENTS, PROGRAMS, measure
 from benchmarks.hlo import Array, Program
 
-SMALLEST = {
-    "catch/vtrace": ("act",),
-    "memory/r2d2": PROGRAMS,
-    "gym/pendulum": PROGRAMS,
-    "atari/r2d2": ("act",),
-}
+SMALLEST = {"catch/vtrace": ("act",), "memory/r2d2": PROGRAMS, "gym/pendulum": PROGRAMS, "atari/r2d2": ("act",)}
 """The smallest experiment for each agent and kind of observation and action."""
 
 LARGE_ACTIVATIONS = {

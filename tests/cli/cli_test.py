@@ -52,10 +52,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
             r"one of \d+ ROMs \(`seed_rl envs atari`\), got 'ALE/SpaceInvaders-v5'. Did you mean 'space_invaders'\?",
         ),
         (["train", "--gin_file=catch/vtrace", "--gin_param=Optimizer.learning_rate=1e999"], "must be finite, got inf"),
-        (
-            ["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"],
-            r"in \[0, 65536\], got 1",
-        ),
+        (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.hidden=100000000"], r"in \[0, 65536\], got 1"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.discount=2"], r"VTrace.discount must be in \[0, 1\]"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=VTrace.torso=1"], "VTrace.torso must be str, got 1"),
         (
@@ -296,14 +293,8 @@ def test_without_optuna_a_search_says_how_to_install_it(capsys, monkeypatch):
 def test_an_unreachable_cluster_is_reported_in_a_sentence(capsys):
     for flag, sentence in (
         ("--ray_address=ray://head:10001", "(from elsewhere, use `ray job submit -- seed_rl train"),
-        (
-            "--ray_address=127.0.0.1:1",
-            "seed_rl train: can't reach a Ray cluster at 127.0.0.1:1: Connection refused",
-        ),
-        (
-            "--address=http://head:8265",
-            "--ray_address or RAY_ADDRESS must be the HOST:PORT of the cluster's head",
-        ),
+        ("--ray_address=127.0.0.1:1", "seed_rl train: can't reach a Ray cluster at 127.0.0.1:1: Connection refused"),
+        ("--address=http://head:8265", "--ray_address or RAY_ADDRESS must be the HOST:PORT of the cluster's head"),
     ):
         assert main([*ON_RAY, flag]) == 1
         assert sentence in capsys.readouterr().err

@@ -69,11 +69,7 @@ def test_an_unknown_suite_names_the_known_ones():
         ("gym", {"frames_per_step": 0}, "Gym.frames_per_step must be at least 1, got 0"),
         ("gym", {"options": '{"g": '}, r"""Gym.options must be a JSON object, got '{"g": ': Expecting value"""),
         ("gym", {"options": "[1, 2]"}, r"Gym.options must be a JSON object, got '\[1, 2\]'"),
-        (
-            "gym",
-            {"options": "[" * 99_999},
-            r"must be a JSON object, got '\[{200}': it is nested too deeply",
-        ),
+        ("gym", {"options": "[" * 99_999}, r"must be a JSON object, got '\[{200}': it is nested too deeply"),
         ("football", {"scenario": "academy"}, "Football.scenario must be one of 11_vs_11_competition, .*'academy'"),
         ("football", {"rewards": "checkpoints"}, "Football.rewards must be one of scoring, scoring,checkpoints"),
         ("football", {"map": "96x73"}, "Football.map must be one of 96x72, 120x90, 144x108"),

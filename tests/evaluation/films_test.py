@@ -129,9 +129,7 @@ time.sleep(600)
 def test_a_film_ends_with_a_learner_that_is_killed(saved_run, tmp_path):
     logdir, _ = saved_run("catch/vtrace", "Catch.rows = 1_000", "Catch.columns = 40")  # long episodes
     with subprocess.Popen(
-        [sys.executable, "-c", LEARNER, logdir],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
+        [sys.executable, "-c", LEARNER, logdir], stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}
     ) as learner:
         playing = psutil.Process(int(learner.stdout.readline()))
         wait_for(lambda: len(playing.children(recursive=True)) == 5)  # two films, the environment, two guards

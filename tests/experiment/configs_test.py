@@ -242,11 +242,7 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
             r"Logs.milestones must contain tuples \(.task., return, frames\), got \(15, 9\)",
         ),
         (VTRACE, "Optimizer.betas = (0.9,", r"^'Optimizer.betas = \(0.9,': a bracket or quote is not closed$"),
-        (
-            VTRACE,
-            "Devices.training = (GPU:0)",
-            r"expected .* or \('GPU:0',\), got GPU; JSON .*'{...}'$",
-        ),
+        (VTRACE, "Devices.training = (GPU:0)", r"expected .* or \('GPU:0',\), got GPU; JSON .*'{...}'$"),
         (VTRACE, "Optimizer.learning_rate = float('nan')", "expected a value such as 1e-4.*, got float;"),
         (VTRACE, "Catch.columns = 100000000", r"Catch.columns must be in \[1, 1000\], got 100000000"),
         ("gym/any", "Gym.options = {bad", "expected a value such as .*, got bad; JSON needs quotes"),

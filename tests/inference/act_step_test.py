@@ -296,11 +296,7 @@ def stored_steps(seed, store_device, specs, batches):
 
 
 def test_nested_states_and_observations_of_any_dtype_are_kept_row_by_row(store_device):
-    batches = [
-        ([3, 5, 7, 2, 6], [True] * 5),
-        ([7, 5, 3, 2], [False] * 4),
-        ([5, 6, 3, 7], [False, False, True, False]),
-    ]
+    batches = [([3, 5, 7, 2, 6], [True] * 5), ([7, 5, 3, 2], [False] * 4), ([5, 6, 3, 7], [False, False, True, False])]
     *_, last = stored_steps(0, store_device, EVERY_DTYPE, batches)
     assert last["flat"].tolist() == [10, 6, 0, 14], "zero where restarted"
     np.testing.assert_array_equal(last["cells"], np.array([10, 6, 0, 14])[:, None, None] * np.ones([1, 2, 3]))

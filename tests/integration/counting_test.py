@@ -179,9 +179,7 @@ def state_before_first_step(unroll):
     return steps // episode + (episode % 2 == 0) if episode else 0
 
 
-def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_an_evaluation_environment(
-    tmp_path,
-):
+def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_an_evaluation_environment(tmp_path):
     burn_in = 5
     agent = ReplayedCountingAgentConfig(unroll_length=4, overlap=burn_in + 1)
     replay = Replay(capacity=40, min_size=20, ratio=2.0)

@@ -21,11 +21,7 @@ FOUR_DEVICES = (
     "Devices.inference = ('CPU:0', 'CPU:1')",
     "Devices.training = ('CPU:2', 'CPU:3')",
 )
-THREE_DEVICES = (
-    "Devices.logical_cpus = 3",
-    "Devices.inference = ('CPU:0',)",
-    "Devices.training = ('CPU:1', 'CPU:2')",
-)
+THREE_DEVICES = ("Devices.logical_cpus = 3", "Devices.inference = ('CPU:0',)", "Devices.training = ('CPU:1', 'CPU:2')")
 
 
 def test_a_run_on_several_devices_continues_on_one(runs, rows, documented, tmp_path):

@@ -128,12 +128,7 @@ class Lacking(fleet.RayActor):
 @pytest.mark.parametrize(
     ("kind", "module", "num_cpus", "sentence"),
     [
-        (
-            fleet.RayActor,
-            "nowhere.game",
-            1,
-            "actor-[01] can't run: nowhere.game can't be imported on [0-9.]+: No ",
-        ),
+        (fleet.RayActor, "nowhere.game", 1, "actor-[01] can't run: nowhere.game can't be imported on [0-9.]+: No "),
         (
             Lacking,
             "seed_rl.envs.catch",

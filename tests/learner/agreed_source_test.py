@@ -87,13 +87,7 @@ def test_a_batch_waits_for_another_host_and_is_counted_when_used():
     assert batches.next(leave=False) is None, "no batch here"
     assert counters.env_frames == 96
     assert batches.next(leave=False).parts == ["b"]
-    assert link.said == [
-        (False, True, 0),
-        (False, True, 0),
-        (False, True, 0),
-        (False, False, 48),
-        (False, True, 96),
-    ]
+    assert link.said == [(False, True, 0), (False, True, 0), (False, True, 0), (False, False, 48), (False, True, 96)]
 
 
 @pytest.mark.parametrize(("leave", "other"), [(True, "ready"), (False, "leaves")])

@@ -65,11 +65,7 @@ def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(sa
 @pytest.mark.parametrize(
     ("place", "config", "sentence"),
     [
-        (
-            "/no/where/at/all",
-            PIXELS,
-            "{}/no/where/at/all is neither a log directory nor a checkpoint in one",
-        ),
+        ("/no/where/at/all", PIXELS, "{}/no/where/at/all is neither a log directory nor a checkpoint in one"),
         ("/no.npz", PIXELS, "{}/checkpoints/no.npz can't be read: .*No such file"),
         ("", WORDS, "the agent of {} is 'VTrace', expected R2D2"),
         ("", ("catch/vtrace",), r"has other layers: 9 arrays of weights, expected 6"),

@@ -90,10 +90,7 @@ def gradients(function, lstm, inputs, done, state):
     return tape.gradient(loss, sources)
 
 
-@pytest.mark.parametrize(
-    ("mode", "length", "batch"),
-    [("eager", 1, 3), ("eager", 8, 1), ("compiled", 8, 3)],
-)
+@pytest.mark.parametrize(("mode", "length", "batch"), [("eager", 1, 3), ("eager", 8, 1), ("compiled", 8, 3)])
 def test_gradients_are_those_of_automatic_differentiation(mode, length, batch):
     lstm = make()
     arguments = random_arguments(length, batch, seed=1)

@@ -25,10 +25,7 @@ STARTS = iter(range(1, 100))
 
 def write(logdir, resume, *frames, **scalars):
     """A start of a run that writes rows at these frames."""
-    files = (
-        MetricsFile(str(logdir), resume),
-        EventFile(CATCH, str(logdir), resume, started=float(next(STARTS))),
-    )
+    files = (MetricsFile(str(logdir), resume), EventFile(CATCH, str(logdir), resume, started=float(next(STARTS))))
     for file in files:
         for n in frames:
             file.write({"env_frames": n, "loss/total": n / 10, **scalars}, wall_time=1000.0 + n)

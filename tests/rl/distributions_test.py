@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.rl.distributions import (
-    Categorical,
-    ClippedNormal,
-    MultiCategorical,
-    SquashedNormal,
-    distribution_of,
-)
+from seed_rl.rl.distributions import Categorical, ClippedNormal, MultiCategorical, SquashedNormal, distribution_of
 from seed_rl.specs import ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
 
 MANY = 40_000

@@ -9,14 +9,7 @@ from seed_rl.runs import measuring
 from seed_rl.runs.plan import CORES, DEVICE, INFERENCE, LOCK, LOCKED_SHARE, SERVER, UPDATES, Rates, find_rates, plan
 
 RATES = Rates(
-    env_steps=1000,
-    act_ms=2,
-    act_batch=32,
-    update_ms=40,
-    server_us=160,
-    host_us=10,
-    learner_cores=4,
-    accelerators=1,
+    env_steps=1000, act_ms=2, act_batch=32, update_ms=40, server_us=160, host_us=10, learner_cores=4, accelerators=1
 )
 UNROLL = 21 * (128 + 4 + 1 + 1 + 4 + 4 + 12 + 4)
 """Bytes of 21 steps of Catch: padded observation, reward, done, truncated, two actions, three logits and the value."""

@@ -81,11 +81,7 @@ def test_a_mean_is_of_the_runs_that_have_values():
 
 @pytest.mark.parametrize(
     ("rows", "axis", "texts"),
-    [
-        (5, "frames", {"environment frames", "2M", "4M"}),
-        (5, "hours", {"minutes"}),
-        (90, "hours", {"hours"}),
-    ],
+    [(5, "frames", {"environment frames", "2M", "4M"}), (5, "hours", {"minutes"}), (90, "hours", {"hours"})],
 )
 def test_axes_have_units_that_fit(rows, axis, texts, tmp_path):
     run = write_run(tmp_path / "pong", range(rows), 1_000_000)
@@ -198,10 +194,7 @@ def test_tables_of_several_seeds_are_one_curve(tmp_path):
 
 
 ODD_TABLES = {
-    "text for a number": (
-        b"env_frames,episode_return\n10,abc\n",
-        "can't be read: expected a number in each column",
-    ),
+    "text for a number": (b"env_frames,episode_return\n10,abc\n", "can't be read: expected a number in each column"),
     "long text": (b"env_frames,episode_return\n10," + b"x" * 9999 + b"\n", "can't be read: expected a number in each"),
     "too many fields": (b"env_frames,episode_return\n10,1,2\n", "can't be read: expected a number in each column"),
     "a field too large": (b"env_frames,episode_return\n10," + b"1" * 200_000, "can't be read: field larger than field"),

@@ -9,14 +9,7 @@ import tempfile
 
 import pytest
 
-from seed_rl.system.files import (
-    Outage,
-    complete_or_absent,
-    locked,
-    reason,
-    remove_socket_directories,
-    socket_directory,
-)
+from seed_rl.system.files import Outage, complete_or_absent, locked, reason, remove_socket_directories, socket_directory
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -77,10 +77,7 @@ NAN = b"\x00\x00\xc0\x7f"
         (lambda message: message[:10] + b"\x02" + message[11:], "done and last must hold only 0 and 1"),
         (lambda message: message[:2] + NAN + message[6:], "reward must be finite"),
         (lambda message: message + b"?", "expected a payload of 44 bytes, got 45"),
-        (
-            lambda message: message + messages.episode_numbers([(2, "x", 1.0)]),
-            "environment 0 .. 1, got env: 2",
-        ),
+        (lambda message: message + messages.episode_numbers([(2, "x", 1.0)]), "environment 0 .. 1, got env: 2"),
         (lambda message: message + messages.episode_numbers([(0, "x", np.nan)]), "expected a finite number"),
         (lambda message: message + messages.episode_numbers([(0, "a\n", 1.0)]), "printable ASCII characters, got"),
         (lambda message: message + b"\x12\xff", "expected a StepRequest, got 2 bytes"),
