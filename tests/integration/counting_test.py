@@ -33,7 +33,7 @@ class InferenceDevices:
     def __init__(self, count):
         self.inference_devices = ("",) * count
 
-    def acting_agents(self, agent, build):
+    def acting_agents(self, agent, build, order):
         return [agent] * len(self.inference_devices), lambda: None
 
     def reader(self, store, number):
