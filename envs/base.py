@@ -80,7 +80,7 @@ class EnvConfig(Settings, abc.ABC):
     places_written: ClassVar[tuple[str, ...]] = ()
     """Settings that name places to write to, which are dropped when a recorded run's environments are rebuilt."""
     repeatable: ClassVar[bool] = True
-    """Whether the same seed and actions give the same episodes, in any process."""
+    """Whether the same seed and actions give the same episodes, in any process and whatever was played before."""
 
     @classmethod
     def tasks(cls) -> list[str]:

@@ -63,6 +63,7 @@ class DMLab(EnvConfig):
 
     suite: ClassVar[str] = "dmlab"
     task_setting: ClassVar[str] = "level"
+    repeatable: ClassVar[bool] = False  # a simulator that has been used does not repeat the episode of a seed
     places_written: ClassVar[tuple[str, ...]] = ("level_cache",)
 
     level: str = "rooms_watermaze"

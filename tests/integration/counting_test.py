@@ -3,6 +3,7 @@
 import collections
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -83,8 +84,9 @@ class Pipeline:
 
     def next_unrolls(self):
         """The next four unrolls, as numpy arrays without the batch axis."""
-        batch = self.source.next(timeout=60)
-        self.service.raise_failure()  # such as a store without a free slot
+        deadline = time.monotonic() + 60
+        while (batch := self.source.next(timeout=1)) is None and time.monotonic() < deadline and not self.actors.failed:
+            self.service.raise_failure()  # such as a store without a free slot
         assert batch is not None, self.actors.failed
         assert len(batch.parts) == len(self.acting)
         for part in batch.parts:

@@ -64,6 +64,7 @@ def test_without_a_journal_there_is_a_sentence(command, tmp_path, capsys):
             2,
             "only one of a single host",
         ),
+        (["--gin_file=dmlab/small", "--synchronous"], 2, "does not repeat an episode for the same seed and actions"),
         (["--fork=runs/other"], 2, "--fork expects LOGDIR@UPDATE, got 'runs/other'"),
         (["--fork=runs/other@5"], 1, "there is no journal runs/other/journal.gz"),
         (["--fork=runs/other@5", "--logdir=memory://run"], 2, "--fork needs a local --logdir, got memory://run"),
