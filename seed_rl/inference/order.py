@@ -15,6 +15,10 @@ from seed_rl.inference.membership import Membership
 from seed_rl.specs import GroupLease, Lease
 
 
+class OrderFailed(Exception):
+    """The prescribed order can't be kept; the message says why."""
+
+
 class Order:
     """The default: acting and learning wait for each other only where a queue is full or empty.
 
@@ -80,6 +84,7 @@ class OrderedBatcher(Batcher):
         super().__init__(max_batch_size, max_wait=0.0)
         self._members = members
         self._open: list[GroupLease] = []
+        self._left: list[GroupLease] = []
 
     def group_opened(self, lease: GroupLease) -> None:
         """See `Batcher.group_opened`."""
@@ -92,6 +97,8 @@ class OrderedBatcher(Batcher):
         super().group_closed(lease)
         with self._changed:
             self._open = [group for group in self._open if group is not lease]
+            self._left.append(lease)
+            self._changed.notify()
 
     def wake(self) -> None:
         """Ask again for the members of the next batch."""
@@ -99,10 +106,18 @@ class OrderedBatcher(Batcher):
             self._changed.notify()
 
     def get(self) -> list[Request] | None:
-        """See `Batcher.get`."""
+        """See `Batcher.get`.
+
+        Raises:
+          OrderFailed: a member of the next batch has left.
+        """
         with self._changed:
             while not self._closed:
                 members = self._members(self._open)
+                if any(group is each for group in members or () for each in self._left):
+                    raise OrderFailed(
+                        "an actor ended during the replay, which needs its environments; its log says why"
+                    )
                 waiting = {id(request.lease): request for _, request in self._requests}
                 if members is not None and all(id(group) in waiting for group in members):
                     chosen = [waiting[id(group)] for group in members]

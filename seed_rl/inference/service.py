@@ -11,7 +11,7 @@ import numpy as np
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
-from seed_rl.inference.order import FREE, Order
+from seed_rl.inference.order import FREE, Order, OrderFailed
 from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.hosts import HostLog
@@ -84,9 +84,12 @@ class CentralInference:
         """Raise the failure of a thread, if one has failed.
 
         Raises:
-          RuntimeError: a thread has failed.
+          OrderFailed: a thread can't keep the prescribed order.
+          RuntimeError: a thread has failed for another reason.
         """
         failure = next((thread.failure for thread in self._threads if thread.failure is not None), None)
+        if isinstance(failure, OrderFailed):
+            raise failure
         if failure is not None:
             raise RuntimeError(f"inference failed: {failure}") from failure
 

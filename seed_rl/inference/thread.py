@@ -113,6 +113,7 @@ class ActingThread:
         except Exception as error:
             _log.exception("inference failed")
             self.failure = error
+            self._order.close()
             self._queue.close()  # wakes the learner, which looks at `failure`
 
     def _answer(self, requests: Sequence[Request]) -> bool:

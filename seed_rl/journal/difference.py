@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seed_rl.journal.segments import different
@@ -15,7 +15,6 @@ _QUANTITIES = {
     "act": "the members of an inference batch",
     "weights": "the members of an inference batch",
     "digest": "the digests of the weights",
-    "save": "the updates at which a checkpoint was written",
 }
 
 
@@ -24,6 +23,7 @@ def difference(first: Sequence[str], second: Sequence[str]) -> str:
 
     Settings and machines are compared as well, but differences there do not end the comparison.
     """
+    first, second = _comparable(first, second), _comparable(second, first)
     notes: list[str] = []
     names: Sequence[str] = []
     updates = -1
@@ -39,6 +39,20 @@ def difference(first: Sequence[str], second: Sequence[str]) -> str:
             sentence = f"after {max(0, updates)} updates, {_quantity(one, other, names)}"
             return "; ".join([sentence, *notes])
     return "; ".join(["all of it is equal", *notes]) if notes else ""
+
+
+def _comparable(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Leave out digests of which the other journal has none: some are written with checkpoints, by the clock."""
+    both = {key for key, _ in _keyed(others)}
+    return [line for key, line in _keyed(lines) if key is None or key in both]
+
+
+def _keyed(lines: Sequence[str]) -> Iterator[tuple[tuple[int, str] | None, str]]:
+    """Yield each line, with the number of its segment and of its updates if it is a digest."""
+    segment = 0
+    for line in lines:
+        segment += line.startswith("run ")
+        yield (segment, line.split()[1]) if line.startswith("digest ") else None, line
 
 
 def _quantity(one: str, other: str, names: Sequence[str]) -> str:

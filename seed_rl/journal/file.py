@@ -9,7 +9,6 @@ kill at any byte leaves all complete chunks usable.
     act 0 5 3                  inference device 0 acts for groups 5 and 3, in this order
     weights                    acting gets the weights, first those at the start, then those after each update
     digest 40 9f1c... 03e2...  digests of all variables after 40 updates, together and each
-    save 40                    a checkpoint is written after 40 updates
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ NAME = "journal.gz"
 _CHUNK_SECONDS = 10.0
 _CHUNK_BYTES = 64 * 1024  # before compression
 _GZIP = 31  # `wbits` of zlib for a gzip member
-_MOST_BYTES = 16 * 1024 * 1024  # of a chunk's text
+_MOST_BYTES = 2**30  # of text, uncompressed
+_WINDOW = 2**16  # bytes, which unpack to at most 64 MB
 
 
 class Writer:
@@ -78,17 +78,17 @@ class Writer:
         self._file.close()
 
     def _flush(self) -> None:
+        lines, self._lines, self._bytes = self._lines, [], 0
         self._due = time.monotonic() + _CHUNK_SECONDS
-        if not self._lines:
+        if not lines or self._file.closed:
             return
-        text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *self._lines, ""])
+        text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""])
         packer = zlib.compressobj(wbits=_GZIP)
         data = packer.compress(text.encode()) + packer.flush()
+        self._count, self._link = self._count + 1, _link(data)
         self._file.write(data)
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._lines, self._bytes = [], 0
-        self._count, self._link = self._count + 1, _link(data)
 
 
 def read(path: str) -> list[str]:
@@ -110,19 +110,24 @@ def read(path: str) -> list[str]:
 
 def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str]]]:
     """Yield each complete chunk as bytes and lines, and check that it follows the one before."""
-    number, link = 0, ""
-    while data:
-        unpacker = zlib.decompressobj(wbits=_GZIP)
+    number, link, begin, left = 0, "", 0, _MOST_BYTES
+    while begin < len(data):
+        unpacker, end, pieces = zlib.decompressobj(wbits=_GZIP), begin, []
         try:
-            text = unpacker.decompress(data, _MOST_BYTES).decode()
+            while not unpacker.eof and end < len(data) and left > 0:
+                pieces.append(unpacker.decompress(data[end : end + _WINDOW]))
+                left -= len(pieces[-1])
+                end += _WINDOW
+            text = b"".join(pieces).decode()
         except (zlib.error, UnicodeDecodeError) as error:
             raise JournalError(f"chunk {number} of {path} is damaged: {error}") from error
-        if unpacker.unconsumed_tail:
-            raise JournalError(f"chunk {number} of {path} has more than {_MOST_BYTES} bytes")
+        if left <= 0:
+            raise JournalError(f"{path} has more than {_MOST_BYTES:,} bytes of text")
         if not unpacker.eof:  # cut off by a kill
             return
-        own, data = data[: len(data) - len(unpacker.unused_data)], unpacker.unused_data
-        head, *lines = text.splitlines()
+        end = min(end, len(data)) - len(unpacker.unused_data)
+        own, begin = data[begin:end], end
+        head, *lines = text.splitlines() or [""]
         if head != f"chunk {number} {link}".rstrip():
             expected = f"chunk {number} after {link or 'nothing'}"
             raise JournalError(

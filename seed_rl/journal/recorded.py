@@ -92,26 +92,24 @@ class Recorded(Order):
         """See `Order.saving`."""
         if updates % self._every:
             self._write(f"digest {updates} {digest_of(variables)}")
-        self._write(f"save {updates}")
         self._tolerant(Writer.flush)
 
     def close(self) -> None:
-        """See `Order.close`."""
+        """See `Order.close`. The journal ends here."""
         self._order.close()
-
-    def end(self) -> None:
-        """Close the journal."""
         self._tolerant(Writer.close)
+        self._journal = None
 
     def _write(self, line: str, value: Any = None) -> None:
         text = "" if value is None else " " + json.dumps(value, separators=(",", ":"))
         self._tolerant(Writer.write, line + text)
 
     def _tolerant(self, act: Any, *arguments: str) -> None:
-        if self._journal is None:
+        journal = self._journal
+        if journal is None:
             return
         try:
-            act(self._journal, *arguments)
+            act(journal, *arguments)
         except OSError as error:
             self._journal = None
             _log.error("the journal ends here, because it can't be written (%s); training continues", reason(error))

@@ -11,7 +11,7 @@ from typing import Any
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
-from seed_rl.inference.order import Order, OrderedBatcher
+from seed_rl.inference.order import Order, OrderedBatcher, OrderFailed
 from seed_rl.journal.errors import Differs
 from seed_rl.journal.recorded import digest_of
 from seed_rl.journal.segments import Segment, different
@@ -32,14 +32,13 @@ class Replayed(Order):
           check: whether to compare all digests, and raise `Differs` on the learner's thread at the first that differs.
         """
         self._segment, self._check = segment, check
-        self._end = segment.end if until is None or until >= segment.end[0] else (until, None)
+        self._end = segment.end if until is None or until > segment.end[0] else (until, None)
         self._changed = threading.Condition()
         self._closed = False
         self._position = dict.fromkeys(segment.turns, 0)
-        self._groups = [group for join in segment.joins for group in join]  # by number
+        self._groups = segment.groups
         self._refreshes = 0
-        self._seen: set[int] = set()  # numbers of groups that have been open
-        self._batchers: list[OrderedBatcher] = []
+        self._batchers: dict[int, OrderedBatcher] = {}  # by inference device
         self.checked = 0
         """Number of digests compared."""
 
@@ -56,7 +55,7 @@ class Replayed(Order):
 
     def needs(self, actor: int) -> bool:
         """Return whether the replay has come so far that it needs the actor with this number, or soon will."""
-        return self._segment.joined_after[actor] <= self._refreshes + 1
+        return self._segment.needed_after.get(actor, math.inf) <= self._refreshes + 1
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
         """See `Order.batcher`."""
@@ -64,17 +63,10 @@ class Replayed(Order):
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
                 turn = self._turn(device)
-                if not turn:
-                    return None
-                now = set(map(id, groups))
-                self._seen.update(number for number in turn if id(self._groups[number]) in now)
-                for number in turn:
-                    if number in self._seen and id(self._groups[number]) not in now:
-                        raise RuntimeError(f"an actor ended during the replay, which needs its group {number}")
-                return [self._groups[number] for number in turn]
+                return [self._groups[number] for number in turn] if turn else None
 
-        self._batchers.append(OrderedBatcher(max_batch_size, members))
-        return self._batchers[-1]
+        self._batchers[device] = OrderedBatcher(max_batch_size, members)
+        return self._batchers[device]
 
     def _turn(self, device: int) -> tuple[int, ...] | None:
         """Return the next turn of a device; None at its end."""
@@ -93,6 +85,8 @@ class Replayed(Order):
     @contextlib.contextmanager
     def refreshing(self) -> Iterator[None]:
         """See `Order.refreshing`."""
+        if missing := self._segment.turns.keys() - self._batchers.keys():
+            raise OrderFailed(f"the run acted on inference device {min(missing)}, here are {len(self._batchers)}")
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not any(map(self._turn, self._position)))
         yield
@@ -100,7 +94,7 @@ class Replayed(Order):
             for device in self._position:
                 self._position[device] += self._turn(device) is not None
             self._refreshes += 1
-        for batcher in self._batchers:
+        for batcher in self._batchers.values():
             batcher.wake()
 
     def learned(self, updates: int, variables: Mapping[str, Any]) -> None:

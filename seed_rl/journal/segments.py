@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.foreign import json_object, shortened
 from seed_rl.journal.errors import JournalError
 from seed_rl.journal.file import read
 from seed_rl.specs import GroupLease
@@ -27,23 +28,28 @@ class Segment:
     """Description of the process: settings, versions, machine, `updates` and `frames` before it, and `variables`."""
     joins: list[tuple[GroupLease, ...]] = dataclasses.field(default_factory=list)
     """Groups of each actor, in the order in which they joined."""
-    joined_after: list[int] = dataclasses.field(default_factory=list)
-    """Value of `refreshes` when each of them joined."""
+    needed_after: dict[int, int] = dataclasses.field(default_factory=dict)
+    """Value of `refreshes` when each actor acted for the first time, by its index in `joins`."""
+    owners: list[int] = dataclasses.field(default_factory=list)
+    """Index in `joins` by the number of a group."""
     turns: dict[int, list[tuple[int, ...]]] = dataclasses.field(default_factory=dict)
     """By inference device: numbers of the groups of each batch, and `WEIGHTS` for new weights, in order."""
     refreshes: int = 0
     """How often acting got weights, the first time before the first update."""
     digests: dict[int, str] = dataclasses.field(default_factory=dict)
     """`digest` of all variables by the number of updates behind them."""
-    saved: list[int] = dataclasses.field(default_factory=list)
-    """Numbers of updates behind which a checkpoint was written."""
     end: tuple[int, int | None] = (0, None)
     """Number of updates, and of frames where it matters, at the end."""
 
     @property
     def begin(self) -> int:
         """Number of updates before the segment."""
-        return int(self.start["updates"])
+        return self.start["updates"]  # type: ignore[no-any-return]
+
+    @property
+    def groups(self) -> list[GroupLease]:
+        """Groups of all actors by the numbers that `turns` has."""
+        return [group for join in self.joins for group in join]
 
 
 def load(path: str) -> list[Segment]:
@@ -57,12 +63,12 @@ def load(path: str) -> list[Segment]:
     for number, line in enumerate(lines):
         try:
             _add(segments, line)
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, RecursionError) as error:
             raise JournalError(f"line {number} of {path} is not understood: {error!r}") from error
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         segment.end = (segment.begin + max(0, segment.refreshes - 1), None)
         if following is not None:
-            segment.end = (following.begin, int(following.start["frames"]))
+            segment.end = (following.begin, following.start["frames"])
     return segments
 
 
@@ -84,33 +90,46 @@ def different(names: Sequence[str], one: str, other: str) -> list[str]:
 
 
 def beginning(lines: Sequence[str], update: int) -> list[str]:
-    """Return the lines of a journal up to an update, as if a checkpoint had been written there."""
+    """Return the lines of a journal up to the weights after an update."""
     starts = [n for n, line in enumerate(lines) if line.startswith("run ") and json.loads(line[4:])["updates"] < update]
     refreshes = update - int(json.loads(lines[starts[-1]][4:])["updates"]) + 1  # the first is not an update
     weights = [n for n, line in enumerate(lines) if line == "weights" and n > starts[-1]]
-    return [*lines[: weights[refreshes - 1] + 1], f"save {update}"]
+    return [*lines[: weights[refreshes - 1] + 1]]
 
 
 def _add(segments: list[Segment], line: str) -> None:
     word, _, rest = line.partition(" ")
     if word == "run":
-        segments.append(Segment(json.loads(rest)))
+        segments.append(Segment(_start(json_object(rest.encode()))))
         return
     segment = segments[-1]
     if word == "act":
         device, *numbers = map(int, rest.split())
+        owners = {segment.owners[number] for number in numbers}
+        for actor in owners - segment.needed_after.keys():
+            segment.needed_after[actor] = segment.refreshes
         segment.turns.setdefault(device, [WEIGHTS] * segment.refreshes).append(tuple(numbers))
     elif word == "weights":
         segment.refreshes += 1
         for turns in segment.turns.values():
             turns.append(WEIGHTS)
     elif word == "join":
-        segment.joined_after.append(segment.refreshes)
-        segment.joins.append(tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest)))
+        groups = tuple(GroupLease(tuple(map(int, ids)), int(seed)) for ids, seed in json.loads(rest))
+        segment.owners += [len(segment.joins)] * len(groups)
+        segment.joins.append(groups)
     elif word == "digest":
         updates, _, values = rest.partition(" ")
         segment.digests[int(updates)] = values
-    elif word == "save":
-        segment.saved.append(int(rest))
     else:
-        raise ValueError(line[:40])
+        raise ValueError(shortened(line))
+
+
+def _start(start: dict[str, Any]) -> dict[str, Any]:
+    """Check the description of a process as far as others rely on it."""
+    machine, numbers = start["machine"], [start["updates"], start["frames"], start["machine"]["threads"]]
+    if not all(type(each) is int and 0 <= each < 2**62 for each in numbers) or not 1 <= machine["threads"] <= 4096:
+        raise ValueError(f"updates, frames and threads are {numbers}")
+    for values, kind in ((start["settings"], dict), (start["versions"], dict), (start["variables"], list)):
+        if type(values) is not kind:
+            raise TypeError(f"expected a {kind.__name__}, got {shortened(values)}")
+    return {**start, "machine": {"processor": str(machine["processor"]), **machine}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import time
 from collections.abc import Callable, Sequence
 from typing import IO, NamedTuple
 
@@ -242,11 +241,9 @@ class JoinedSource(Source):
         self._batches: list[Batch | None] = [None] * len(sources)
 
     def next(self, timeout: float) -> Batch | None:
-        """See `Source.next`. Batches that are complete wait here until all sources have one."""
-        deadline = time.monotonic() + timeout
-        for index, source in enumerate(self._sources):
-            if self._batches[index] is None:
-                self._batches[index] = source.next(max(0.0, deadline - time.monotonic()))
+        """See `Source.next`. Each call asks one source; complete batches wait here until all sources have one."""
+        index = self._batches.index(None)
+        self._batches[index] = self._sources[index].next(timeout)
         self.taken = sum(source.taken for source in self._sources)
         self.ends = sum(source.ends for source in self._sources)
         batches = [batch for batch in self._batches if batch is not None]

@@ -54,7 +54,7 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
     try:
         yield recorded
     finally:
-        recorded.end()
+        recorded.close()
 
 
 def deterministic(number_of_threads: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import glob
 import itertools
 import logging
@@ -71,12 +72,16 @@ def replay(
         own = os.path.join(directory, f"segment-{number}")
         if newest:
             _copy(newest, own)
-        deterministic(int(segment.start["machine"]["threads"]))
+        there, here = segment.start["machine"], deterministic(segment.start["machine"]["threads"])
+        if there != here:
+            raise JournalError(f"{logdir} was recorded on {there}, here is {here}")
         order = Replayed(segment, until, check)
         actors = functools.partial(_Actors, segment, order)
-        with Run(_experiment(segment), own, actors=actors, order=order) as run:
+        with Run(_experiment(segment), own, actors=actors, order=order, native_log=True) as run:
             for row in run.train():
                 yield Progress(int(row["learner_updates"]), end, checked + order.checked, row, own)
+        gc.unfreeze()  # its learner, whose memory the next one needs
+        gc.collect()
         checked += order.checked
         newest = newest_checkpoint(own)
 
@@ -97,20 +102,27 @@ def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progre
       JournalError: the journal can't be replayed here, or ends before the update.
       Differs: the replay came out differently.
     """
+    own = os.path.join(logdir, file.NAME)
     if checkpoints.paths(os.path.join(logdir, "checkpoints")):
         return
+    if os.path.exists(own):  # of an attempt that came to no checkpoint
+        os.remove(own)
     path = os.path.join(source, file.NAME)
-    last = segments.load(path)[-1].end[0]
-    if not 1 <= update <= last:
-        raise JournalError(f"{path} ends after {last} updates, so there is no update {update} to fork at")
+    parts = segments.load(path)
+    if not 1 <= update <= parts[-1].end[0]:
+        raise JournalError(f"{path} ends after {parts[-1].end[0]} updates: there is no update {update} to fork at")
     with tempfile.TemporaryDirectory(prefix="seed_rl-fork-") as temporary:
         yield from replay(source, temporary, until=update)
-        _copy(max(map(newest_checkpoint, glob.glob(f"{temporary}/segment-*")), key=os.path.basename), logdir)
-    if record:
-        journal = file.Writer(os.path.join(logdir, file.NAME))
-        for line in segments.beginning(file.read(path), update):
-            journal.write(line)
-        journal.close()
+        last = max(map(newest_checkpoint, glob.glob(f"{temporary}/segment-*")), key=os.path.basename)
+        if record:
+            arrays, names = checkpoints.load(last)[0], parts[-1].start["variables"]
+            digest = segments.digest(arrays[name] for name in names)
+            os.makedirs(logdir, exist_ok=True)
+            journal = file.Writer(own)
+            for line in [*segments.beginning(file.read(path), update), f"digest {update} {digest}"]:
+                journal.write(line)
+            journal.close()
+        _copy(last, logdir)
 
 
 def newest_checkpoint(logdir: str) -> str:
@@ -121,7 +133,7 @@ def newest_checkpoint(logdir: str) -> str:
 def _copy(checkpoint: str, logdir: str) -> None:
     """Copy a checkpoint, and the replay saved with it, into a log directory."""
     directory, name = os.path.split(checkpoint)
-    os.makedirs(os.path.join(logdir, "checkpoints"))
+    os.makedirs(os.path.join(logdir, "checkpoints"), exist_ok=True)
     for each in (name, name.replace("checkpoint-", "replay-")):
         if os.path.exists(os.path.join(directory, each)):
             shutil.copy(os.path.join(directory, each), os.path.join(logdir, "checkpoints"))
@@ -131,7 +143,7 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
     """Return the parts of a journal to replay, after checking that they can be replayed here; see `replay`."""
     parts = segments.load(path)
     if begin:
-        updates = checkpoints.load(begin)[1]["counters"]["learner_updates"]
+        updates = checkpoints.load(begin)[1].get("counters", {}).get("learner_updates")
         begins = [segment.begin for segment in parts]
         if updates not in begins:
             raise JournalError(f"no learner continued from {begin}: those of {path} began at updates {begins}")
@@ -141,7 +153,7 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
             f"{path} begins at update {parts[0].begin}: a replay needs the checkpoint from there (--from)"
         )
     for segment, following in itertools.pairwise(parts):
-        if following.begin not in (segment.begin, *segment.saved):
+        if segment.digests.get(following.begin) != following.digests.get(following.begin):
             raise JournalError(f"{path} has a gap: its run went on to update {following.begin} without being recorded")
     # Nothing is left of a process that was killed before its first checkpoint.
     parts = [each for each in parts if each.end != (each.begin, each.start["frames"])]
@@ -154,11 +166,12 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
 def _check_machine(segment: Segment, path: str) -> None:
     here = {**versions(), "the processor": processor()}
     there = {**segment.start["versions"], "the processor": segment.start["machine"]["processor"]}
+    ours = there.pop("seed_rl", "unknown")
+    if ours != here["seed_rl"]:  # the digests will say whether its code computes the same
+        _log.warning("recorded by seed_rl %s, replayed by %s", ours, here["seed_rl"])
     different = [
         f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)
     ]
-    if there["seed_rl"] != here["seed_rl"]:  # the digests will say whether its code computes the same
-        _log.warning("%s", different.pop(0))
     if different:
         raise JournalError(f"{path} can't be replayed to the bit here: {'; '.join(different)}")
 
@@ -176,7 +189,7 @@ class _Actors(LocalActors):
     """An actor process for each recorded lease, from shortly before it is needed."""
 
     def __init__(self, segment: Segment, order: Replayed, logs: str):
-        super().__init__(len(segment.joins), logs)
+        super().__init__(len(segment.joins), logs, on_failure=order.close)
         self._joins, self._order = segment.joins, order
         self._modules = modules_needed(_experiment(segment))
 

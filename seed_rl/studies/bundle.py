@@ -46,6 +46,8 @@ def write_bundle(logdir: str, output: str) -> int:
         raise JournalError(
             f"{logdir} has a checkpoint of update {updates}, but its journal ends at {journal[-1].end[0]}"
         )
+    if init_from := saved_settings(logdir).get("init_from"):
+        raise JournalError(f"{logdir} began with the weights of {init_from}, which others don't have")
     contents = {}
     for name in _COPIED:
         with open(os.path.join(logdir, name), "rb") as source:
@@ -70,8 +72,8 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
     """Check the hashes of a bundle, execute its run again, and compare all digests and the final policy.
 
     Args:
-      path: bundle, or log directory of a recorded run.
-      until: number of updates after which to end; None: all.
+      path: bundle.
+      until: number of updates after which to end; None: all, and then the final policy.
 
     Yields:
       Progress, with each row of metrics.
@@ -93,8 +95,8 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
             yield end
         if end is not None and end.updates == last.end[0]:
             found = checkpoints.load(newest_checkpoint(end.logdir))[0]
-            for name, array in policy.items():
-                if not np.array_equal(found[name], array):
+            for name in {*policy, *(name for name in found if name.startswith("agent/"))}:
+                if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
                     raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")
 
 
@@ -106,7 +108,8 @@ def _unpack(path: str, logdir: str) -> None:
     try:
         with tarfile.open(path, "r:") as archive:
             for entry in archive:
-                if entry.name not in (*names, MANIFEST) or not entry.isfile() or entry.size > _MOST_BYTES:
+                regular = entry.type == tarfile.REGTYPE  # neither a link nor sparse
+                if entry.name not in (*names, MANIFEST) or not regular or entry.size > _MOST_BYTES:
                     raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
                 contents[entry.name] = archive.extractfile(entry).read()  # type: ignore[union-attr]
         manifest: Mapping[str, Any] = json_object(contents.pop(MANIFEST))

@@ -9,7 +9,7 @@ from typing import Any
 
 from seed_rl import __version__
 
-_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "gfootball", "mujoco", "deepmind-lab")
+_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "envpool", "gfootball", "mujoco", "box2d")
 
 
 def processor() -> str:

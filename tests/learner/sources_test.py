@@ -301,10 +301,12 @@ def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
     joined = JoinedSource([first, second])
     second.batches = [batch(2)]
     assert joined.next(0) is None
-    assert joined.taken == 2, "unrolls of a batch that waits for the other device count"
-    second.batches = [batch(4)]
+    assert joined.taken == 0
+    second.batches = [batch(2), batch(4)]
     first.batches = [batch(1), batch(3)]
     for expected in ((1, 2), (3, 4)):
+        assert joined.next(0) is None
+        assert joined.taken == 2 + 4 * (expected[0] // 3), "unrolls of a batch that waits for the other device count"
         together = joined.next(0)
         assert list(together.parts) == [f"{number}{letter}" for number in expected for letter in "ab"]
         assert together.versions.tolist() == [10 * number + n for number in expected for n in (0, 1)]

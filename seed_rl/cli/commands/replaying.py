@@ -14,7 +14,8 @@ from absl import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, directory, integer, string
-from seed_rl.journal import file
+from seed_rl.inference.order import OrderFailed
+from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
 from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.learner.checkpoints import CheckpointError
@@ -25,7 +26,7 @@ from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
 from seed_rl.system.object_store import is_url
 
-_FAILURES = (JournalError, Differs, ActorFailed, CheckpointError)
+_FAILURES = (JournalError, Differs, OrderFailed, ActorFailed, CheckpointError)
 _UNTIL = integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
 
 
@@ -80,7 +81,10 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
     """Says where two recorded runs part; exit code 1 if they do."""
     if len(paths) != 2:
         raise UsageError(f"expected two log directories, got {len(paths)}")
-    parted = difference(*(file.read(os.path.join(path, file.NAME)) for path in paths))
+    journals = [os.path.join(path, file.NAME) for path in paths]
+    for journal in journals:
+        segments.load(journal)  # checks it
+    parted = difference(*map(file.read, journals))
     print(parted or "they are equal")
     return FAILURE if parted.startswith("after") else 0
 

@@ -31,6 +31,7 @@ from seed_rl.cli.flags import (
     string,
 )
 from seed_rl.experiment import Experiment
+from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Diverged
@@ -45,7 +46,7 @@ from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
-_FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError)
+_FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError, OrderFailed)
 _RUN = group(
     "the run",
     directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
@@ -183,6 +184,8 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
 def _train(values: flags.FlagValues, run: Run) -> int:
     try:
         if values.fork:
+            if run.hosts.count > 1:
+                raise UsageError("--fork needs a single learner host")
             from seed_rl.cli.commands.replaying import fork
 
             fork(values, run.logdir)
