@@ -9,7 +9,7 @@ from seed_rl.cli.main import main
 from seed_rl.journal import file, segments
 
 SETTINGS = (
-    "Experiment.total_frames=6000",
+    "Experiment.total_frames=4000",
     "Replay.min_size=100",
     "Logs.digest_updates=5",
     "Logs.checkpoint_interval_s=1",
