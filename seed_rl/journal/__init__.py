@@ -1,1 +1,1 @@
-"""Journals of runs: what is needed, besides the seeds, to execute a run again to the bit."""
+"""Journals: with the seeds, all that is needed to reproduce a run bit for bit."""

@@ -29,7 +29,7 @@ def digest_of(variables: Mapping[str, Any]) -> str:
 
 
 class Recorded(Order):
-    """Writes down the order that another one gives. A journal that can't be written ends there, but the run goes on."""
+    """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
 
     def __init__(self, journal: Writer, start: Mapping[str, Any], every: int, order: Order = FREE):
         """

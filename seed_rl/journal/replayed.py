@@ -46,7 +46,7 @@ class Replayed(Order):
         """See `Order.began`."""
         expected = self._segment.begin, int(self._segment.start["frames"])
         if (updates, frames) != expected:
-            raise Differs(f"the run goes on at update and frame {expected}, its replay at {updates, frames}")
+            raise Differs(f"the run continues from update and frame {expected}, its replay from {updates, frames}")
         self.learned(updates, variables)
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:

@@ -33,7 +33,7 @@ class Segment:
     owners: list[int] = dataclasses.field(default_factory=list)
     """Index in `joins` by the number of a group."""
     turns: dict[int, list[tuple[int, ...]]] = dataclasses.field(default_factory=dict)
-    """By inference device: numbers of the groups of each batch, and `WEIGHTS` for new weights, in order."""
+    """Numbers of the groups of each batch, and `WEIGHTS` for new weights, in order, for each inference device."""
     refreshes: int = 0
     """How often acting got weights, the first time before the first update."""
     digests: dict[int, str] = dataclasses.field(default_factory=dict)
@@ -73,7 +73,7 @@ def load(path: str) -> list[Segment]:
 
 
 def digest(arrays: Iterable[np.ndarray]) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of all arrays together, and 4 of each by itself."""
+    """Return 16 hexadecimal digits of the SHA-256 of all arrays together, and 4 of each one."""
     whole, each = hashlib.sha256(), []
     for array in arrays:
         own = hashlib.sha256(np.ascontiguousarray(array).tobytes())
@@ -83,7 +83,7 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 
 def different(names: Sequence[str], one: str, other: str) -> list[str]:
-    """Return the names of the variables whose digests differ; all if that can't be told."""
+    """Return the names of the variables whose digests differ; all of them if these can't be identified."""
     (_, _, first), (_, _, second) = one.partition(" "), other.partition(" ")
     pairs = zip(names, textwrap.wrap(first, 4), textwrap.wrap(second, 4), strict=False)
     return [name for name, own, others in pairs if own != others] or list(names)

@@ -87,7 +87,7 @@ def replay(
 
 
 def fork(source: str, update: int, logdir: str, record: bool) -> Iterator[Progress]:
-    """Replay the beginning of a recorded run, for a new run that goes on from there with its own settings.
+    """Replay the beginning of a recorded run, for a new run that continues from there with its own settings.
 
     Args:
       source: log directory of the recorded run.
@@ -154,7 +154,7 @@ def todo(path: str, begin: str, until: int | None) -> list[Segment]:
         )
     for segment, following in itertools.pairwise(parts):
         if segment.digests.get(following.begin) != following.digests.get(following.begin):
-            raise JournalError(f"{path} has a gap: its run went on to update {following.begin} without being recorded")
+            raise JournalError(f"{path} has a gap: its run continued to update {following.begin} unrecorded")
     # Nothing is left of a process that was killed before its first checkpoint.
     parts = [each for each in parts if each.end != (each.begin, each.start["frames"])]
     parts = [each for number, each in enumerate(parts) if number == 0 or until is None or each.begin < until]

@@ -117,7 +117,7 @@ def test_the_recorded_order_is_prescribed_whatever_comes_first(journal):
 
 
 def test_a_replay_that_begins_elsewhere_differs(journal):
-    with pytest.raises(Differs, match=r"goes on at update and frame \(1, 100\), its replay at \(1, 96\)"):
+    with pytest.raises(Differs, match=r"continues from update and frame \(1, 100\), its replay from \(1, 96\)"):
         Replayed(segments.load(journal)[1]).began(1, 96, weights(1))
 
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
     edits = (
         ('"numpy":"', '"numpy":"0', "can't be replayed to the bit here: numpy was 0"),
         (f'"processor":"{processor()}', '"processor":"Abacus', "the processor was Abacus, here"),
-        ("digest 1 ", "digest 1 0", "has a gap: its run went on to update 1 without being recorded"),
+        ("digest 1 ", "digest 1 0", "has a gap: its run continued to update 1 unrecorded"),
         ('"updates":0', '"updates":5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),
         ("act 0 1", "act zero", "line 7 of .* is not understood: ValueError"),
         ("act 0 1", "act 0 2", "line 7 of .* is not understood: IndexError"),

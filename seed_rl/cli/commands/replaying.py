@@ -1,4 +1,4 @@
-"""Commands that execute recorded runs again, compare them, and bundle them for others."""
+"""Commands that reproduce recorded runs, compare them, and bundle them for others."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def diff(values: flags.FlagValues, *paths: str) -> int:
 
 
 def fork(values: flags.FlagValues, logdir: str) -> None:
-    """Prepare the log directory of a new run, which goes on where `--fork` says."""
+    """Prepare the log directory of a new run, which continues from where `--fork` says."""
     source, at, update = values.fork.rpartition("@")
     if not at or not update.isdigit():
         raise UsageError(f"--fork expects LOGDIR@UPDATE, got {values.fork!r}")
