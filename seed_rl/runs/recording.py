@@ -1,4 +1,4 @@
-"""Runs that are recorded in a journal, or whose acting and learning alternate: both are repeatable to the bit."""
+"""Runs that are recorded in a journal, or whose acting and learning alternate: both can be reproduced bit for bit."""
 
 from __future__ import annotations
 

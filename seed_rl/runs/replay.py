@@ -173,7 +173,7 @@ def _check_machine(segment: Segment, path: str) -> None:
         f"{name} was {there[name]}, here {here.get(name, 'missing')}" for name in there if there[name] != here.get(name)
     ]
     if different:
-        raise JournalError(f"{path} can't be replayed to the bit here: {'; '.join(different)}")
+        raise JournalError(f"{path} can't be replayed here: {'; '.join(different)}")
 
 
 def _experiment(segment: Segment) -> Experiment:

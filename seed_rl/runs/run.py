@@ -78,7 +78,7 @@ class Run:
     hosts: Hosts = ALONE
     """Learner hosts that train together; all but the first write into a subdirectory of `logdir`."""
     record: bool = False
-    """Record the run in a journal, from which `seed_rl replay` executes it again to the bit."""
+    """Record the run in a journal, from which `seed_rl replay` reproduces it bit for bit."""
     synchronous: bool = False
     """Let acting and learning alternate, which makes two runs of one experiment equal."""
     order: Order = FREE

@@ -1,4 +1,4 @@
-"""A recorded run of real processes is executed again, to the bit."""
+"""A recorded run of real processes is reproduced bit for bit."""
 
 import tarfile
 import time

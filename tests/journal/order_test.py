@@ -177,7 +177,7 @@ def test_a_beginning_ends_with_a_checkpoint_after_its_update(journal, tmp_path):
 def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
     lines = file.read(journal)
     edits = (
-        ('"numpy":"', '"numpy":"0', "can't be replayed to the bit here: numpy was 0"),
+        ('"numpy":"', '"numpy":"0', "can't be replayed here: numpy was 0"),
         (f'"processor":"{processor()}', '"processor":"Abacus', "the processor was Abacus, here"),
         ("digest 1 ", "digest 1 0", "has a gap: its run continued to update 1 unrecorded"),
         ('"updates":0', '"updates":5', r"begins at update 5: a replay needs the checkpoint from there \(--from\)"),

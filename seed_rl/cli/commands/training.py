@@ -57,7 +57,7 @@ _RUN = group(
     number("target_return", None, "End at this mean return; exit code 1 without it."),
     number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
     choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
-    boolean("record", False, "Write a journal, with which the run can be replayed to the bit."),
+    boolean("record", False, "Write a journal, to replay the run bit for bit."),
     boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
     string("fork", "", "Begin where a recorded run was: LOGDIR@UPDATE."),
     boolean("quiet", False, "Show only warnings and errors."),
