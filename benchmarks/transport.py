@@ -23,7 +23,7 @@ ENV_SPEC = EnvSpec(ArraySpec((84, 84, 1), "uint8"), DiscreteSpec(6))
 
 WAYS = ("wire", "memory")
 
-QUICK = {"streams": "8", "group_sizes": "1,4", "seconds": 0.3, "repeats": 2}
+QUICK = {"streams": "8", "group_sizes": "1,4", "seconds": 0.8, "repeats": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
