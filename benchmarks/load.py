@@ -26,7 +26,7 @@ from seed_rl.experiment import Actors, Experiment
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0}
 
-QUICK = {"gin_file": "catch/vtrace", "actors": "2,4", "group_sizes": "2", "step_ms": 5.0, "seconds": 0.6, "repeats": 2}
+QUICK = {"gin_file": "catch/vtrace", "actors": "2,4", "group_sizes": "2", "step_ms": 5.0, "seconds": 0.6, "repeats": 1}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
