@@ -44,7 +44,7 @@ class Replayed(Order):
 
     def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
         """See `Order.began`."""
-        expected = self._segment.begin, int(self._segment.start["frames"])
+        expected = self._segment.begin, self._segment.start["frames"]
         if (updates, frames) != expected:
             raise Differs(f"the run continues from update and frame {expected}, its replay from {updates, frames}")
         self.learned(updates, variables)

@@ -129,7 +129,13 @@ def _start(start: dict[str, Any]) -> dict[str, Any]:
     machine, numbers = start["machine"], [start["updates"], start["frames"], start["machine"]["threads"]]
     if not all(type(each) is int and 0 <= each < 2**62 for each in numbers) or not 1 <= machine["threads"] <= 4096:
         raise ValueError(f"updates, frames and threads are {numbers}")
-    for values, kind in ((start["settings"], dict), (start["versions"], dict), (start["variables"], list)):
+    kinds = (
+        (machine["processor"], str),
+        (start["settings"], dict),
+        (start["versions"], dict),
+        (start["variables"], list),
+    )
+    for values, kind in kinds:
         if type(values) is not kind:
             raise TypeError(f"expected a {kind.__name__}, got {shortened(values)}")
-    return {**start, "machine": {"processor": str(machine["processor"]), **machine}}
+    return start

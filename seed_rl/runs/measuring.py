@@ -66,7 +66,7 @@ def acting_of(experiment: Experiment, agent: Agent, batch: int) -> Acting:
     """Build the acting of a single group of `batch` environments, whose store is as small as possible."""
     sized = dataclasses.replace(
         experiment,
-        # All fields are given, because gin would fill in those of the experiment.
+        # All fields are given, because gin would fill in the experiment's.
         actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=batch, num_eval_envs=0),
         inference=dataclasses.replace(experiment.inference, max_batch_size=batch),
         replay=experiment.replay and dataclasses.replace(experiment.replay, capacity=1, min_size=1),

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from seed_rl.experiment import Experiment
@@ -76,8 +76,9 @@ def replay(
         if there != here:
             raise JournalError(f"{logdir} was recorded on {there}, here is {here}")
         order = Replayed(segment, until, check)
-        actors = functools.partial(_Actors, segment, order)
-        with Run(_experiment(segment), own, actors=actors, order=order, native_log=True) as run:
+        experiment = _experiment(segment)
+        actors = functools.partial(_Actors, segment, order, modules_needed(experiment))
+        with Run(experiment, own, actors=actors, order=order, native_log=True) as run:
             for row in run.train():
                 yield Progress(int(row["learner_updates"]), end, checked + order.checked, row, own)
         gc.unfreeze()  # its learner, whose memory the next one needs
@@ -188,10 +189,9 @@ def _experiment(segment: Segment) -> Experiment:
 class _Actors(LocalActors):
     """An actor process for each recorded lease, from shortly before it is needed."""
 
-    def __init__(self, segment: Segment, order: Replayed, logs: str):
+    def __init__(self, segment: Segment, order: Replayed, modules: Sequence[str], logs: str):
         super().__init__(len(segment.joins), logs, on_failure=order.close)
-        self._joins, self._order = segment.joins, order
-        self._modules = modules_needed(_experiment(segment))
+        self._joins, self._order, self._modules = segment.joins, order, modules
 
     def _run(self, number: int, log: str) -> ActorEnd | None:
         while not self._order.needs(number):

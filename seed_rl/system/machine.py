@@ -1,4 +1,4 @@
-"""What the results of a computation depend on besides its inputs: the processor, threads and versions."""
+"""The processor, threads and versions on which the result of a computation depends."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Forked:
     """A process of the zygote, with as much of the interface of `subprocess.Popen` as tests use."""
 
     def __init__(self, status):
-        """From a file that has the process's number in a line, and its exit code in another once it has ended."""
+        """Args: a file with the process's number in a line, and in another its exit code once it has ended."""
         self._status = status
         self.pid, self.returncode = int(status.readline()), None
 
