@@ -13,6 +13,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probed_spec
+from seed_rl.experiment.logs import Logs
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.settings import Count, NonNegative, OneOf, Settings, UnitInterval, Within
 
@@ -142,38 +143,6 @@ class Devices(Settings):
                 raise ValueError(f"Devices.{field} must be names of devices, got {names!r}")
             if len(set(names)) < len(names):
                 raise ValueError(f"Devices.{field} names a device twice: {', '.join(names)}")
-
-
-@gin.configurable
-@dataclasses.dataclass(frozen=True)
-class Logs(Settings):
-    """What a run writes into its log directory, and how often."""
-
-    metrics_interval_s: Annotated[float, Within(0.1)] = 10.0
-    """Interval between rows of metrics, seconds."""
-    checkpoint_interval_s: Annotated[float, Within(0.1)] = 300.0
-    """Interval between checkpoints, seconds; a run writes another one when it ends."""
-    checkpoints_kept: Count = 5
-    """Number of checkpoints to keep; older ones are removed."""
-    keep_every_frames: Annotated[int, Within(0)] = 0
-    """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none."""
-    digest_updates: Count = 20
-    """Interval between digests of all weights in the journal of a recorded run, learner updates."""
-    film_interval_min: NonNegative = 0.0
-    """Interval between films of the latest checkpoint's policy, minutes, made by a low-priority process; 0: none."""
-    wandb_project: str = ""
-    """Weights & Biases project to which the run reports (needs the package `wandb`); empty: none."""
-    milestones: tuple = ()
-    """Returns that earlier runs of this experiment reached, as tuples `(task, return, frames)`, where frames is the
-    median over seeds: the display predicts when the run will reach them. Suites without tasks use the task ''."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        for milestone in self.milestones:
-            match milestone:
-                case (str(), int() | float(), int()):
-                    continue
-            raise ValueError(f"Logs.milestones must contain tuples ('task', return, frames), got {milestone!r}")
 
 
 @gin.configurable

@@ -31,23 +31,28 @@ def digest_of(variables: Mapping[str, Any]) -> str:
 class Recorded(Order):
     """Records the order that another one gives. A journal that can't be written ends there, but the run continues."""
 
-    def __init__(self, journal: Writer, start: Mapping[str, Any], every: int, order: Order = FREE):
+    def __init__(
+        self, journal: Writer, start: Mapping[str, Any], every: int, part_frames: int = 0, order: Order = FREE
+    ):
         """
         Args:
           journal: journal to write.
           start: description of the process that starts, JSON values.
           every: number of updates between digests.
+          part_frames: number of frames whose multiples end a part of the run; 0: it has one part.
           order: order to record.
         """
         self.whole_weights = order is FREE
         self._journal: Writer | None = journal
         self._start, self._every, self._order = start, every, order
+        self._part_frames, self._begin = part_frames, 0
         self._numbers: dict[int, int] = {}  # of groups, by their seed, which no other group has
         self._turns: dict[int, threading.Lock] = {}  # by device
 
     def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
         """See `Order.began`."""
         start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
+        self._begin = frames
         self._write("run", start)
         self._write(f"digest {updates} {digest_of(variables)}")
 
@@ -93,6 +98,10 @@ class Recorded(Order):
         if updates % self._every:
             self._write(f"digest {updates} {digest_of(variables)}")
         self._tolerant(Writer.flush)
+
+    def ended(self, updates: int, frames: int) -> bool:
+        """See `Order.ended`."""
+        return self._part_frames > 0 and frames // self._part_frames > self._begin // self._part_frames
 
     def close(self) -> None:
         """See `Order.close`. The journal ends here."""

@@ -50,7 +50,8 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
         journal = file.Writer(os.path.join(logdir, file.NAME))
     except (JournalError, OSError) as error:
         raise ConfigError(f"the journal can't be continued: {error}") from error
-    recorded = Recorded(journal, start, experiment.logs.digest_updates, order)
+    logs = experiment.logs
+    recorded = Recorded(journal, start, logs.digest_updates, logs.keep_every_frames, order)
     try:
         yield recorded
     finally:

@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 class Progress(NamedTuple):
     """How far a replay is."""
 
+    begin: int
+    """Number of updates at its beginning."""
     updates: int
     end: int
     """Number of updates at its end."""
@@ -72,7 +74,8 @@ def replay(
         own = os.path.join(directory, f"segment-{number}")
         if newest:
             _copy(newest, own)
-        there, here = segment.start["machine"], deterministic(segment.start["machine"]["threads"])
+        there = {"environment": {}, **segment.start["machine"]}
+        here = deterministic(there["threads"])
         if there != here:
             raise JournalError(f"{logdir} was recorded on {there}, here is {here}")
         order = Replayed(segment, until, check)
@@ -80,7 +83,8 @@ def replay(
         actors = functools.partial(_Actors, segment, order, modules_needed(experiment))
         with Run(experiment, own, actors=actors, order=order, native_log=True) as run:
             for row in run.train():
-                yield Progress(int(row["learner_updates"]), end, checked + order.checked, row, own)
+                updates = int(row["learner_updates"])
+                yield Progress(parts[0].begin, updates, end, checked + order.checked, row, own)
         gc.unfreeze()  # its learner, whose memory the next one needs
         gc.collect()
         checked += order.checked
@@ -132,19 +136,29 @@ def newest_checkpoint(logdir: str) -> str:
 
 
 def _copy(checkpoint: str, logdir: str) -> None:
-    """Copy a checkpoint, and the replay saved with it, into a log directory."""
-    directory, name = os.path.split(checkpoint)
-    os.makedirs(os.path.join(logdir, "checkpoints"), exist_ok=True)
-    for each in (name, name.replace("checkpoint-", "replay-")):
-        if os.path.exists(os.path.join(directory, each)):
-            shutil.copy(os.path.join(directory, each), os.path.join(logdir, "checkpoints"))
+    """Copy a checkpoint, and the replay saved with it, into a log directory as its newest."""
+    target, number = os.path.join(logdir, "checkpoints"), f"{updates_behind(checkpoint):012d}.npz"
+    os.makedirs(target, exist_ok=True)
+    shutil.copy(checkpoint, os.path.join(target, f"checkpoint-{number}"))
+    snapshot = os.path.join(os.path.dirname(checkpoint), f"replay-{number}")
+    if os.path.exists(snapshot):
+        shutil.copy(snapshot, target)
+
+
+def updates_behind(checkpoint: str) -> int:
+    """Return the number of updates before a checkpoint.
+
+    Raises:
+      CheckpointError: it is not usable.
+    """
+    return checkpoints.load(checkpoint)[1].get("counters", {}).get("learner_updates")  # type: ignore[no-any-return]
 
 
 def todo(path: str, begin: str, until: int | None) -> list[Segment]:
     """Return the parts of a journal to replay, after checking that they can be replayed here; see `replay`."""
     parts = segments.load(path)
     if begin:
-        updates = checkpoints.load(begin)[1].get("counters", {}).get("learner_updates")
+        updates = updates_behind(begin)
         begins = [segment.begin for segment in parts]
         if updates not in begins:
             raise JournalError(f"no learner continued from {begin}: those of {path} began at updates {begins}")

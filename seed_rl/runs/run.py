@@ -86,6 +86,7 @@ class Run:
     on_update: Callable[[], None] = lambda: None
     """Called after each update, on the training thread."""
     _directory: str = dataclasses.field(default="", init=False)  # local working directory while the run is open
+    _served_at: str = dataclasses.field(default="", init=False)  # address once actors have been started
     _rows: Generator[dict[str, float], None, None] | None = dataclasses.field(default=None, init=False)
     _cleanup: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack, init=False)
 
@@ -169,8 +170,19 @@ class Run:
         link = self._connect(stopping)
         if link is None:
             return
+        gc.freeze()  # spares the collector the many objects of the imported modules
         with contextlib.ExitStack() as cleanup:
-            gc.freeze()  # spares the collector the many objects of the imported modules
+            cleanup.callback(actors.stop)
+            while (yield from self._train_part(stop, stopping, link, actors, started)):
+                started = time.monotonic()
+                gc.unfreeze()  # the learner of this part, whose memory the next one needs
+                gc.collect()
+
+    def _train_part(
+        self, stop: Stop, stopping: Stop, link: Link, actors: Fleet, started: float
+    ) -> Generator[dict[str, float], None, bool]:
+        """Train with one learner; return whether a recorded run goes on with another one."""
+        with contextlib.ExitStack() as cleanup:
             order = self.order
             if self.record or self.synchronous:
                 order = cleanup.enter_context(
@@ -184,20 +196,20 @@ class Run:
                     learner.counters.env_frames,
                     self.experiment.total_frames,
                 )
-                return
+                return False
 
             def leave(error: type[BaseException] | None, *_: object) -> None:
                 """Close the learner; its actors wait for one that a signal or an error has ended."""
                 asked = stop.is_set() and not (isinstance(stop, StopFlag) and stop.exit_code)
                 learner.close(error is GeneratorExit or (error is None and (learner.finished or asked)))
 
-            cleanup.callback(actors.stop)
             cleanup.push(leave)
             address = learner.listen()
             if learner.restored_from:
                 _log.info("continuing from %s at %d frames", learner.restored_from, learner.counters.env_frames)
-            if not stopping.is_set():
+            if not self._served_at and not stopping.is_set():
                 actors.start(address)
+            self._served_at = address
             _log.info("serving actors at %s after %.1f s", _with_numbers(address), time.monotonic() - started)
             yield from learner.train(stopping, self.on_update)
             if actors.failed is not None:
@@ -205,6 +217,7 @@ class Run:
             cleanup.close()
             frames, updates = learner.counters.env_frames, learner.counters.learner_updates
             _log.info("%d frames, %d updates; checkpoints and metrics in %s", frames, updates, self.logdir)
+            return self.record and not learner.finished and not stopping.is_set()
 
     def _connect(self, stop: Stop) -> Link | None:
         """Connect to the other learner hosts; return None if `stop` was set before all had joined."""
@@ -227,6 +240,7 @@ class Run:
         return connect(self.hosts, common_settings(self.experiment), stop)
 
     def _new_learner(self, link: Link, order: Order) -> Learner:
+        """Build the learner, which serves at the address of the one before it, if there was one."""
         import tensorflow as tf
 
         from seed_rl.learner.checkpoints import CheckpointError
@@ -234,7 +248,7 @@ class Run:
         from seed_rl.learner.placement import DoesNotFit
         from seed_rl.learner.split import BadDevices
 
-        address = self.address
+        address = self._served_at or self.address
         if not address:
             address = f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
         try:

@@ -6,9 +6,11 @@ import hashlib
 import io
 import json
 import os
+import random
+import re
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -19,14 +21,16 @@ from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
 from seed_rl.foreign import json_object, shortened
 from seed_rl.journal import file, segments
 from seed_rl.journal.errors import Differs, JournalError
+from seed_rl.journal.segments import Segment
 from seed_rl.learner import checkpoints
-from seed_rl.runs.replay import Progress, newest_checkpoint, replay
+from seed_rl.runs.replay import Progress, newest_checkpoint, replay, updates_behind
 
 MANIFEST = "manifest.json"
 """Name of the file in a bundle with the SHA-256 of all others."""
 POLICY = "policy.npz"
 """Name of the file in a bundle with the final weights of the agent."""
 _COPIED = (file.NAME, SAVED, "config.gin", "metrics.jsonl")
+_PART = re.compile(r"frames-\d{12}\.npz")  # checkpoint at the beginning of a part
 _MOST_BYTES = 2**30  # of one file in a bundle
 
 
@@ -52,6 +56,9 @@ def write_bundle(logdir: str, output: str) -> int:
     for name in _COPIED:
         with open(os.path.join(logdir, name), "rb") as source:
             contents[name] = source.read()
+    for path in _beginnings(os.path.join(logdir, "checkpoints"), journal):
+        with open(path, "rb") as source:
+            contents[os.path.basename(path)] = source.read()
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, POLICY)
         checkpoints.write(path, {name: array for name, array in arrays.items() if name.startswith("agent/")}, state)
@@ -68,12 +75,13 @@ def write_bundle(logdir: str, output: str) -> int:
     return os.path.getsize(output)
 
 
-def verify(path: str, until: int | None = None) -> Iterator[Progress]:
+def verify(path: str, until: int | None = None, random_part: bool = False) -> Iterator[Progress]:
     """Check the hashes of a bundle, execute its run again, and compare all digests and the final policy.
 
     Args:
       path: bundle.
       until: number of updates after which to end; None: all, and then the final policy.
+      random_part: whether to execute only one part of the run, drawn at random.
 
     Yields:
       Progress, with each row of metrics.
@@ -85,13 +93,21 @@ def verify(path: str, until: int | None = None) -> Iterator[Progress]:
     with tempfile.TemporaryDirectory(prefix="seed_rl-verify-") as temporary:
         logdir = os.path.join(temporary, "run")
         _unpack(path, logdir)
-        last = segments.load(os.path.join(logdir, file.NAME))[-1]
+        journal = segments.load(os.path.join(logdir, file.NAME))
+        last, begin = journal[-1], ""
         if last.start["settings"] != saved_settings(logdir):
             changed = "; ".join(differences(load_saved(logdir), last.start["settings"])) or "what may change in a run"
             raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {changed}")
         policy = checkpoints.load(os.path.join(logdir, POLICY))[0]
+        if random_part:
+            later = _beginnings(logdir, journal)
+            if not later:
+                raise JournalError(f"{path} has a single part, see Logs.keep_every_frames: check the whole of it")
+            begin = random.SystemRandom().choice(["", *later])
+            ends = {segment.begin: segment.end[0] for segment in journal}
+            until = ends[updates_behind(begin) if begin else journal[0].begin]
         end: Progress | None = None
-        for end in replay(logdir, os.path.join(temporary, "replay"), until=until):
+        for end in replay(logdir, os.path.join(temporary, "replay"), begin, until):
             yield end
         if end is not None and end.updates == last.end[0]:
             found = checkpoints.load(newest_checkpoint(end.logdir))[0]
@@ -109,17 +125,30 @@ def _unpack(path: str, logdir: str) -> None:
         with tarfile.open(path, "r:") as archive:
             for entry in archive:
                 regular = entry.type == tarfile.REGTYPE  # neither a link nor sparse
-                if entry.name not in (*names, MANIFEST) or not regular or entry.size > _MOST_BYTES:
+                known = entry.name in (*names, MANIFEST) or _PART.fullmatch(entry.name)
+                if not known or not regular or entry.size > _MOST_BYTES:
                     raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
                 contents[entry.name] = archive.extractfile(entry).read()  # type: ignore[union-attr]
         manifest: Mapping[str, Any] = json_object(contents.pop(MANIFEST))
     except (OSError, tarfile.TarError, KeyError, ValueError) as error:
         raise JournalError(f"{path} is not a bundle: {error}") from error
-    for name in sorted(names | set(manifest)):
+    for name in sorted(names | set(contents) | set(manifest)):
         if name not in contents or manifest.get(name) != _sha256(contents[name]):
             raise JournalError(f"{name} in {path} is {'missing' if name not in contents else 'changed'}")
         with open(os.path.join(logdir, name), "wb") as target:
             target.write(contents[name])
+
+
+def _beginnings(directory: str, journal: Sequence[Segment]) -> list[str]:
+    """Return the checkpoints from which parts of a run can be replayed, in order.
+
+    There are none if the run saves its replay memory, which is kept for the newest checkpoint only.
+    """
+    if journal[0].start["settings"].get("replay.snapshot"):
+        return []
+    begins = {segment.begin for segment in journal}
+    paths = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if _PART.fullmatch(name)]
+    return [path for path in paths if updates_behind(path) in begins]
 
 
 def _sha256(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""The processor, threads and versions on which the result of a computation depends."""
+"""The processor, threads, environment variables and versions on which the result of a computation depends."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from seed_rl import __version__
 
 _PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "envpool", "gfootball", "mujoco", "box2d")
+_ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE")
+"""Environment variables with which TensorFlow computes differently."""
 
 
 def processor() -> str:
@@ -55,4 +57,5 @@ def make_deterministic(threads: int) -> dict[str, Any]:
     tf.config.experimental.enable_op_determinism()
     accelerators = [tf.config.experimental.get_device_details(device) for device in devices.accelerators()]
     names = [str(details.get("device_name", "TPU")) for details in accelerators]
-    return {"processor": processor(), "threads": threads, "accelerators": names}
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
+    return {"processor": processor(), "threads": threads, "accelerators": names, "environment": environment}

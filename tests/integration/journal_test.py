@@ -1,5 +1,8 @@
 """A recorded run of real processes is reproduced bit for bit."""
 
+import itertools
+import os
+import re
 import tarfile
 import time
 
@@ -7,12 +10,14 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.journal import file, segments
+from seed_rl.runs import replay
 
 SETTINGS = (
-    "Experiment.total_frames=4000",
+    "Experiment.total_frames=10_000",
     "Replay.min_size=100",
     "Logs.digest_updates=5",
     "Logs.checkpoint_interval_s=1",
+    "Logs.keep_every_frames=5000",
 )
 
 
@@ -25,12 +30,16 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(run
     first.process.kill()
     first.wait(60)
     assert runs.run(*train, f"--logdir={logdir}").returncode == 0
-    killed, continued = segments.load(str(logdir / file.NAME))
-    assert 0 < killed.end[0] == continued.begin < continued.end[0]
+    parts = segments.load(str(logdir / file.NAME))
+    assert len(parts) == 3, "one ends with the kill, another at the checkpoint that is kept"
+    assert all(part.end[0] == following.begin > 0 for part, following in itertools.pairwise(parts))
+    kept = logdir / "checkpoints/frames-000000005000.npz"
+    killed, last = parts[0], parts[-1]
+    assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
 
     replayed = runs.run("replay", logdir)
     assert replayed.returncode == 0, replayed.text()
-    assert f"in {continued.end[0]} updates are equal" in replayed.text()
+    assert f"in updates 0 to {last.end[0]} are equal" in replayed.text()
 
     forked = runs.run(
         *train, f"--logdir={fork}", f"--fork={logdir}@{killed.end[0]}", "--gin_param=Optimizer.learning_rate=0"
@@ -41,6 +50,11 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(run
 
     bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
     assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
+    part = runs.run("verify", bundle, "--random_part")
+    assert part.returncode == 0, part.text()
+    begin, end = map(int, re.search(r"in updates (\d+) to (\d+) are equal", part.text()).groups())
+    assert begin in (0, replay.updates_behind(str(kept)))
+    assert end in [each.end[0] for each in parts if each.begin == begin]
     with tarfile.open(bundle) as archive:
         offset = archive.getmember(file.NAME).offset_data
     data = bytearray(bundle.read_bytes())

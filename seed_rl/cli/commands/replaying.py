@@ -51,10 +51,19 @@ def replay(values: flags.FlagValues, *paths: str) -> int:
     return 0
 
 
-@command("seed_rl verify pong.tar", _UNTIL, IMPORT_MODULE, takes_paths=True, failures=_FAILURES)
+@command(
+    "seed_rl verify pong.tar",
+    _UNTIL,
+    boolean("random_part", False, "Execute only one part of the run, drawn at random; see Logs.keep_every_frames."),
+    IMPORT_MODULE,
+    takes_paths=True,
+    failures=_FAILURES,
+)
 def verify(values: flags.FlagValues, *paths: str) -> int:
     """Checks the hashes of a bundle, and executes its run again."""
-    _show(bundles.verify(_one(paths), values.until), check=True)
+    if values.random_part and values.until is not None:
+        raise UsageError("--until and --random_part exclude each other")
+    _show(bundles.verify(_one(paths), values.until, values.random_part), check=True)
     return 0
 
 
@@ -116,4 +125,4 @@ def _show(progress: Iterator[replays.Progress], check: bool) -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     if last is not None and check:
-        print(f"the same: all {last.checked} digests of the weights in {last.end} updates are equal")
+        print(f"the same: all {last.checked} digests of the weights in updates {last.begin} to {last.end} are equal")

@@ -1,0 +1,43 @@
+"""Settings of what a run writes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import gin
+
+from seed_rl.settings import Count, NonNegative, Settings, Within
+
+
+@gin.configurable
+@dataclasses.dataclass(frozen=True)
+class Logs(Settings):
+    """What a run writes into its log directory, and how often."""
+
+    metrics_interval_s: Annotated[float, Within(0.1)] = 10.0
+    """Interval between rows of metrics, seconds."""
+    checkpoint_interval_s: Annotated[float, Within(0.1)] = 300.0
+    """Interval between checkpoints, seconds; a run writes another one when it ends."""
+    checkpoints_kept: Count = 5
+    """Number of checkpoints to keep; older ones are removed."""
+    keep_every_frames: Annotated[int, Within(0)] = 0
+    """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none. A recorded
+    run starts its learner and environments anew after each, so that a replay can begin there."""
+    digest_updates: Count = 20
+    """Interval between digests of all weights in the journal of a recorded run, learner updates."""
+    film_interval_min: NonNegative = 0.0
+    """Interval between films of the latest checkpoint's policy, minutes, made by a low-priority process; 0: none."""
+    wandb_project: str = ""
+    """Weights & Biases project to which the run reports (needs the package `wandb`); empty: none."""
+    milestones: tuple = ()
+    """Returns that earlier runs of this experiment reached, as tuples `(task, return, frames)`, where frames is the
+    median over seeds: the display predicts when the run will reach them. Suites without tasks use the task ''."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for milestone in self.milestones:
+            match milestone:
+                case (str(), int() | float(), int()):
+                    continue
+            raise ValueError(f"Logs.milestones must contain tuples ('task', return, frames), got {milestone!r}")
