@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import csv
 import dataclasses
 import importlib.util
-import pathlib
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -47,23 +45,6 @@ def failure(subject: str, error: BaseException) -> CannotBuild | EnvironmentFail
     if isinstance(error, CannotBuild | EnvironmentFailed):
         return error
     return EnvironmentFailed(f"{subject}: {described(error)}")
-
-
-class Reference(NamedTuple):
-    """Mean unclipped returns of random play and of humans in one game or level."""
-
-    random: float
-    human: float
-
-    def normalise(self, mean_return: float) -> float:
-        """The human-normalised score, 100 * (mean return - random) / (human - random), percent."""
-        return 100 * (mean_return - self.random) / (self.human - self.random)
-
-
-def read_references(path: pathlib.Path) -> dict[str, Reference]:
-    """Reads a CSV file with the columns `name,random,human`, preserving the order of rows."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return {row["name"]: Reference(float(row["random"]), float(row["human"])) for row in csv.DictReader(file)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +95,21 @@ class EnvConfig(Settings, abc.ABC):
         return 1
 
     @property
+    def players(self) -> int:
+        """P: number of players of a game. Each is a row, with its own observation, action and reward; otherwise 1.
+
+        Rows are ordered by game: row i belongs to player i mod P of game i // P. A game's rows end together. Player 0
+        is the home player; which seat of the game each player takes is drawn anew for every episode.
+        """
+        return 1
+
+    def check_rows(self, name: str, rows: int) -> None:
+        """Raises CannotBuild unless a number of rows, given by the setting `name`, is that of whole games."""
+        if rows % self.players:
+            kind = f"the number of players in {self.title} ({self.players})"
+            raise CannotBuild(f"{name} must be a multiple of {kind}, got {rows}")
+
+    @property
     def modules(self) -> tuple[str, ...]:
         """Modules, or directories of native code, that the settings name and `make` loads.
 
@@ -123,11 +119,11 @@ class EnvConfig(Settings, abc.ABC):
 
     @abc.abstractmethod
     def make(self, num_envs: int) -> VectorEnv:
-        """Builds `num_envs` environments with SAME_STEP autoreset and spaces that match `spec`."""
+        """Builds `num_envs` environments, or rows of `players`, with SAME_STEP autoreset and spaces as in `spec`."""
 
     def spec(self) -> EnvSpec:
-        """Observations and actions of one environment; by default, builds one to find out."""
-        with contextlib.closing(self.make(1)) as env:
+        """Observations and actions of one environment or player; by default, builds one to find out."""
+        with contextlib.closing(self.make(self.players)) as env:
             return spec_of(env)
 
     def human_normalised(self, mean_return: float) -> float | None:
@@ -145,7 +141,7 @@ class EnvConfig(Settings, abc.ABC):
         Raises:
           CannotBuild: there is nothing to draw.
         """
-        return ObservationPictures(self.make(1))
+        return ObservationPictures(self.make(self.players))
 
     def describe(self) -> EnvDescription:
         """These settings as plain data."""
@@ -171,7 +167,7 @@ class UniformVectorEnv(VectorEnv):
 
 
 class Watchable(VectorWrapper, abc.ABC):
-    """A vector environment of size 1 that can draw its current state.
+    """A vector environment of size 1, or of one game, that can draw its current state.
 
     Drawing has no side effects: the same seed and actions give the same episodes with and without it.
     """
@@ -181,7 +177,7 @@ class Watchable(VectorWrapper, abc.ABC):
         """Draws the current state.
 
         Args:
-          observation: the environment's latest observation [1, ...].
+          observation: the environment's latest observation [1 or P, ...].
 
         Returns:
           A picture, uint8 [H, W, 3], always of the same size.
@@ -194,7 +190,7 @@ class ObservationPictures(Watchable):
     def __init__(self, env: VectorEnv, to_colours: Callable[[np.ndarray], np.ndarray] | None = None):
         """
         Args:
-          env: a vector environment of size 1.
+          env: a vector environment of size 1, or of one game, of which the first player's observation is drawn.
           to_colours: converts the tensor of one environment to uint8 [H, W, 3]; by default uint8 [H, W, 1 or 3] is
             drawn unchanged.
 

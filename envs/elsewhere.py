@@ -37,7 +37,7 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
     """
     if type(config).spec is not EnvConfig.spec:
         return config.spec()
-    with contextlib.closing(make_elsewhere(config, 1)) as env:
+    with contextlib.closing(make_elsewhere(config, config.players)) as env:
         spec = base.spec_of(env)
         collections.deque(itertools.islice(_checked_outputs(config.title, env, spec), _PROBED_STEPS), maxlen=0)
     if isinstance(spec.action, ContinuousSpec) and max(map(abs, spec.action.low + spec.action.high)) > _FAR:
@@ -48,7 +48,7 @@ def probed_spec(config: EnvConfig) -> EnvSpec:
 def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
     """Describes a config's environments in a few lines, after random steps; raises the errors of `probed_spec`."""
     spec = probed_spec(config)
-    with contextlib.closing(make_elsewhere(config, 1)) as env:
+    with contextlib.closing(make_elsewhere(config, config.players)) as env:
         outputs, began = _checked_outputs(config.title, env, spec), time.monotonic()
         steps, ends, low, high = 0, 0, np.inf, -np.inf
         next(outputs)

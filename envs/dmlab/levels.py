@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seed_rl.envs.base import Reference, read_references
+from seed_rl.envs.references import Reference, read_references
 
 _FOLDER = "contributed/dmlab30/"
 

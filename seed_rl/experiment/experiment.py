@@ -72,10 +72,8 @@ class Actors(Settings):
     def __post_init__(self):
         super().__post_init__()
         if self.num_eval_envs >= self.num_envs:
-            raise ValueError(
-                f"Actors.num_eval_envs ({self.num_eval_envs}) must be smaller than the number of environments "
-                f"({self.num_envs})"
-            )
+            total = f"the number of environments ({self.num_envs})"
+            raise ValueError(f"Actors.num_eval_envs ({self.num_eval_envs}) must be smaller than {total}")
 
     @property
     def num_envs(self) -> int:
@@ -200,6 +198,8 @@ class Experiment(Settings):
             taker = "filling the replay to Replay.min_size" if self.replay else "a batch (Experiment.batch_size)"
             text = f"{taker} takes {first:,} frames, and Experiment.total_frames is {total:,}"
             raise ValueError(f"the run would end before its first update: {text}")
+        for name in ("envs_per_group", "num_eval_envs"):
+            self.env.check_rows(f"Actors.{name}", getattr(self.actors, name))
         if self.actors.envs_per_group > self.inference.max_batch_size:
             raise ValueError(
                 f"Actors.envs_per_group ({self.actors.envs_per_group}) must not exceed Inference.max_batch_size "

@@ -39,6 +39,7 @@ class CentralInference:
         membership: Membership,
         threads: Sequence[ActingThread],
         order: Order = FREE,
+        players: int = 1,
     ):
         """
         Args:
@@ -47,12 +48,14 @@ class CentralInference:
           membership: leases environment ids.
           threads: one thread for each of the membership's devices.
           order: order that learns of leases.
+          players: number of players of a game; groups have whole games.
         """
         self._settings = settings
         self._env_spec = env_spec
         self._membership = membership
         self._threads = threads
         self._order = order
+        self._players = players
         self._host_log = HostLog(_log, _LINES)
         self._numbers: collections.deque[tuple[int, str, float]] = collections.deque(maxlen=_NUMBERS)
 
@@ -120,6 +123,11 @@ class CentralInference:
                 Refusal.INVALID_ARGUMENT,
                 f"an actor needs groups of 1 to {largest} environments (the largest inference batch), "
                 f"got {list(group_sizes)}",
+            )
+        if any(size % self._players for size in group_sizes):
+            raise Refused(
+                Refusal.INVALID_ARGUMENT,
+                f"an actor needs groups of whole games of {self._players} players, got {list(group_sizes)}",
             )
         lease = self._membership.join(group_sizes, f"{run_id} on {peer}")
         self._order.joined(lease)

@@ -77,7 +77,8 @@ def assemble(
         _log.info("environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluation)
     settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group)
     membership = order.membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, len(acting))
-    service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting], order)
+    players = experiment.env.players
+    service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting], order, players)
 
     def refresh(learner_updates: int) -> None:
         for one in acting:

@@ -1,9 +1,12 @@
-"""What the log says about actors that come and go."""
+"""Which actors may join, and what the log says about those that come and go."""
 
 from types import SimpleNamespace
 
+import pytest
+
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
+from seed_rl.transport.protocol import Refused
 from tests.transport import peers
 
 
@@ -20,3 +23,11 @@ def test_an_actor_that_joins_and_leaves_all_the_time_does_not_fill_the_log(caplo
         "actor run 0 joined from ipv4:10.0.0.1:0 with 2 environments in 1 groups",
         "environments 0..1 left: the actor left",
     ]
+
+
+def test_a_game_is_not_torn_apart_by_groups():
+    threads = [SimpleNamespace(batcher=SimpleNamespace(max_batch_size=6))]
+    service = CentralInference(peers.SETTINGS, peers.SPEC, Membership(12, 1, 10.0), threads, players=3)
+    service.join("whole", peers.SPEC, [3, 6], "peer")
+    with pytest.raises(Refused, match=r"groups of whole games of 3 players, got \[6, 4\]"):
+        service.join("torn", peers.SPEC, [6, 4], "peer")
