@@ -7,9 +7,7 @@ import dataclasses
 import functools
 import importlib
 import json
-import os
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -22,7 +20,6 @@ from seed_rl.envs.base import (
     CannotBuild,
     EnvConfig,
     EnvironmentFailed,
-    ObservationPictures,
     Watchable,
     failure,
     spec_of,
@@ -32,6 +29,7 @@ from seed_rl.envs.masks import packed, with_mask
 from seed_rl.envs.packages import import_package_of, package_of
 from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.processes import ProcessVectorEnv, alone
+from seed_rl.envs.rendering import watched
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import described, json_object
 from seed_rl.settings import Count, OneOf, UnitInterval, Within
@@ -124,21 +122,7 @@ class Gym(EnvConfig):
 
     def watch(self) -> Watchable:
         """Draws the environment's own rendering; without one, its observations if they are pictures."""
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
-        os.environ.setdefault("MUJOCO_GL", "egl")
-        try:
-            if self.envpool:
-                raise CannotBuild("EnvPool's environments don't render")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about a missing render mode, which is handled here
-                return _RenderedPictures(self.make(1, render_mode="rgb_array"))
-        except CannotBuild as error:
-            reason = str(error)
-        env = self.make(1)
-        try:
-            return ObservationPictures(env)
-        except CannotBuild as error:
-            raise CannotBuild(f"{self.id} can't be filmed: {reason}; and {error}") from error
+        return watched(self.make, 1, self.id, "EnvPool's environments don't render" if self.envpool else "")
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
         options = {**json.loads(self.options), **more_options}
@@ -209,40 +193,3 @@ def _wrapper_text(wrapper: Any) -> str:
         if isinstance(text, str) and re.fullmatch(r"[\w.]+:\w+( \{.*\})?", text):
             return text
     raise ValueError(f"Gym.wrappers must hold 'module:Class' or ('module:Class', {{'name': value}}), got {wrapper!r}")
-
-
-class _RenderedPictures(Watchable):
-    """Draws the environment's own rendering (`render_mode="rgb_array"`)."""
-
-    def __init__(self, env: VectorEnv):
-        """
-        Raises:
-          CannotBuild: the environment can't render, at least on this machine; `env` is closed.
-        """
-        super().__init__(env)
-        try:
-            self.picture(env.reset(seed=0)[0])
-        except Exception as error:  # rendering may raise anything
-            env.close()
-            raise CannotBuild(str(failure("rendering fails", error))) from error
-
-    def picture(self, observation: Any) -> np.ndarray:
-        frames = self.env.render()
-        return _coloured(None if frames is None else frames[0])
-
-
-def _coloured(frame: Any) -> np.ndarray:
-    """Converts a rendered picture, possibly grey, with transparency, or of floats in [0, 1], to uint8 [H, W, 3].
-
-    Raises:
-      CannotBuild: the frame is not a picture.
-    """
-    frame = np.asarray(frame[-1] if isinstance(frame, list) and frame else frame)
-    if frame.ndim == 2:
-        frame = frame[..., np.newaxis]
-    if frame.dtype.kind not in "fiub" or frame.ndim != 3 or frame.shape[2] not in (1, 3, 4) or not frame.size:
-        came = "nothing" if frame.dtype == object else f"{frame.dtype}{list(frame.shape)}"
-        raise CannotBuild(f"render must return a picture, an array [H, W, 3], but returned {came}")
-    if frame.dtype.kind in "fb" and frame.max() <= 1:
-        frame = frame * np.float32(255)
-    return np.array(np.broadcast_to(np.clip(frame[..., :3], 0, 255), (*frame.shape[:2], 3)), np.uint8)

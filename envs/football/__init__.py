@@ -6,13 +6,14 @@ import dataclasses
 from typing import Annotated, ClassVar
 
 import gin
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import VectorEnv
 
 from seed_rl.envs import pool
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
 from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
+from seed_rl.envs.games import GamesVectorEnv
 from seed_rl.envs.wrappers import RepeatedActions, SameStep
-from seed_rl.settings import OneOf, Within
+from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SCENARIOS = (
@@ -43,7 +44,10 @@ _INSTALL = "run scripts/install_gfootball.sh to build it, or use Football.backen
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Football(EnvConfig):
-    """A match or drill, in which the agent controls the player of the left team who is nearest to the ball."""
+    """A match or drill, in which the agent controls players of the left team, by default the one nearest to the ball.
+
+    With `right_players` both teams are controlled, as in self-play: see `players`. Rows of the left team come first.
+    """
 
     suite: ClassVar[str] = "football"
     task_setting: ClassVar[str] = "scenario"
@@ -58,6 +62,12 @@ class Football(EnvConfig):
     before the last repetition, the next one begins with idle frames."""
     map: Annotated[str, OneOf("96x72", "120x90", "144x108")] = "96x72"
     """Width and height of the maps; EnvPool supports only 96x72."""
+    left_players: Count = 1
+    """Number of controlled players in the left team: all that the scenario lets one control, or those nearest to the
+    ball."""
+    right_players: Annotated[int, Within(0)] = 0
+    """Number of controlled players in the right team; the engine's own players make up the rest. If it equals
+    `left_players`, the teams change sides at random with each episode."""
     backend: Annotated[str, OneOf("gfootball", "envpool")] = "gfootball"
     """`gfootball`: the engine's own package, which must be compiled; `envpool`: the same engine, prebuilt and stepped
     in native threads."""
@@ -66,6 +76,8 @@ class Football(EnvConfig):
         super().__post_init__()
         if self.backend == "envpool" and self.map != "96x72":
             raise ValueError(f"Football.map must be 96x72 with the envpool backend, got {self.map}")
+        if self.backend == "envpool" and self.players > 1:
+            raise ValueError("Football.backend must be gfootball with several players, got envpool")
 
     @classmethod
     def tasks(cls) -> list[str]:
@@ -80,6 +92,10 @@ class Football(EnvConfig):
         return self.num_action_repeats
 
     @property
+    def players(self) -> int:
+        return self.left_players + self.right_players
+
+    @property
     def map_shape(self) -> tuple[int, int]:
         """Height and width of the maps."""
         width, height = map(int, self.map.split("x"))
@@ -90,9 +106,10 @@ class Football(EnvConfig):
 
     def watch(self) -> Watchable:
         """Draws the maps in colour, since the engine's own rendering needs a display."""
-        return ObservationPictures(self.make(1), newest_in_colours)
+        return ObservationPictures(self.make(self.players), newest_in_colours)
 
     def make(self, num_envs: int) -> VectorEnv:
+        self.check_rows("the number of environments", num_envs)
         env = self._make(num_envs)
         return env if self.num_action_repeats == 1 else RepeatedActions(env, self.num_action_repeats, _IDLE)
 
@@ -102,10 +119,8 @@ class Football(EnvConfig):
             env = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
             return PackedMaps(SameStep(env), checkpoints)
         try:
-            from seed_rl.envs.football.engine import FootballEnv
+            from seed_rl.envs.football.engine import FootballGame
         except ImportError as error:
             raise CannotBuild(f"the gfootball package can't be used here ({error}): {_INSTALL}") from error
-        return SyncVectorEnv(
-            [lambda: FootballEnv(self.scenario, self.map_shape, checkpoints)] * num_envs,
-            autoreset_mode=AutoresetMode.SAME_STEP,
-        )
+        settings = (self.scenario, self.map_shape, checkpoints, self.left_players, self.right_players)
+        return GamesVectorEnv([FootballGame(*settings) for _ in range(num_envs // self.players)])

@@ -1,6 +1,7 @@
 """Football in both backends: the same engine, so that the same seeds and actions must give the same matches."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import envpool
 import numpy as np
@@ -9,7 +10,7 @@ from gfootball.env import scenario_builder
 
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.football import SCENARIOS, Football
-from seed_rl.envs.football.engine import FootballEnv
+from seed_rl.envs.football.engine import FootballGame
 from seed_rl.envs.football.maps import LAYERS, STACK, CheckpointRewards, first_map, stack_map
 
 DRILL = "academy_empty_goal_close"
@@ -42,18 +43,18 @@ def test_both_backends_play_the_same_match(scenario):
     """Maps, rewards for goals and ends. Not compared: who has the ball, of which EnvPool only reports the team."""
     pool = envpool.make_gymnasium(f"gfootball/{scenario}-v1", num_envs=1, seed=5)
     maps, info = pool.reset()
-    engine = FootballEnv(scenario, (72, 96), checkpoints=False)
-    observation, _ = engine.reset(options={"engine_seed": int(info["engine_seed"][0])})
+    engine = FootballGame(scenario, (72, 96), checkpoints=False)
+    (observation,) = engine.reset(int(info["engine_seed"][0]))
     expected = first_map(packed(maps))
     rng = np.random.default_rng(0)
     for step in range(80):
         np.testing.assert_array_equal(observation, expected, err_msg=f"step {step}")
-        action = int(rng.integers(19))
-        maps, score, terminated, truncated, _ = pool.step(np.array([action]))
-        observation, reward, done, _, _ = engine.step(action)
-        assert reward == score[0]
-        assert done == (terminated | truncated)[0]
-        if done:
+        action = rng.integers(19, size=1)
+        maps, score, terminated, truncated, _ = pool.step(action)
+        (observation,), reward, done, _ = engine.step(action)
+        assert reward == score
+        assert done == terminated | truncated
+        if done[0]:
             assert scenario == DRILL
             break
         expected = stack_map(expected, packed(maps))
@@ -61,6 +62,29 @@ def test_both_backends_play_the_same_match(scenario):
         assert scenario != DRILL
     engine.close()
     pool.close()
+
+
+def test_both_teams_observe_and_act_as_if_from_left_to_right():
+    game, columns, rewards, ended = FootballGame(DRILL, (72, 96), False, left=1, right=1), [], np.zeros(2), [False]
+    game.reset(3)  # the goal of the right team is empty: its keeper stands at the other end, to the right of its map
+    while not ended[0]:
+        stacked, reward, ended, _ = game.step([5 if len(columns) < 60 else 12, 1])  # right, then shoot; left
+        columns.append([((own >> LAYERS * (STACK - 1) + 3) & 1).any(axis=0).argmax() for own in stacked])
+        rewards += reward
+    assert rewards.tolist() == [1, -1]
+    ran = np.subtract(columns[-2], columns[0])  # after a goal, the players are at their places again
+    assert ran[0] > 5
+    assert ran[1] < -5
+    game.close()
+
+
+def test_teams_change_sides_only_if_they_are_equal():
+    seatings = lambda left, right: {  # noqa: E731
+        tuple(FootballGame.seating(SimpleNamespace(players=left + right, _left=left), np.random.default_rng(seed)))
+        for seed in range(20)
+    }
+    assert seatings(2, 2) == {(0, 1, 2, 3), (2, 3, 0, 1)}
+    assert seatings(2, 1) == {(0, 1, 2)}
 
 
 def packed(maps):
