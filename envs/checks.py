@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -161,6 +162,18 @@ class Checked(gymnasium.Wrapper):
 
     def _wrong(self, part: str, declared: str, came: str) -> CannotBuild:
         return CannotBuild(f"{self._name}: {part} is declared as {declared}, but came as {came}")
+
+
+@contextlib.contextmanager
+def sentences_of(env_id: str) -> Iterator[None]:
+    """Turns errors of an environment's constructor, which may raise anything, into CannotBuild."""
+    try:
+        yield
+    except (CannotBuild, EnvironmentFailed):
+        raise
+    except (Exception, SystemExit) as error:
+        known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
+        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}") from error
 
 
 def _described(value: Any) -> str:

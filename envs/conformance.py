@@ -30,14 +30,14 @@ def check_suite(config: EnvConfig, steps: int) -> None:
     assert any_ended, "no episode ended: play more steps"
     assert all(map(np.array_equal, first, second)), "the same seed gave a different episode"
     assert not all(map(np.array_equal, first, third)), "a different seed gave the same episode"
-    with closing(config.make(2)) as env:
+    with closing(config.make(2 * config.players)) as env:
         assert spec_of(env) == spec
         assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
 
 
 def _play(config: EnvConfig, seed: int, steps: int, used: bool) -> tuple[list[np.ndarray], bool]:
-    """Steps three environments, new or used; returns copies of all their results, and whether an episode ended."""
-    num_envs, spec, rng = 3, config.spec(), np.random.default_rng(0)
+    """Steps three environments or games, new or used; returns copies of all their results, and whether one ended."""
+    num_envs, spec, rng = 3 * config.players, config.spec(), np.random.default_rng(0)
     with closing(config.make(num_envs)) as env:
         if used:
             observation, _ = env.reset(seed=seed + 1)

@@ -55,11 +55,12 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
         while not steps or time.monotonic() < began + seconds:
             output = next(outputs)
             steps, ends = steps + 1, ends + int(output.done[0])
-            low, high = min(low, output.reward[0]), max(high, output.reward[0])
+            low, high = min(low, *output.reward), max(high, *output.reward)
         rate = steps / (time.monotonic() - began)
     limit = "" if ends else ": if episodes never end, set `max_episode_steps`"
     taken = f"{steps} random steps, {rate:,.0f} a second, with rewards from {low:g} to {high:g}"
-    return [str(spec), taken, f"{ends} ends of episodes{limit}"]
+    players = [f"{config.players} players, each a row"] * (config.players > 1)
+    return [*players, str(spec), taken, f"{ends} ends of episodes{limit}"]
 
 
 def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:
@@ -73,8 +74,8 @@ def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvO
         tensors = output.observation if isinstance(output.observation, dict) else {"": output.observation}
         parts = [(f"observation {name}".rstrip(), tensors[name], part) for name, part in spec.observation_tensors()]
         for subject, values, part in [*parts, ("reward", output.reward, ArraySpec((), "float32"))]:
-            tensor = np.asarray(values)[0]
-            came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+            tensor = np.asarray(values)
+            came = f"{tensor.dtype}[{', '.join(map(str, tensor.shape[1:]))}]"
             if came != str(part):
                 raise CannotBuild(f"{title}: {subject} is declared as {part}, but came as {came}")
             if not np.isfinite(tensor).all():

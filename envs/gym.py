@@ -8,30 +8,27 @@ import functools
 import importlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import gin
 import gymnasium
-import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from seed_rl.envs.base import (
     CannotBuild,
     EnvConfig,
-    EnvironmentFailed,
     Watchable,
-    failure,
     spec_of,
 )
-from seed_rl.envs.checks import Checked, Tolerance
+from seed_rl.envs.checks import Checked, Tolerance, sentences_of
 from seed_rl.envs.masks import packed, with_mask
 from seed_rl.envs.packages import import_package_of, package_of
 from seed_rl.envs.pool import INSTALL, make_pool
 from seed_rl.envs.processes import ProcessVectorEnv, alone
 from seed_rl.envs.rendering import watched
 from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
-from seed_rl.foreign import described, json_object
+from seed_rl.foreign import json_object
 from seed_rl.settings import Count, OneOf, UnitInterval, Within
 
 
@@ -146,7 +143,7 @@ class Gym(EnvConfig):
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()
         if self.vectorization == "vector_entry_point":
-            with _sentences(self.id):
+            with sentences_of(self.id):
                 import_package_of(self.id)
                 return gymnasium.make_vec(self.id, num_envs, vectorization_mode=self.vectorization, **options)
         masked = functools.partial(with_mask, name=self.id, setting=self.action_mask, known=[])
@@ -159,7 +156,7 @@ class Gym(EnvConfig):
 
 def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], masked: Any) -> gymnasium.Env:
     """Builds one environment, to which `masked` is applied last; raises CannotBuild."""
-    with _sentences(env_id):
+    with sentences_of(env_id):
         import_package_of(env_id)
         env = gymnasium.make(env_id, **{"disable_env_checker": True, **options})
         for text in wrappers:
@@ -170,18 +167,6 @@ def _make_one(env_id: str, options: dict[str, Any], wrappers: Sequence[str], mas
                 raise CannotBuild(f"{env_id} can't be made: {name} is not a subclass of gymnasium.Wrapper")
             env = kind(env, **json.loads(arguments or "{}"))
         return masked(env)
-
-
-@contextlib.contextmanager
-def _sentences(env_id: str) -> Iterator[None]:
-    """Turns errors of an environment's constructor, which may raise anything, into CannotBuild."""
-    try:
-        yield
-    except (CannotBuild, EnvironmentFailed):
-        raise
-    except (Exception, SystemExit) as error:
-        known = isinstance(error, gymnasium.error.Error | ImportError | TypeError)
-        raise CannotBuild(f"{env_id} can't be made: {error if known else described(error)}") from error
 
 
 def _wrapper_text(wrapper: Any) -> str:

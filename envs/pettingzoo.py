@@ -14,7 +14,8 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 
-from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, failure, spec_of
+from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
+from seed_rl.envs.checks import sentences_of
 from seed_rl.envs.games import Game, GamesVectorEnv, Played
 from seed_rl.envs.masks import packed
 from seed_rl.envs.rendering import watched
@@ -80,12 +81,10 @@ class PettingZoo(EnvConfig):
         self.check_rows("the number of environments", num_envs)
         self.check_packages()
         options = {**json.loads(self.options), **more_options}
-        try:
+        with sentences_of(self.env):
             env = GamesVectorEnv([_Zoo(self, options) for _ in range(num_envs // self.players)])
             flat = packed(FlatVectorEnv(env, self.env, (), self.frame_size, self.grayscale), name=self.env)
             spec_of(flat)
-        except (Exception, SystemExit) as error:  # an environment may raise anything
-            raise CannotBuild(str(failure(f"{self.env} can't be made", error))) from error
         return flat
 
 

@@ -16,6 +16,7 @@ from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOu
 from seed_rl.agents.actor_critic.terms import ActorCriticLoss
 from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
+from seed_rl.networks.roles import RoleModels
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.vtrace import lambda_returns
@@ -39,8 +40,10 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         )
         keras.utils.set_random_seed(seed)
         free_half = clipped and isinstance(env_spec.action, ContinuousSpec)
-        network = ActorCritic(Trunk(config, env_spec), self.actions.num_parameters, config.value_norm, free_half)
-        super().__init__(network, env_spec, config.unroll_length)
+        heads = (self.actions.num_parameters, config.value_norm, free_half)
+        make = lambda: ActorCritic(Trunk(config, env_spec), *heads)  # noqa: E731
+        model = RoleModels(make, env_spec) if config.network_per_role else make()
+        super().__init__(model, env_spec, config.unroll_length)
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             self._log_entropy_cost = keras.Variable(

@@ -154,8 +154,8 @@ def evaluate_run(
     Args:
       logdir: log directory, as in `load_policy`.
       checkpoint: checkpoint, as in `load_policy`.
-      episodes: number of episodes.
-      num_envs: number of parallel environments.
+      episodes: number of episodes; in a game, each player has its own.
+      num_envs: number of parallel environments, with several players of rows, rounded up to whole games.
       greedy: whether to act without exploration.
       seed: seed of environments and sampled actions, 0 to 2^31 - 1.
       stop: says whether to stop early, which biases the results towards short episodes.
@@ -175,7 +175,8 @@ def evaluate_run(
     experiment = experiment_of(logdir)
     env_config = env_of(experiment, gin_params)
     policy = load_policy(logdir, checkpoint, greedy, seed)
-    with contextlib.closing(make_elsewhere(env_config, min(num_envs, episodes))) as env:
+    games = -(-min(num_envs, episodes) // env_config.players)
+    with contextlib.closing(make_elsewhere(env_config, games * env_config.players)) as env:
         played = play(policy, env, episodes, seed, stop=stop, max_steps=max_steps)
     summary = played.summary()
     return Evaluation(

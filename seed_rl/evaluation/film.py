@@ -83,7 +83,7 @@ def film(
 
     Args:
       policy: the policy that acts.
-      env: the environment to film.
+      env: the environment to film, or a game, whose players' scores are shown in the order of rows.
       episodes: number of episodes.
       seed: seed of the environment.
       paths: files to write, which appear once they are complete; the extension (.mp4, .gif) selects the format.
@@ -98,11 +98,12 @@ def film(
     hold = max(1, round(fps * _HOLD_SECONDS))
     films: list[_Append] = []
     picture: np.ndarray | None = None
-    episode, score = 1, 0.0
+    episode, score = 1, np.zeros(env.num_envs)
     with ExitStack() as open_films:
 
         def append(shown: np.ndarray, times: int) -> None:
-            frame = captioned(shown, f"episode {episode}   score {round(score, 2):,.12g}")
+            scores = " : ".join(f"{round(each, 2):,.12g}" for each in score)
+            frame = captioned(shown, f"episode {episode}   score {scores}")
             if not films:  # the first picture determines the size
                 growing = limits.files if limits else []
                 films.extend(open_films.enter_context(_film(path, fps, frame.shape, growing)) for path in paths)
@@ -112,15 +113,15 @@ def film(
 
         def see(output: EnvOutput) -> None:
             nonlocal picture, episode, score
-            score += float(output.reward[0])
+            score = score + output.reward
             if picture is not None and output.done[0]:
                 append(picture, hold)
-                episode, score = episode + 1, 0.0
+                episode, score = episode + 1, np.zeros(env.num_envs)
             if episode <= episodes:
                 picture = enlarged(env.picture(output.observation))
                 append(picture, 1)
 
-        return play(policy, env, episodes, seed, see, limits, max_steps)
+        return play(policy, env, episodes * env.num_envs, seed, see, limits, max_steps)
 
 
 def film_run(

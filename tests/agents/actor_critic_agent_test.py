@@ -11,7 +11,7 @@ from seed_rl.agents.ppo import PPO
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.types import EnvOutput
 from tests.support.experience import (
     CHOICES,
@@ -28,6 +28,8 @@ from tests.support.experience import (
 SPEC = EnvSpec(ArraySpec((36, 40, 1), "uint8"), DiscreteSpec(5))
 SMALL = VTrace(torso="mlp", hidden=16, unroll_length=4)
 RECURRENT = dataclasses.replace(SMALL, core="lstm", core_units=8, previous_step_inputs=True)
+ROLES = EnvSpec({"role": ArraySpec((2,), "bool"), "numbers": NUMBERS}, CHOICES)
+BY_ROLE = dataclasses.replace(RECURRENT, network_per_role=True, value_norm=True)
 VARIANTS = [
     (SMALL, SPEC),
     (dataclasses.replace(RECURRENT, torso="shallow", dtype="mixed_bfloat16", kernel_initializer="he_normal"), SPEC),
@@ -36,6 +38,7 @@ VARIANTS = [
     (PPO(hidden=16, unroll_length=4, clip_value=0.2), EnvSpec(NUMBERS, FORCES)),
     (RECURRENT, EnvSpec(ArraySpec((), "int64"), CHOICES)),
     (RECURRENT, EnvSpec(SEVERAL, CHOICES)),
+    (BY_ROLE, ROLES),
     (dataclasses.replace(SMALL, torso="auto", dtype="mixed_bfloat16"), EnvSpec(SEVERAL, FORCES)),
 ]
 """Configs with the environments that they act in."""
@@ -258,3 +261,23 @@ def test_the_seed_draws_the_weights():
 def test_impossible_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         VTrace(**settings)
+
+
+def test_a_role_moves_only_its_own_network():
+    agent = BY_ROLE.build(ROLES, num_training_envs=2, seed=1)
+    unroll = acted_unroll(agent, batch=3)
+    role = tf.one_hot(tf.ones([BY_ROLE.unroll_length + 1, 3], tf.int32), 2, True, False, dtype=tf.bool)
+    unroll.env_output.observation["role"] = role
+    with tf.GradientTape() as tape:
+        loss = agent.loss(unroll, tf.ones([3])).losses["model"]
+    other, own = [[weight.value for weight in model.trainable_variables] for model in agent.model.models]
+    gradients = tape.gradient(loss, (other, own))
+    still, moved = [[np.any(each) for each in group] for group in gradients]
+    assert len(still) == len(moved) > 4
+    assert not any(still)
+    assert all(moved)
+
+
+def test_a_network_per_role_needs_roles():
+    with pytest.raises(CannotAct, match="a network per role needs observations with a one-hot code 'role', got"):
+        BY_ROLE.build(EnvSpec(NUMBERS, CHOICES), num_training_envs=2, seed=1)
