@@ -96,10 +96,10 @@ class EnvConfig(Settings, abc.ABC):
 
     @property
     def players(self) -> int:
-        """P: number of players of a game. Each is a row, with its own observation, action and reward; otherwise 1.
+        """P: number of players of a game; each is a row, with its own observation, action and reward. Otherwise 1.
 
-        Rows are ordered by game: row i belongs to player i mod P of game i // P. A game's rows end together. Player 0
-        is the home player; which seat of the game each player takes is drawn anew for every episode.
+        Row i is player i mod P of game i // P. A game's rows end together, and each episode draws the seats of its
+        players anew; player 0 is the home player.
         """
         return 1
 

@@ -59,8 +59,7 @@ def findings(config: EnvConfig, seconds: float = 1.0) -> list[str]:
         rate = steps / (time.monotonic() - began)
     limit = "" if ends else ": if episodes never end, set `max_episode_steps`"
     taken = f"{steps} random steps, {rate:,.0f} a second, with rewards from {low:g} to {high:g}"
-    players = [f"{config.players} players, each a row"] * (config.players > 1)
-    return [*players, str(spec), taken, f"{ends} ends of episodes{limit}"]
+    return [f"{spec}{f'; {config.players} players' * (config.players > 1)}", taken, f"{ends} ends of episodes{limit}"]
 
 
 def _checked_outputs(title: str, env: VectorEnv, spec: EnvSpec) -> Iterator[EnvOutput]:

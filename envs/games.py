@@ -1,13 +1,10 @@
-"""Games of several players as vector environments in which each player is a row.
-
-Shapes: G games of P players, and E = G * P rows, in the order that `EnvConfig.players` defines.
-"""
+"""Vector environments with a row for each player: G games of P players, and so E = G * P rows."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,45 +13,29 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from seed_rl.envs.base import UniformVectorEnv
 
 
-class Played(NamedTuple):
-    """The result of a step, by seat."""
-
-    observations: Sequence[Any]
-    """One observation per seat; when the game is over, the last ones."""
-    rewards: Sequence[float]
-    terminated: Sequence[bool]
-    """False before the end of the game; then each player is either terminated or truncated."""
-    truncated: Sequence[bool]
-
-
 class Game(abc.ABC):
-    """One game of P players, who have the same spaces. Players are numbered by their seats in the game."""
+    """One game of P players, numbered by their seats. Spaces are those of any player; `env` can render and close."""
 
+    env: Any
     observation_space: gymnasium.Space[Any]
-    """Space of one player's observations."""
     action_space: gymnasium.Space[Any]
-    """Space of one player's actions."""
     players: int
-    """P."""
 
     @abc.abstractmethod
     def reset(self, seed: int) -> Sequence[Any]:
         """Starts an episode, which the seed determines; returns an observation per seat."""
 
     @abc.abstractmethod
-    def step(self, actions: Sequence[Any]) -> Played:
-        """Takes a step with an action per seat."""
+    def step(self, actions: Sequence[Any]) -> tuple[Sequence[Any], Sequence[float], Sequence[bool], Sequence[bool]]:
+        """Takes a step with an action per seat.
+
+        Returns:
+          Per seat: observation, reward, and whether it was terminated or truncated. All seats end together.
+        """
 
     def seating(self, rng: np.random.Generator) -> np.ndarray:
         """Draws the seat of each player for an episode, int [P]; by default, every order is equally likely."""
         return rng.permutation(self.players)
-
-    def render(self) -> Any:
-        """Draws the game; None if it can't be drawn."""
-        return None
-
-    def close(self) -> None:  # noqa: B027 (few games need it)
-        """Releases the game's resources."""
 
 
 class GamesVectorEnv(UniformVectorEnv):
@@ -76,29 +57,27 @@ class GamesVectorEnv(UniformVectorEnv):
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Steps all games with actions [E, ...]."""
         observations: list[Any] = []
-        reward = np.zeros(self.num_envs)
-        ends = np.zeros((2, self.num_envs), bool)
-        last = np.full(self.num_envs, None)
-        for n, (game, seats) in enumerate(zip(self._games, self._seats.copy(), strict=True)):
-            rows = slice(n * self._players, (n + 1) * self._players)
-            played = game.step(actions[rows][np.argsort(seats)])
-            own = [played.observations[seat] for seat in seats]
-            reward[rows] = np.asarray(played.rewards)[seats]
-            ends[:, rows] = np.stack([played.terminated, played.truncated])[:, seats]
-            if ends[:, rows].any():
-                last[rows] = np.fromiter(own, object, len(own))
-                own = self._begin(n)
-            observations += own
-        return self._batch(observations), reward, *ends, {"final_obs": last} if ends[1].any() else {}
+        numbers, last = np.zeros((3, self.num_envs)), np.full(self.num_envs, None)
+        for n, own in enumerate(np.split(actions, len(self._games))):
+            seats, first = self._seats[n].copy(), n * self._players
+            seen, *results = self._games[n].step(own[np.argsort(seats)])
+            numbers[:, first : first + self._players] = np.array(results, np.float64)[:, seats]
+            by_player = [seen[seat] for seat in seats]
+            if numbers[1:, first].any():
+                last[first : first + self._players] = np.fromiter(by_player, object)
+                by_player = self._begin(n)
+            observations += by_player
+        info = {"final_obs": last} if numbers[2].any() else {}
+        return self._batch(observations), numbers[0], numbers[1] != 0, numbers[2] != 0, info
 
     def render(self) -> Any:
         """Draws each game."""
-        return [game.render() for game in self._games]
+        return [game.env.render() for game in self._games]
 
     def close_extras(self, **kwargs: Any) -> None:
         """Closes all games."""
         for game in self._games:
-            game.close()
+            game.env.close()
 
     def _begin(self, n: int) -> list[Any]:
         """Starts an episode of a game with new seats; returns an observation per player."""
@@ -109,4 +88,5 @@ class GamesVectorEnv(UniformVectorEnv):
 
     def _batch(self, observations: Sequence[Any]) -> Any:
         space: Any = self.single_observation_space
-        return concatenate(space, observations, create_empty_array(space, len(observations)))
+        batch: Any = create_empty_array(space, self.num_envs)
+        return concatenate(space, observations, batch)

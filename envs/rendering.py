@@ -14,16 +14,10 @@ from seed_rl.envs.base import CannotBuild, ObservationPictures, Watchable, failu
 
 
 def watched(make: Callable[..., VectorEnv], num_envs: int, name: str, reason: str = "") -> Watchable:
-    """Builds an environment that draws its own rendering, or else its observations if they are pictures.
-
-    Args:
-      make: builds environments, with the option `render_mode` if it is given.
-      num_envs: number of environments to build: one, or the players of a game.
-      name: name of the environment in messages.
-      reason: why it can't render, if that is known.
+    """Makes environments that draw their own rendering, unless `reason` says why not, or else their observations.
 
     Raises:
-      CannotBuild: there is nothing to draw.
+      CannotBuild: there is nothing to draw; the message begins with the environment's `name`.
     """
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame needs no display for these pictures
     os.environ.setdefault("MUJOCO_GL", "egl")

@@ -12,11 +12,10 @@ import keras
 import tensorflow as tf
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
-from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput
+from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput, RoleModels
 from seed_rl.agents.actor_critic.terms import ActorCriticLoss
 from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
-from seed_rl.networks.roles import RoleModels
 from seed_rl.networks.trunk import Trunk
 from seed_rl.rl.distributions import distribution_of
 from seed_rl.rl.vtrace import lambda_returns

@@ -44,10 +44,8 @@ _INSTALL = "run scripts/install_gfootball.sh to build it, or use Football.backen
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class Football(EnvConfig):
-    """A match or drill, in which the agent controls players of the left team, by default the one nearest to the ball.
-
-    With `right_players` both teams are controlled, as in self-play: see `players`. Rows of the left team come first.
-    """
+    """A match or drill, in which agents control players of one or both teams, by default the left one's nearest to the
+    ball. The first `left_players` rows of a match are a team."""
 
     suite: ClassVar[str] = "football"
     task_setting: ClassVar[str] = "scenario"
@@ -63,11 +61,9 @@ class Football(EnvConfig):
     map: Annotated[str, OneOf("96x72", "120x90", "144x108")] = "96x72"
     """Width and height of the maps; EnvPool supports only 96x72."""
     left_players: Count = 1
-    """Number of controlled players in the left team: all that the scenario lets one control, or those nearest to the
-    ball."""
+    """Number of controlled players in the left team, of which the engine controls the others."""
     right_players: Annotated[int, Within(0)] = 0
-    """Number of controlled players in the right team; the engine's own players make up the rest. If it equals
-    `left_players`, the teams change sides at random with each episode."""
+    """The same for the right team; if as many, the teams change sides at random with each episode."""
     backend: Annotated[str, OneOf("gfootball", "envpool")] = "gfootball"
     """`gfootball`: the engine's own package, which must be compiled; `envpool`: the same engine, prebuilt and stepped
     in native threads."""
@@ -114,13 +110,11 @@ class Football(EnvConfig):
         return env if self.num_action_repeats == 1 else RepeatedActions(env, self.num_action_repeats, _IDLE)
 
     def _make(self, num_envs: int) -> VectorEnv:
-        checkpoints = "checkpoints" in self.rewards
         if self.backend == "envpool":
             env = pool.make_pool(f"gfootball/{self.scenario}-v1", num_envs, {})
-            return PackedMaps(SameStep(env), checkpoints)
+            return PackedMaps(SameStep(env), "checkpoints" in self.rewards)
         try:
             from seed_rl.envs.football.engine import FootballGame
         except ImportError as error:
             raise CannotBuild(f"the gfootball package can't be used here ({error}): {_INSTALL}") from error
-        settings = (self.scenario, self.map_shape, checkpoints, self.left_players, self.right_players)
-        return GamesVectorEnv([FootballGame(*settings) for _ in range(num_envs // self.players)])
+        return GamesVectorEnv([FootballGame(self) for _ in range(num_envs // self.players)])

@@ -117,18 +117,11 @@ class CentralInference:
                 Refusal.FAILED_PRECONDITION,
                 f"the learner trains on environments with {self._env_spec}; the actor's have {env_spec}",
             )
-        largest = self._threads[0].batcher.max_batch_size
-        if not group_sizes or not all(1 <= size <= largest for size in group_sizes):
-            raise Refused(
-                Refusal.INVALID_ARGUMENT,
-                f"an actor needs groups of 1 to {largest} environments (the largest inference batch), "
-                f"got {list(group_sizes)}",
-            )
-        if any(size % self._players for size in group_sizes):
-            raise Refused(
-                Refusal.INVALID_ARGUMENT,
-                f"an actor needs groups of whole games of {self._players} players, got {list(group_sizes)}",
-            )
+        largest, players = self._threads[0].batcher.max_batch_size, self._players
+        if not group_sizes or not all(1 <= size <= largest and size % players == 0 for size in group_sizes):
+            whole = f", in whole games of {players} players" * (players > 1)
+            sentence = f"an actor needs groups of 1 to {largest} environments (the largest inference batch){whole}"
+            raise Refused(Refusal.INVALID_ARGUMENT, f"{sentence}, got {list(group_sizes)}")
         lease = self._membership.join(group_sizes, f"{run_id} on {peer}")
         self._order.joined(lease)
         total, groups = sum(group_sizes), len(group_sizes)

@@ -43,7 +43,7 @@ def test_both_backends_play_the_same_match(scenario):
     """Maps, rewards for goals and ends. Not compared: who has the ball, of which EnvPool only reports the team."""
     pool = envpool.make_gymnasium(f"gfootball/{scenario}-v1", num_envs=1, seed=5)
     maps, info = pool.reset()
-    engine = FootballGame(scenario, (72, 96), checkpoints=False)
+    engine = FootballGame(Football(scenario))
     (observation,) = engine.reset(int(info["engine_seed"][0]))
     expected = first_map(packed(maps))
     rng = np.random.default_rng(0)
@@ -60,12 +60,12 @@ def test_both_backends_play_the_same_match(scenario):
         expected = stack_map(expected, packed(maps))
     else:
         assert scenario != DRILL
-    engine.close()
+    engine.env.close()
     pool.close()
 
 
 def test_both_teams_observe_and_act_as_if_from_left_to_right():
-    game, columns, rewards, ended = FootballGame(DRILL, (72, 96), False, left=1, right=1), [], np.zeros(2), [False]
+    game, columns, rewards, ended = FootballGame(Football(DRILL, right_players=1)), [], np.zeros(2), [False]
     game.reset(3)  # the goal of the right team is empty: its keeper stands at the other end, to the right of its map
     while not ended[0]:
         stacked, reward, ended, _ = game.step([5 if len(columns) < 60 else 12, 1])  # right, then shoot; left
@@ -75,7 +75,7 @@ def test_both_teams_observe_and_act_as_if_from_left_to_right():
     ran = np.subtract(columns[-2], columns[0])  # after a goal, the players are at their places again
     assert ran[0] > 5
     assert ran[1] < -5
-    game.close()
+    game.env.close()
 
 
 def test_teams_change_sides_only_if_they_are_equal():

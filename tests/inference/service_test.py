@@ -29,5 +29,5 @@ def test_a_game_is_not_torn_apart_by_groups():
     threads = [SimpleNamespace(batcher=SimpleNamespace(max_batch_size=6))]
     service = CentralInference(peers.SETTINGS, peers.SPEC, Membership(12, 1, 10.0), threads, players=3)
     service.join("whole", peers.SPEC, [3, 6], "peer")
-    with pytest.raises(Refused, match=r"groups of whole games of 3 players, got \[6, 4\]"):
+    with pytest.raises(Refused, match=r"groups of 1 to 6 .*, in whole games of 3 players, got \[6, 4\]"):
         service.join("torn", peers.SPEC, [6, 4], "peer")
