@@ -26,7 +26,7 @@ class Game(abc.ABC):
         """Starts an episode, which the seed determines; returns an observation per seat."""
 
     @abc.abstractmethod
-    def step(self, actions: Sequence[Any]) -> tuple[Sequence[Any], Sequence[float], Sequence[bool], Sequence[bool]]:
+    def step(self, actions: np.ndarray) -> tuple[Sequence[Any], Sequence[float], Sequence[bool], Sequence[bool]]:
         """Takes a step with an action per seat.
 
         Returns:
@@ -42,8 +42,7 @@ class GamesVectorEnv(UniformVectorEnv):
     """Games with SAME_STEP autoreset. The seed of a game's first row determines its seatings and its episodes."""
 
     def __init__(self, games: Sequence[Game]):
-        self._games = games
-        self._players = games[0].players
+        self._games, self._players = games, games[0].players
         super().__init__(len(games) * self._players, games[0].observation_space, games[0].action_space)
         self._rngs = [np.random.default_rng() for _ in games]
         self._seats = np.zeros((len(games), self._players), np.int64)
@@ -71,11 +70,9 @@ class GamesVectorEnv(UniformVectorEnv):
         return self._batch(observations), numbers[0], numbers[1] != 0, numbers[2] != 0, info
 
     def render(self) -> Any:
-        """Draws each game."""
         return [game.env.render() for game in self._games]
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes all games."""
         for game in self._games:
             game.env.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -37,9 +37,9 @@ class PettingZoo(EnvConfig):
     suite: ClassVar[str] = "pettingzoo"
     task_setting: ClassVar[str] = "env"
 
-    env: str = "pettingzoo.classic.tictactoe_v3"
-    """A module with a function `parallel_env` or `env`, as each game of PettingZoo is. Actors on other machines need
-    `--import_module` for other modules."""
+    env: str = "classic/tictactoe-v3"
+    """A registered id, or a module with a function `parallel_env` or `env`, such as `mpe2.simple_spread_v3`, for which
+    actors on other machines need `--import_module`."""
     players: Count = 2
     """Number of the game's agents."""
     options: str = "{}"
@@ -59,16 +59,20 @@ class PettingZoo(EnvConfig):
         except ValueError as error:
             raise ValueError(f"PettingZoo.options must be a JSON object, got {self.options[:200]!r}") from error
 
+    @classmethod
+    def tasks(cls) -> list[str]:
+        found = importlib.util.find_spec("pettingzoo")
+        return sorted(importlib.import_module("pettingzoo").aec_registry) if found else []
+
     @property
     def packages(self) -> dict[str, str]:
         return {"pettingzoo": "pip install pettingzoo pygame"}
 
     @property
     def modules(self) -> tuple[str, ...]:
-        return () if self.env.startswith("pettingzoo.") else (self.env,)
+        return () if "/" in self.env else (self.env,)
 
     def watch(self) -> Watchable:
-        """Draws the game's own rendering; without one, the first player's observations if they are pictures."""
         return watched(self.make, self.players, self.env)
 
     def make(self, num_envs: int, **more_options: Any) -> VectorEnv:
@@ -86,22 +90,25 @@ class _Zoo(Game):
     """A game whose seats are the `possible_agents` of PettingZoo's environment, in order."""
 
     def __init__(self, config: PettingZoo, options: Mapping[str, Any]):
+        import pettingzoo
         from pettingzoo.utils import AECEnv, aec_to_parallel, turn_based_aec_to_parallel
 
-        module = importlib.import_module(config.env)
-        env: Any = (getattr(module, "parallel_env", None) or module.env)(**options)
+        if "/" in config.env:
+            kind: Any = "parallel" if config.env in pettingzoo.parallel_registry else "aec"
+            env: Any = pettingzoo.make(kind, config.env, **options)
+        else:
+            module = importlib.import_module(config.env)
+            env = (getattr(module, "parallel_env", None) or module.env)(**options)
         self._turns = env if isinstance(env, AECEnv) and not env.metadata.get("is_parallelizable") else None
         if isinstance(env, AECEnv):
             env = (aec_to_parallel if self._turns is None else turn_based_aec_to_parallel)(env)
         self.env, self._agents, self.players = env, list(env.possible_agents), config.players
         if len(self._agents) != self.players:
-            found = f"{len(self._agents)}, the number of agents in {config.env}"
-            raise CannotBuild(f"PettingZoo.players must be {found}, got {self.players}")
+            raise CannotBuild(f"PettingZoo.players must be {len(self._agents)} for {config.env}, got {self.players}")
         roles = [[agent.startswith(role) for role in config.roles] for agent in self._agents]
         if any(sum(own) != bool(config.roles) for own in roles):
             raise CannotBuild(f"one of PettingZoo.roles must begin each of {self._agents}, got {config.roles}")
         self._roles = np.array(roles, np.int8)
-        self._terminated: set[str] = set()
         every = {k: {a: getattr(env, k)(a) for a in self._agents} for k in ("observation_space", "action_space")}
         for kind, each in every.items():
             if any(space != each[self._agents[0]] for space in each.values()):
@@ -114,11 +121,11 @@ class _Zoo(Game):
         self.observation_space = spaces.Dict(_named(own) | added)
 
     def reset(self, seed: int) -> Sequence[Any]:
-        self._terminated = set()
+        self._terminated: set[str] = set()
         observations, infos = self.env.reset(seed=seed)
         return self._observed(observations, infos, self.env.agents)
 
-    def step(self, actions: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any]:
         taken = {agent: actions[seat] for seat, agent in enumerate(self._agents) if agent in self.env.agents}
         observations, rewards, terminations, truncations, infos = self.env.step(taken)
         self._terminated |= {agent for agent, ends in terminations.items() if ends}

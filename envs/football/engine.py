@@ -35,13 +35,9 @@ class FootballGame(Game):
         self.observation_space = observation_space(settings.map_shape)
         self.action_space = gymnasium.spaces.Discrete(NUM_ACTIONS)
         self.players, self._left = settings.players, settings.left_players
-        self._config = gfootball_config.Config(
-            {
-                "level": settings.scenario,
-                "players": [f"agent:left_players={self._left},right_players={settings.right_players}"],
-                "game_engine_random_seed": 0,
-            }
-        )
+        agents = f"agent:left_players={self._left},right_players={settings.right_players}"
+        values = {"level": settings.scenario, "players": [agents], "game_engine_random_seed": 0}
+        self._config = gfootball_config.Config(values)
         self.env = football_env_core.FootballEnvCore(self._config)
         self._checkpoints = CheckpointRewards(self.players) if "checkpoints" in settings.rewards else None
         self._stacked = np.zeros((self.players, *settings.map_shape), np.uint16)
@@ -60,7 +56,7 @@ class FootballGame(Game):
             self._checkpoints.begin(np.ones(self.players, bool))
         return self._stacked
 
-    def step(self, actions: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    def step(self, actions: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """Plays one step of the engine (a tenth of a second of the match)."""
         turned = [observation_rotation.flip_single_action(int(each), self._config) for each in actions[self._left :]]
         observation, score, done, _ = self.env.step([*map(int, actions[: self._left]), *turned])

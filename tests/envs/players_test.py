@@ -1,21 +1,120 @@
-"""Games of several players, each of which is a row of the batch."""
+"""Games of several players, each of which is a row of the batch; games of PettingZoo."""
 
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from seed_rl.agents.vtrace import VTrace
-from seed_rl.envs.base import CannotBuild
+from seed_rl.envs import base
+from seed_rl.envs.base import CannotBuild, legal_actions, random_actions
 from seed_rl.envs.catch import Catch
+from seed_rl.envs.conformance import check_suite
+from seed_rl.envs.elsewhere import findings
+from seed_rl.envs.pettingzoo import PettingZoo
+from seed_rl.evaluation.film import film
 from seed_rl.experiment import Actors, Experiment
+
+LEAVING = PettingZoo("tests.support.leaving_game", players=3, roles=("runner", "sitter"))
 
 
 class ThreePlayers(Catch):
     players = 3
 
 
-@pytest.mark.parametrize(("envs_per_group", "num_eval_envs"), [(4, 3), (6, 2)])
-def test_groups_and_evaluation_have_whole_games(envs_per_group, num_eval_envs):
-    name, rows = ("envs_per_group", 4) if envs_per_group == 4 else ("num_eval_envs", 2)
-    expected = rf"Actors.{name} must be a multiple of the number of players in .* \(3\), got {rows}"
+@pytest.mark.parametrize(
+    ("setting", "actors"), [("envs_per_group", Actors(2, 1, 4, 3)), ("num_eval_envs", Actors(2, 1, 6, 2))]
+)
+def test_groups_and_evaluation_have_whole_games(setting, actors):
+    expected = (
+        rf"Actors.{setting} must be a multiple of the number of players in .* \(3\), got {getattr(actors, setting)}"
+    )
     with pytest.raises(CannotBuild, match=expected):
-        Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, envs_per_group, num_eval_envs))
+        Experiment(ThreePlayers(), VTrace(), actors=actors)
     Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, 6, 3))
+
+
+def test_conformance():
+    check_suite(PettingZoo(), steps=12)
+    first, *_ = findings(PettingZoo(), seconds=0.0)
+    assert first.endswith("turn int32[1]; action Discrete(9); 2 players")
+
+
+def test_players_keep_their_seats_for_an_episode_and_wait_when_they_have_left(make):
+    env, seatings = make(LEAVING, 6), set()
+    observation, _ = env.reset(seed=1)
+    for _ in range(20):
+        seats = observation["observation"][:, 0].astype(int) - 1
+        seatings |= {tuple(seats[:3]), tuple(seats[3:])}
+        np.testing.assert_array_equal(observation["role"], np.eye(2)[seats // 2])
+        for step in range(3):
+            plays = seats >= step
+            legal = legal_actions(base.spec_of(env), observation)
+            np.testing.assert_array_equal(legal[:, 0], seats < 2, "only agent 2 has a mask of its own")
+            np.testing.assert_array_equal(legal[:, 1:].T, [plays] * 3)
+            actions = np.where(plays, 1 + np.arange(6) % 3, 0)
+            observation, reward, terminated, truncated, info = env.step(actions)
+            np.testing.assert_array_equal(reward, actions)
+            if step < 2:
+                assert not (terminated | truncated).any(), "the rows of a game end together"
+                np.testing.assert_array_equal(observation["observation"][plays, 2], actions[plays])
+                assert not observation["observation"][~plays].any()
+        np.testing.assert_array_equal(terminated, seats < 2)
+        np.testing.assert_array_equal(truncated, seats == 2)
+        last = info["final_obs"]["observation"][truncated]
+        np.testing.assert_array_equal(last, [[3, 3, action] for action in actions[truncated]])
+    assert seatings == set(itertools.permutations(range(3))), "every player takes every seat"
+
+
+def test_winner_and_loser_have_their_rewards_in_the_same_step(make):
+    env, firsts = make(PettingZoo(), 2), set()
+    observation, _ = env.reset(seed=0)
+    for _ in range(8):
+        first = observation["turn"][:, 0].argmax()
+        firsts.add(first)
+        for number, move in enumerate([0, 3, 1, 4, 2]):
+            mover = first ^ (number % 2)
+            assert observation["turn"][:, 0].tolist() == [mover == 0, mover == 1]
+            legal = legal_actions(base.spec_of(env), observation)
+            assert legal.sum(axis=1).tolist() == [9 - number if row == mover else 1 for row in (0, 1)]
+            actions = legal.argmax(axis=1)
+            actions[mover] = move
+            observation, reward, terminated, _, _ = env.step(actions)
+            assert terminated.tolist() == [number == 4] * 2
+            assert reward[first] == -reward[1 - first] == (number == 4)
+    assert firsts == {0, 1}, "either row begins"
+
+
+@pytest.mark.parametrize(
+    ("config", "rows", "sentence"),
+    [
+        (PettingZoo(), 3, r"number of environments must be a multiple of the number of players in .* \(2\), got 3"),
+        (PettingZoo(LEAVING.env), 2, "PettingZoo.players must be 3 for .*, got 2"),
+        (PettingZoo(LEAVING.env, 3, roles=("r",)), 3, r"one of PettingZoo.roles must begin each of .*, got \('r',\)"),
+        (
+            PettingZoo(LEAVING.env, 3, '{"unequal": true}'),
+            3,
+            r"equal spaces \(supersuit pads them\), but obs",
+        ),
+        (PettingZoo("nowhere.at_all"), 2, "nowhere.at_all can't be made: No module named 'nowhere'"),
+        (PettingZoo("classic/tictac-v3"), 2, "classic/tictac-v3 can't be made: .*'classic/tictac-v3' not found"),
+    ],
+)
+def test_games_that_cannot_be_built_are_named(config, rows, sentence):
+    with pytest.raises(CannotBuild, match=sentence):
+        config.make(rows)
+
+
+def test_a_film_shows_each_game_once(tmp_path):
+    rng, env, seen = np.random.default_rng(0), PettingZoo().watch(), []
+    spec = PettingZoo().spec()
+    act = lambda output: random_actions(spec.action, rng, 2, legal_actions(spec, output.observation))  # noqa: E731
+    env.picture = lambda observation, draw=env.picture: seen.append(draw(observation)) or seen[-1]
+    played = film(SimpleNamespace(reset=lambda num_envs: None, act=act), env, 2, 1, [], fps=5.0)
+    env.close()
+    first, second = played.lengths[::2]
+    assert played.lengths.tolist() == [first, first, second, second]
+    assert played.returns[::2].tolist() == (-played.returns[1::2]).tolist()
+    assert len(seen) == first + second
+    assert all(np.any(one != next_one) for one, next_one in itertools.pairwise(seen))

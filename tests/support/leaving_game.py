@@ -1,0 +1,53 @@
+"""A game in PettingZoo's parallel interface whose agents leave one after another."""
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+
+class Leaving(ParallelEnv):
+    """Agent i terminates after i + 1 steps, the last one is truncated after three; agent 2 has a mask in `info`.
+
+    Agents observe 1 + their index, the step, and their last action, which is also their reward.
+    """
+
+    possible_agents = ("runner_0", "runner_1", "sitter_0")
+
+    def __init__(self, unequal=False):
+        self._unequal = unequal
+
+    def observation_space(self, agent):
+        return spaces.Box(0, 9, (4 if self._unequal and agent == "sitter_0" else 3,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(4)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self._steps = list(self.possible_agents), 0
+        return self._results(dict.fromkeys(self.agents, 0))
+
+    def step(self, actions):
+        assert set(actions) == set(self.agents)
+        self._steps += 1
+        gone = [agent for agent in actions if self.possible_agents.index(agent) < self._steps]
+        terminations = {agent: agent in gone and agent != "sitter_0" for agent in actions}
+        truncations = {agent: agent in gone and agent == "sitter_0" for agent in actions}
+        observations, infos = self._results(actions)
+        self.agents = [agent for agent in self.agents if agent not in gone]
+        return (
+            observations,
+            {agent: float(action) for agent, action in actions.items()},
+            terminations,
+            truncations,
+            infos,
+        )
+
+    def _results(self, actions):
+        index = self.possible_agents.index
+        observations = {a: np.array([1 + index(a), self._steps, last], np.float32) for a, last in actions.items()}
+        masks = {"sitter_0": {"action_mask": np.array([0, 1, 1, 1], np.int8)}}
+        return observations, {agent: masks.get(agent, {}) for agent in actions}
+
+
+def parallel_env(**options):
+    return Leaving(**options)
