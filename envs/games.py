@@ -14,11 +14,12 @@ from seed_rl.envs.base import UniformVectorEnv
 
 
 class Game(abc.ABC):
-    """One game of P players, numbered by their seats. Spaces are those of any player; `env` can render and close."""
+    """One game of P players, numbered by their seats; the spaces are those of any one player."""
 
     env: Any
-    observation_space: gymnasium.Space[Any]
-    action_space: gymnasium.Space[Any]
+    """What has the methods `render` and `close`."""
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
     players: int
 
     @abc.abstractmethod
@@ -70,9 +71,11 @@ class GamesVectorEnv(UniformVectorEnv):
         return self._batch(observations), numbers[0], numbers[1] != 0, numbers[2] != 0, info
 
     def render(self) -> Any:
+        """Draws each game."""
         return [game.env.render() for game in self._games]
 
     def close_extras(self, **kwargs: Any) -> None:
+        """Closes all games."""
         for game in self._games:
             game.env.close()
 
@@ -85,5 +88,4 @@ class GamesVectorEnv(UniformVectorEnv):
 
     def _batch(self, observations: Sequence[Any]) -> Any:
         space: Any = self.single_observation_space
-        batch: Any = create_empty_array(space, self.num_envs)
-        return concatenate(space, observations, batch)
+        return concatenate(space, observations, create_empty_array(space, self.num_envs))  # type: ignore[arg-type]

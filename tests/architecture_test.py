@@ -26,7 +26,7 @@ LAYERS = (
     ("seed_rl.envs.packages", "seed_rl.envs.references"),
     ("seed_rl.envs.masks",),
     ("seed_rl.envs.processes", "seed_rl.envs.wrappers", "seed_rl.envs.conformance", "seed_rl.envs.checks"),
-    ("seed_rl.envs.pool", "seed_rl.envs.elsewhere"),
+    ("seed_rl.envs.pool", "seed_rl.envs.elsewhere", "seed_rl.envs.games", "seed_rl.envs.rendering"),
     ("seed_rl.envs.*",),  # suites
     ("seed_rl.transport",),
     ("seed_rl.actor",),
