@@ -8,12 +8,14 @@ _ALIKE = (
     "dmlab/lasertag",
     "dmlab/rooms",
     "football/run_to_score",
+    "football/self_play",
     "football/vtrace_checkpoints",
     "football/vtrace_medium",
     "football/vtrace_scoring",
     "gym/memory",
     "mujoco/sac_hopper",
     "mujoco/sac_walker",
+    "pettingzoo/tic_tac_toe",
 )
 
 DISTINCT = [name for name in config_files.shipped_configs() if not name.startswith(_ALIKE)]
