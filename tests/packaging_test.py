@@ -68,7 +68,8 @@ def test_the_metadata_names_license_pythons_and_modules_that_exist(wheel, metada
     entries = configparser.ConfigParser()
     entries.read_string(metadata("entry_points.txt"))
     assert entries["console_scripts"]["seed_rl"] == "seed_rl.__main__:main"
-    assert set(entries["seed_rl.envs"]) == {"atari", "catch", "dmlab", "football", "gym", "memory", "mujoco"}
+    suites = {"atari", "catch", "dmlab", "football", "gym", "memory", "mujoco", "pettingzoo"}
+    assert set(entries["seed_rl.envs"]) == suites
     for entry in entries["seed_rl.envs"].values():
         path = entry.partition(":")[0].replace(".", "/")
         assert {f"{path}.py", f"{path}/__init__.py"} & set(wheel.namelist()), entry
