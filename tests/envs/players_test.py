@@ -14,9 +14,11 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.elsewhere import findings
 from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.evaluation.film import film
-from seed_rl.experiment import Actors, Experiment
+from seed_rl.experiment import Actors, Devices, Experiment
+from seed_rl.learner.split import BadDevices, split
 
 LEAVING = PettingZoo("tests.support.leaving_game", players=3, roles=("runner", "sitter"))
+GPUS = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
 
 
 class ThreePlayers(Catch):
@@ -32,7 +34,9 @@ def test_groups_and_evaluation_have_whole_games(setting, actors):
     )
     with pytest.raises(CannotBuild, match=expected):
         Experiment(ThreePlayers(), VTrace(), actors=actors)
-    Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, 6, 3))
+    whole = Experiment(ThreePlayers(), VTrace(), actors=Actors(2, 1, 6, 3), devices=Devices(GPUS[:2], GPUS[2:]))
+    with pytest.raises(BadDevices, match="num_eval_envs must be a multiple of 3 players times the number of inference"):
+        split(whole, GPUS)
 
 
 def test_conformance():
