@@ -24,6 +24,7 @@ from seed_rl.inference.service import CentralInference
 from seed_rl.inference.staging import Staging
 from seed_rl.inference.thread import ActingThread
 from seed_rl.learner.assembly import assemble
+from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.learner.train_step import TrainStep
 from seed_rl.runs.measuring import acting_of, blank_unroll
@@ -188,7 +189,9 @@ class LearnerPart:
         """Compile the act step and the update."""
         self._experiment = experiment
         self._agent = experiment.build_agent()
-        self.service, [self._acting], self._source, _ = assemble(experiment, self._agent, experiment.seed)
+        self.service, [self._acting], self._source, _ = assemble(
+            experiment, self._agent, experiment.seed, Replicas(experiment)
+        )
         self._acting.act_step.warm_up()
         passes, minibatches = experiment.passes, experiment.minibatches
         self._train_step = TrainStep(self._agent, experiment.optimizer, passes=passes, minibatches=minibatches)

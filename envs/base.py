@@ -103,6 +103,11 @@ class EnvConfig(Settings, abc.ABC):
         """
         return 1
 
+    @property
+    def home_players(self) -> int:
+        """Number of players of a game on the side of the home player, the first rows of a game."""
+        return 1
+
     def check_rows(self, name: str, rows: int) -> None:
         """Raises CannotBuild unless a number of rows, given by the setting `name`, is that of whole games."""
         if rows % self.players:

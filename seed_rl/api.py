@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
     from seed_rl.evaluation.film import film_run
     from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
-    from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, Logs, Replay
+    from seed_rl.experiment import Actors, ConfigError, Devices, Experiment, Inference, League, Logs, Replay
     from seed_rl.experiment.config_files import load as load_experiment
     from seed_rl.experiment.config_files import shipped_configs
     from seed_rl.experiment.optimizer import Optimizer
@@ -57,7 +57,7 @@ __all__ = [
     "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotReach", "CannotUse", "CheckpointError",
     "ConfigError", "ContinuousSpec", "Count", "Devices", "DiscreteSpec", "Diverged", "EnvConfig", "EnvOutput",
     "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv", "HostLost", "Hosts",
-    "Inference", "Logs", "LossOutput", "ModelAgent", "MultiDiscreteSpec", "NoPolicy", "NonNegative", "OneOf",
+    "Inference", "League", "Logs", "LossOutput", "ModelAgent", "MultiDiscreteSpec", "NoPolicy", "NonNegative", "OneOf",
     "Optimizer", "Played", "Policy", "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunningMoments",
     "SameStep", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig", "TrunkModel",
     "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within", "check_suite",

@@ -92,6 +92,10 @@ class Football(EnvConfig):
         return self.left_players + self.right_players
 
     @property
+    def home_players(self) -> int:
+        return self.left_players
+
+    @property
     def map_shape(self) -> tuple[int, int]:
         """Height and width of the maps."""
         width, height = map(int, self.map.split("x"))

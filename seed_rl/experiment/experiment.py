@@ -13,6 +13,7 @@ from seed_rl.agents.config import AgentConfig
 from seed_rl.buffers.samplers import SAMPLERS
 from seed_rl.envs.base import CannotBuild, EnvConfig, failure
 from seed_rl.envs.elsewhere import probed_spec
+from seed_rl.experiment.league import League
 from seed_rl.experiment.logs import Logs
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.settings import Count, NonNegative, OneOf, Settings, UnitInterval, Within
@@ -172,6 +173,8 @@ class Experiment(Settings):
     """Metrics, checkpoints and films."""
     replay: Replay | None = None
     """Replay buffer, `@Replay()`, for agents that learn from one; otherwise None."""
+    league: League | None = None
+    """League of past policies as opponents, `@League()`, for games of several players; None: the agent plays all."""
     init_from: str = ""
     """Log directory of a run or one of its checkpoints (`runs/pong/best`), whose weights a new run starts with."""
     seed: Annotated[int, Within(0, 2**31 - 1)] = 1
@@ -193,6 +196,10 @@ class Experiment(Settings):
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
+        if self.league is not None and self.env.players <= self.env.home_players:
+            raise ValueError(
+                f"Experiment.league needs games with opponents, {self.env.title} has none: it must be None"
+            )
         first, total = self.frames_before_update, self.total_frames
         if first >= total + (self.replay is None):
             taker = "filling the replay to Replay.min_size" if self.replay else "a batch (Experiment.batch_size)"

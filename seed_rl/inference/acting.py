@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from seed_rl.agents.base import Agent
@@ -11,6 +13,7 @@ from seed_rl.experiment import Inference
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.opponents import Opponents, Seats
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.thread import ActingThread
 
@@ -30,6 +33,7 @@ class Acting:
         devices: tuple[str, str] = ("", ""),
         order: Order = FREE,
         number: int = 0,
+        league: tuple[Seats, Sequence[Agent]] | None = None,
     ):
         """
         Args:
@@ -41,19 +45,30 @@ class Acting:
             default.
           order: order of this device's batches.
           number: number of this device among the inference devices.
+          league: seats of opponents, and agents on the device that act for them.
         """
         device, store_device = devices
         pool = SlotPool(sizes.num_slots)
         store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
+        self.act_step = ActStep(agent, store, sizes, seed, device)
+        self.opponents: Opponents | None = None
+        if league is not None:
+            self.opponents = Opponents(self.act_step, league[1], sizes, league[0], seed, device, number)
+        recorded = np.arange(sizes.num_envs) < sizes.num_training_envs
         self.cursor = UnrollCursor(
-            np.arange(sizes.num_envs) < sizes.num_training_envs,
+            recorded & ~self.opponents.rows if self.opponents else recorded,
             sizes.length,
             sizes.stride,
             pool,
             inference.stagger_unrolls,
         )
-        self.act_step = ActStep(agent, store, sizes, seed, device)
         own_envs = len(range(number, sizes.num_envs, sizes.num_devices))
         batcher = order.batcher(number, sizes.max_batch, inference.max_wait_ms / 1000, own_envs)
-        self.thread = ActingThread(self.act_step, self.cursor, self.unrolls.queue, batcher, order, number)
+        self.thread = ActingThread(
+            self.opponents or self.act_step, self.cursor, self.unrolls.queue, batcher, order, number
+        )
+
+    def warm_up(self) -> None:
+        """Compile the act step, and that of opponents."""
+        (self.opponents or self.act_step).warm_up()

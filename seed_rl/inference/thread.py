@@ -15,6 +15,7 @@ from seed_rl.inference.act_step import ActStep
 from seed_rl.inference.batcher import Batcher, Request
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import EpisodeTracker
+from seed_rl.inference.opponents import Opponents
 from seed_rl.inference.order import FREE, Order
 
 _log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class ActingThread:
 
     def __init__(
         self,
-        act_step: ActStep,
+        act_step: ActStep | Opponents,
         cursor: UnrollCursor,
         queue: UnrollQueue,
         batcher: Batcher,

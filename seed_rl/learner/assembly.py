@@ -6,14 +6,19 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment, Inference
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
+from seed_rl.inference.opponents import Seats
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.service import CentralInference
+from seed_rl.learner.checkpoints import name_variables
+from seed_rl.learner.league import Pool
 from seed_rl.learner.placement import place_store
-from seed_rl.learner.replicas import Replicas, whole_reader
+from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import JoinedSource, Source, new_source
 from seed_rl.specs import ActorSettings, EnvSpec
 from seed_rl.transport import messages
@@ -38,7 +43,12 @@ class Assembly(NamedTuple):
 
 
 def assemble(
-    experiment: Experiment, agent: Agent, seed: int, replicas: Replicas | None = None, order: Order = FREE
+    experiment: Experiment,
+    agent: Agent,
+    seed: int,
+    replicas: Replicas,
+    order: Order = FREE,
+    pool: Pool | None = None,
 ) -> Assembly:
     """Build central inference and the batch source it feeds.
 
@@ -46,19 +56,16 @@ def assemble(
       experiment: experiment with or without a replay.
       agent: agent that learns.
       seed: seed of all random numbers, different for each start of a run.
-      replicas: devices; None for a single one.
+      replicas: devices.
       order: order of acting and learning.
+      pool: members of the league, if there is one.
 
     Raises:
       DoesNotFit: a store needs more memory than is free.
     """
-    devices = replicas.inference_devices if replicas else ("",)
-    agents, copy_weights = (
-        replicas.acting_agents(agent, experiment.build_agent, order.whole_weights)
-        if replicas
-        else ([agent], lambda: None)
-    )
-    sizes = Sizes.of(experiment, agent, len(devices), replicas.hosts.count if replicas else 1)
+    devices = replicas.inference_devices
+    agents, copy_weights = replicas.acting_agents(agent, experiment.build_agent, order.whole_weights)
+    sizes = Sizes.of(experiment, agent, len(devices), replicas.hosts.count)
     replay = experiment.replay
     acting, sources = [], []
     for number, (own_agent, device) in enumerate(zip(agents, devices, strict=True)):
@@ -66,10 +73,15 @@ def assemble(
         sharers = len(devices) - number  # of the host's memory: stores before this one have theirs
         place = place_store(sizes, replay.placement if replay else "device", device, sharers)
         store_device = place if replay else device  # without a replay, only checked to fit
-        one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device), order, number)
+        league = None
+        if experiment.league is not None:
+            with tf.device(device):
+                frozen = [experiment.build_agent() for _ in range(experiment.league.sets)]
+            league = Seats(experiment.env.players, experiment.env.home_players, experiment.league), frozen
+        one = Acting(own_agent, sizes, experiment.inference, own_seed, (device, store_device), order, number, league)
         acting.append(one)
         store = one.unrolls.store
-        read = replicas.reader(store, number) if replicas else whole_reader(store)
+        read = replicas.reader(store, number)
         sources.append(new_source(one.unrolls, read, sizes, own_agent, replay, own_seed))
     actors = experiment.actors
     if actors.num_eval_envs:
@@ -87,6 +99,9 @@ def assemble(
             copy_weights()
             for one in acting:
                 one.cursor.version = learner_updates
+            if pool is not None:
+                opponents = [one.opponents for one in acting if one.opponents is not None]
+                pool.refresh(learner_updates, name_variables("agent", agent.variables), opponents, seed)
 
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
 

@@ -13,7 +13,9 @@ import numpy as np
 from seed_rl.envs.final import RESTARTS
 from seed_rl.foreign import number
 from seed_rl.inference.cursor import UnrollCursor
+from seed_rl.inference.opponents import Opponents
 from seed_rl.inference.service import CentralInference
+from seed_rl.learner.league import Pool
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
 
 _MOST_NUMBERS = 64  # metrics about episodes
@@ -46,25 +48,34 @@ class Counters:
 class Progress:
     """Counters, and windows over the latest episodes of training and evaluation environments."""
 
-    def __init__(self, num_training_envs: int):
+    def __init__(self, num_training_envs: int, pool: Pool | None = None):
+        """
+        Args:
+          num_training_envs: number of training environments, which have the lowest ids.
+          pool: members of the league, saved with the rest.
+        """
         self.counters = Counters()
-        self._num_training_envs = num_training_envs
+        self._num_training_envs, self._pool = num_training_envs, pool
         self._service: CentralInference | None = None
         self._cursors: Sequence[UnrollCursor] = ()
+        self._opponents: Opponents | None = None
         self._numbers: collections.defaultdict[str, collections.deque[float]] = collections.defaultdict(
             lambda: collections.deque(maxlen=RECENT_EPISODES)
         )
         self._windows = {"": EpisodeWindow(RECENT_EPISODES), "eval/": EpisodeWindow(RECENT_EVAL_EPISODES)}
         self._evaluated = 0
 
-    def attach(self, service: CentralInference, cursors: Sequence[UnrollCursor]) -> None:
-        """Follows the episodes and counts of this start of the run."""
-        self._service, self._cursors = service, cursors
+    def attach(
+        self, service: CentralInference, cursors: Sequence[UnrollCursor], opponents: Opponents | None = None
+    ) -> None:
+        """Follows the episodes and counts of this start of the run, except for episodes of opponents."""
+        self._service, self._cursors, self._opponents = service, cursors, opponents
 
     def _add_episodes(self) -> None:
         for episodes in self._service.take_episodes() if self._service else ():
             evaluated = episodes.env_ids >= self._num_training_envs
-            for prefix, which in (("", ~evaluated), ("eval/", evaluated)):
+            own = True if self._opponents is None else ~self._opponents.rows[episodes.env_ids]
+            for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
         for env_id, name, value in self._service.take_numbers() if self._service else ():
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
@@ -102,7 +113,8 @@ class Progress:
         """The state for `set_state`, as JSON values."""
         self._add_episodes()
         windows = {f"{prefix}episodes": window.get_state() for prefix, window in self._windows.items()}
-        return {"counters": self.totals(), **windows}
+        league = {"league": self._pool.get_state()} if self._pool else {}
+        return {"counters": self.totals(), **windows, **league}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes a state of `get_state`.
@@ -113,6 +125,8 @@ class Progress:
         for prefix, window in self._windows.items():
             window.set_state(state[f"{prefix}episodes"])
         self._evaluated = self._windows["eval/"].count
+        if self._pool is not None:
+            self._pool.set_state(state["league"])
         counters = Counters(**state["counters"])
         for field in dataclasses.fields(counters):
             value = number(vars(counters), field.name)

@@ -136,13 +136,16 @@ def newest_checkpoint(logdir: str) -> str:
 
 
 def _copy(checkpoint: str, logdir: str) -> None:
-    """Copy a checkpoint, and the replay saved with it, into a log directory as its newest."""
+    """Copy a checkpoint, with the replay and the league that belong to it, into a log directory as its newest."""
     target, number = os.path.join(logdir, "checkpoints"), f"{updates_behind(checkpoint):012d}.npz"
     os.makedirs(target, exist_ok=True)
     shutil.copy(checkpoint, os.path.join(target, f"checkpoint-{number}"))
     snapshot = os.path.join(os.path.dirname(checkpoint), f"replay-{number}")
     if os.path.exists(snapshot):
         shutil.copy(snapshot, target)
+    league = os.path.join(os.path.dirname(os.path.dirname(checkpoint)), "league")
+    if os.path.exists(league):
+        shutil.copytree(league, os.path.join(logdir, "league"), dirs_exist_ok=True)
 
 
 def updates_behind(checkpoint: str) -> int:

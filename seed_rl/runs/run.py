@@ -243,8 +243,8 @@ class Run:
         """Build the learner, which serves at the address of the one before it, if there was one."""
         import tensorflow as tf
 
+        from seed_rl.learner.building import build_learner
         from seed_rl.learner.checkpoints import CheckpointError
-        from seed_rl.learner.learner import Learner
         from seed_rl.learner.placement import DoesNotFit
         from seed_rl.learner.split import BadDevices
 
@@ -252,7 +252,7 @@ class Run:
         if not address:
             address = f"unix:{self._cleanup.enter_context(socket_directory())}/learner.sock"
         try:
-            return Learner(self.experiment, self._directory, address, self.security, link, order)
+            return build_learner(self.experiment, self._directory, address, self.security, link, order)
         except (BadDevices, CannotAct, CannotBuild, CheckpointError, DoesNotFit) as error:
             raise ConfigError(str(error)) from error
         except tf.errors.ResourceExhaustedError as error:

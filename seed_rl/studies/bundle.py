@@ -142,9 +142,10 @@ def _unpack(path: str, logdir: str) -> None:
 def _beginnings(directory: str, journal: Sequence[Segment]) -> list[str]:
     """Return the checkpoints from which parts of a run can be replayed, in order.
 
-    There are none if the run saves its replay memory, which is kept for the newest checkpoint only.
+    There are none if the run saves its replay memory, which is kept for the newest checkpoint only, or has a league.
     """
-    if journal[0].start["settings"].get("replay.snapshot"):
+    settings = journal[0].start["settings"]
+    if settings.get("replay.snapshot") or settings.get("league.kind"):
         return []
     begins = {segment.begin for segment in journal}
     paths = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if _PART.fullmatch(name)]

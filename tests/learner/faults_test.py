@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
+from seed_rl.learner.building import build_learner
 from seed_rl.learner.ending import Diverged
-from seed_rl.learner.learner import PATIENCE, Learner
+from seed_rl.learner.learner import PATIENCE
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.types import EnvOutput
@@ -34,7 +35,7 @@ def settings():
 @pytest.fixture
 def learner(settings, tmp_path):
     experiment = config_files.load(["gym/cartpole"], [*SMALL, *settings])
-    learner = Learner(experiment, str(tmp_path), f"unix:{tmp_path}/learner.sock", ServerSecurity())
+    learner = build_learner(experiment, str(tmp_path), f"unix:{tmp_path}/learner.sock", ServerSecurity())
     yield learner
     learner.close()
 

@@ -8,7 +8,7 @@ import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.learner import checkpoints
-from seed_rl.learner.learner import Learner
+from seed_rl.learner.building import build_learner
 from seed_rl.transport.credentials import ServerSecurity
 
 SMALL = ("VTrace.hidden = 8", "VTrace.core = 'lstm'", "VTrace.core_units = 4")
@@ -20,7 +20,7 @@ def start(tmp_path):
 
     def make(config, *bindings):
         experiment = config_files.load([config], ["Actors.envs_per_group = 1", *bindings])
-        return Learner(experiment, str(tmp_path), f"unix:{tmp_path}/learner.sock", ServerSecurity())
+        return build_learner(experiment, str(tmp_path), f"unix:{tmp_path}/learner.sock", ServerSecurity())
 
     return make
 

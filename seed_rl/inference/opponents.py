@@ -1,0 +1,208 @@
+"""Acts for opponents with frozen weights, beside the learning agent and in the same inference batches."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.agents.base import ActOutput, Agent
+from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
+from seed_rl.experiment.league import League
+from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference.act_step import ActStep
+from seed_rl.types import EnvOutput
+
+_AGENT = -1  # takes the place of a member
+
+
+@dataclasses.dataclass(frozen=True)
+class Seats:
+    """Which rows of the environments are played by whom, on one of D inference devices."""
+
+    players: int
+    """P: number of players of a game, whose rows are consecutive ids of a device."""
+    home_players: int
+    """Number of the game's first rows that the learning agent plays."""
+    league: League
+    """Settings that say in how many games."""
+
+    def opponents(self, sizes: Sizes) -> np.ndarray:
+        """Return bool [N]: whether the row with each environment id is played by members of the league."""
+        rows = np.arange(sizes.num_envs) // sizes.num_devices  # of the device
+        games = rows // self.players
+        spread = np.floor((games + 1) * self.league.share) > np.floor(games * self.league.share)
+        evaluation = np.arange(sizes.num_envs) >= sizes.num_training_envs
+        return (rows % self.players >= self.home_players) & (spread | evaluation)
+
+    def first_rows(self, sizes: Sizes) -> np.ndarray:
+        """Return int [N]: id of the first row of the game to which each row belongs."""
+        ids = np.arange(sizes.num_envs)
+        return ids - ids // sizes.num_devices % self.players * sizes.num_devices
+
+
+class Opponents:
+    """Takes the place of an act step whose batches have rows of opponents.
+
+    It has several agents with frozen weights. When an episode begins in a game with opponents, one of the agents is
+    drawn for all of them. A batch takes two calls: one for the rows of the learning agent, and one for those of all
+    opponents, in equal parts for each frozen agent.
+    """
+
+    def __init__(
+        self,
+        act_step: ActStep,
+        agents: Sequence[Agent],
+        sizes: Sizes,
+        seats: Seats,
+        seed: int,
+        device: str = "",
+        number: int = 0,
+    ):
+        """
+        Args:
+          act_step: acts for the other rows, and stores their steps.
+          agents: K agents like the learning one, on the device.
+          sizes: sizes of the act step.
+          seats: which rows are opponents'.
+          seed: seed of actions and draws.
+          device: TensorFlow's name of the device that acts; empty for the default.
+          number: number of this device among the inference devices.
+        """
+        self._act_step, self._agents = act_step, agents
+        self._parts = sorted({-(-size // 2) for size in sizes.act_batches} | {sizes.max_batch})
+        own_sizes = dataclasses.replace(sizes, act_batches=tuple(len(agents) * part for part in self._parts))
+        store = UnrollStore(agents[0].step_spec, sizes.length, 0, device)  # its spare slot takes all steps
+        self._frozen_step = ActStep(cast(Agent, _Parts(agents)), store, own_sizes, (seed + 1) % 2**31, device)
+        self._members = [_AGENT] * len(agents)
+        self._nobody = sizes.num_envs  # id of padding
+        self.rows = seats.opponents(sizes)
+        """bool [N]: whether the row with each environment id is an opponent's."""
+        self._first_rows = seats.first_rows(sizes)
+        own = np.arange(sizes.num_envs) % sizes.num_devices == number
+        self._is_first = np.zeros(sizes.num_envs, bool)
+        self._is_first[self._first_rows[self.rows & own]] = True  # of a game with opponents
+        self._drawn = np.zeros(sizes.num_envs, np.int64)  # agent that plays in the game, by its first row
+        self._counts = np.zeros(sizes.num_envs, bool)  # whether the result of the episode will count
+        self._returns = np.zeros(sizes.num_envs)
+        self._random = np.random.default_rng([seed, number])
+        self._results: collections.deque[tuple[int, float]] = collections.deque()
+        self._padding = 0
+        self._lock = threading.Lock()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether some agents have no member's weights yet."""
+        return _AGENT in self._members
+
+    def load(self, number: int, member: int, weights: Sequence[np.ndarray]) -> None:
+        """Give an agent the weights of a member. Results of its games in progress will not count.
+
+        Args:
+          number: number of the agent.
+          member: the member, as results name it.
+          weights: arrays like the agent's variables.
+        """
+        with self._lock:
+            for variable, array in zip(self._agents[number].variables, weights, strict=True):
+                variable.assign(array)
+            self._members[number] = member
+            self._counts[self._drawn == number] = False
+
+    def take_results(self) -> list[tuple[int, float]]:
+        """Return a member and the result of the learning agent for each game since the last call: 1 for a positive
+        return of the game's first row, 0 for a negative one, otherwise 0.5."""
+        return [self._results.popleft() for _ in range(len(self._results))]
+
+    def warm_up(self) -> None:
+        """See `ActStep.warm_up`."""
+        self._act_step.warm_up()
+        self._frozen_step.warm_up()
+
+    def padding(self, batch: int) -> int:
+        """Return the number of padding rows added to the last batch."""
+        return self._padding
+
+    def __call__(
+        self, env_ids: np.ndarray, restarted: np.ndarray, writes: StepWrites, outputs: Sequence[EnvOutput]
+    ) -> np.ndarray:
+        """See `ActStep.__call__`."""
+        theirs, ours = np.flatnonzero(self.rows[env_ids]), np.flatnonzero(~self.rows[env_ids])
+        output = outputs[0] if len(outputs) == 1 else tf.nest.map_structure(lambda *of: np.concatenate(of), *outputs)
+        spec, self._padding = self._agents[0].env_spec.action.tensor, 0
+        actions = np.empty((len(env_ids), *spec.shape), spec.dtype)
+        with self._lock:
+            self._follow(env_ids, restarted, output)
+            if len(ours):
+                to = StepWrites(*(each[..., ours] for each in writes))
+                actions[ours] = self._act_step(env_ids[ours], restarted[ours], to, [_rows(output, ours)])
+                self._padding += self._act_step.padding(len(ours))
+            if len(theirs):
+                at, rows = self._arranged(theirs, self._drawn[self._first_rows[env_ids[theirs]]])
+                ids = np.full(len(rows), self._nobody, env_ids.dtype)
+                ids[at] = env_ids[theirs]
+                nowhere = np.zeros((len(writes.slots), len(rows)), np.int32)
+                to = StepWrites(nowhere, nowhere, opened=nowhere[0])
+                actions[theirs] = self._frozen_step(ids, restarted[rows], to, [_rows(output, rows)])[at]
+                self._padding += len(rows) - len(theirs)
+        return actions
+
+    def _arranged(self, rows: np.ndarray, agents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Arrange rows in equal parts by agent: return their positions there, and the row at each position."""
+        counts = np.bincount(agents, minlength=len(self._agents))
+        part = next(size for size in self._parts if size >= counts.max())
+        order = np.argsort(agents, kind="stable")
+        at = np.empty(len(rows), np.int64)
+        at[order] = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts) + part * agents[order]
+        arranged = np.full(part * len(counts), rows[0])  # padding repeats a row, and acts for nobody
+        arranged[at] = rows
+        return at, arranged
+
+    def _follow(self, env_ids: np.ndarray, restarted: np.ndarray, output: EnvOutput) -> None:
+        """Note the results of games that have ended, and draw the opponents of those that begin."""
+        first = self._is_first[env_ids]
+        ids, restarted, done = env_ids[first], restarted[first], output.done[first]
+        self._returns[ids] += output.reward[first]
+        for each in ids[done & ~restarted & self._counts[ids]]:
+            self._results.append((self._members[self._drawn[each]], 0.5 + 0.5 * float(np.sign(self._returns[each]))))
+        begun = ids[done | restarted]
+        self._returns[begun] = 0
+        self._drawn[begun] = self._random.integers(len(self._members), size=len(begun))
+        self._counts[begun] = True
+
+
+class _Parts:
+    """Acts for K equal parts of a batch, as far as an act step needs an agent, with one agent each."""
+
+    def __init__(self, agents: Sequence[Agent]):
+        self._agents = agents
+        self.env_spec, self.step_spec = agents[0].env_spec, agents[0].step_spec
+
+    def act(self, prev_action: Any, env_output: Any, state: Any, env_ids: Any, seed: Any, greedy: Any) -> ActOutput:
+        """See `Agent.act`."""
+
+        def part(tensors: Any, number: int) -> Any:
+            return tf.nest.map_structure(lambda tensor: tf.split(tensor, len(self._agents))[number], tensors)
+
+        outputs = [
+            agent.act(
+                part(prev_action, number),
+                part(env_output, number),
+                part(state, number),
+                part(env_ids, number),
+                seed + tf.constant([0, number]),
+                greedy if isinstance(greedy, bool) else part(greedy, number),
+            )
+            for number, agent in enumerate(self._agents)
+        ]
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)  # type: ignore[no-any-return]
+
+
+def _rows(output: EnvOutput, rows: np.ndarray) -> EnvOutput:
+    """Return rows of a batch."""
+    return tf.nest.map_structure(lambda array: array[rows], output)  # type: ignore[no-any-return]

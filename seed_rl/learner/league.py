@@ -1,0 +1,141 @@
+"""The members of a league: past policies of a run, and the agent's results against them."""
+
+from __future__ import annotations
+
+import collections
+import csv
+import glob
+import io
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from seed_rl.experiment.league import NEWEST, PRIORITIZED, League
+from seed_rl.inference.opponents import Opponents
+from seed_rl.learner import checkpoints
+from seed_rl.system.files import Outage, complete_or_absent
+
+_log = logging.getLogger(__name__)
+
+_RECENT = 200  # games, in the reported score
+
+
+class Pool:
+    """Members by the number of learner updates behind them, as checkpoints `member-<updates>.npz` of the agent.
+
+    `results.csv` beside them has a row for each member: updates, games, and the agent's mean result against it, where 1
+    is a win, 0.5 a draw and 0 a loss.
+    """
+
+    def __init__(self, directory: str, settings: League):
+        """
+        Args:
+          directory: directory of the files, created if missing.
+          settings: when members are added and how they are drawn.
+        """
+        os.makedirs(directory, exist_ok=True)
+        self._directory, self._settings = directory, settings
+        self._results: dict[int, tuple[int, float]] = {}  # by member: games, and the sum of their results
+        self._recent: collections.deque[float] = collections.deque(maxlen=_RECENT)
+        self._every = settings.every_updates
+        self._no_members = Outage("members of the league", "the league goes on with those there are", _log)
+
+    @property
+    def members(self) -> list[int]:
+        """Members, the oldest first."""
+        return sorted(self._results)
+
+    def gauges(self) -> dict[str, float]:
+        """Return the number of members and the agent's mean result in the latest games against them."""
+        score = {"league/score": float(np.mean(self._recent))} if self._recent else {}
+        return {"league/members": len(self._results), **score}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return interval, members and results for `set_state`, as JSON values."""
+        return {"every_updates": self._every, "results": [[member, *own] for member, own in self._results.items()]}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take a state of `get_state`, except for members whose files are gone; files of others are removed.
+
+        Raises:
+          KeyError, TypeError, ValueError: it is not one.
+        """
+        self._every = int(state["every_updates"])
+        results = {int(member): (int(games), float(total)) for member, games, total in state["results"]}
+        self._results = {member: own for member, own in results.items() if os.path.exists(self.path(member))}
+        if gone := sorted(results.keys() - self._results.keys()):
+            _log.warning("members %s of the league are missing in %s", gone, self._directory)
+        for path in glob.glob(os.path.join(glob.escape(self._directory), "member-*.npz")):
+            if path not in map(self.path, self._results):
+                os.remove(path)
+
+    def path(self, member: int) -> str:
+        """Return the path of a member's checkpoint."""
+        return os.path.join(self._directory, f"member-{member:012d}.npz")
+
+    def refresh(self, updates: int, weights: Mapping[str, Any], acting: Sequence[Opponents], seed: int) -> None:
+        """Take the results of all games; if it is time, add a member and draw one of the sets of weights anew.
+
+        Args:
+          updates: number of learner updates so far.
+          weights: Keras variables of the learning agent by name.
+          acting: what acts with members, one per inference device.
+          seed: seed of the draws.
+
+        Raises:
+          OSError: the first member can't be written.
+        """
+        for member, result in (each for one in acting for each in one.take_results()):
+            self._recent.append(result)
+            if member in self._results:
+                games, total = self._results[member]
+                self._results[member] = games + 1, total + result
+        adds = updates % self._every == 0
+        if not self._results:
+            self._add(updates, weights)
+        elif adds:
+            with self._no_members.tolerated():
+                self._add(updates, weights)
+        number = updates // self._every % self._settings.sets
+        random = np.random.default_rng([seed, updates])
+        for one in acting:
+            for each in range(self._settings.sets) if one.is_empty else [number] * adds:
+                member = self._draw(random)
+                one.load(each, member, self._weights(member, weights))
+
+    def _add(self, updates: int, weights: Mapping[str, Any]) -> None:
+        """Write a new member and the results so far; thin the pool out if it is full."""
+        arrays = {name: np.asarray(variable.numpy()) for name, variable in weights.items()}
+        checkpoints.write(self.path(updates), arrays, {"counters": {"learner_updates": updates}})
+        self._results.setdefault(updates, (0, 0.0))
+        if len(self._results) > self._settings.most_members:
+            self._every *= 2
+            for member in self.members[1:-1:2]:
+                os.remove(self.path(member))
+                del self._results[member]
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(["updates", "games", "score"])
+        for member in self.members:
+            games, total = self._results[member]
+            rows.writerow([member, games, round(total / games, 4) if games else ""])
+        with complete_or_absent(os.path.join(self._directory, "results.csv")) as file:
+            file.write(text.getvalue().encode())
+
+    def _draw(self, random: np.random.Generator) -> int:
+        """Draw a member."""
+        members, chances = self.members, np.ones(len(self._results))
+        if self._settings.draw == NEWEST:
+            chances[: -self._settings.sets] = 0
+        elif self._settings.draw == PRIORITIZED:  # a draw more than was played keeps a member without games likely
+            games, totals = np.array([self._results[member] for member in members]).T
+            chances = (1 - (totals + 0.5) / (games + 1)) ** 2
+        return int(random.choice(members, p=chances / chances.sum()))
+
+    def _weights(self, member: int, names: Mapping[str, Any]) -> list[np.ndarray]:
+        """Read the weights of a member in the order of `names`."""
+        arrays, _ = checkpoints.load(self.path(member))
+        return [arrays[name] for name in names]

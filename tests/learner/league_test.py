@@ -1,0 +1,117 @@
+"""The pool of a league: when members come and go, how they are drawn, and what a restart keeps."""
+
+import collections
+import json
+import types
+
+import numpy as np
+import pytest
+
+from seed_rl.experiment import League
+from seed_rl.learner import checkpoints
+from seed_rl.learner.league import Pool
+
+SETS = 2
+
+
+class Acting:
+    """Stands in for `Opponents`."""
+
+    def __init__(self):
+        self.members = [-1] * SETS
+        self.weights = [None] * SETS
+        self.results = []
+
+    @property
+    def is_empty(self):
+        return -1 in self.members
+
+    def load(self, number, member, weights):
+        self.members[number], self.weights[number] = member, weights
+
+    def take_results(self):
+        results, self.results = self.results, []
+        return results
+
+
+def weights(updates):
+    """Keras variables by name."""
+    return {"agent/kernel": types.SimpleNamespace(numpy=lambda: np.full(3, updates, np.float32))}
+
+
+def run(pool, acting, updates):
+    for update in updates:
+        pool.refresh(update, weights(update), [acting], seed=3)
+
+
+def test_members_are_added_drawn_in_turn_and_read_as_they_were(tmp_path):
+    pool, acting = Pool(str(tmp_path), League(sets=SETS, every_updates=10)), Acting()
+    run(pool, acting, [0])
+    assert (pool.members, acting.members) == ([0], [0, 0])
+    loaded = []
+    for update in range(1, 41):
+        before = list(acting.members)
+        acting.members = [-2, -2]
+        run(pool, acting, [update])
+        loaded += [(update, number) for number in range(SETS) if acting.members[number] != -2]
+        acting.members = [b if a == -2 else a for a, b in zip(acting.members, before, strict=True)]
+    assert loaded == [(10, 1), (20, 0), (30, 1), (40, 0)], "one at a time"
+    assert pool.members == [0, 10, 20, 30, 40]
+    for member, own in zip(acting.members, acting.weights, strict=True):
+        np.testing.assert_array_equal(own, [np.full(3, member, np.float32)])
+    arrays, state = checkpoints.load(pool.path(30))
+    assert (list(arrays), state["counters"]["learner_updates"]) == (["agent/kernel"], 30)
+
+
+def test_a_full_pool_keeps_every_second_member_and_waits_twice_as_long(tmp_path):
+    pool, acting = Pool(str(tmp_path), League(sets=SETS, every_updates=10, most_members=4)), Acting()
+    run(pool, acting, range(81))
+    assert pool.members == [0, 40, 80], "full at 40, and again at 80"
+    assert len([*tmp_path.glob("member-*.npz")]) == 3
+    run(pool, acting, range(81, 161))
+    assert pool.members == [0, 40, 80, 120, 160][::2]
+
+
+def test_results_are_reported_and_survive_a_restart_with_the_members_of_the_checkpoint(tmp_path, caplog):
+    pool, acting = Pool(str(tmp_path), League(sets=SETS, every_updates=10)), Acting()
+    run(pool, acting, range(11))
+    assert pool.gauges() == {"league/members": 2}
+    acting.results = [(0, 1.0), (0, 0.5), (10, 0.0), (7, 1.0)]
+    run(pool, acting, [11])
+    assert pool.gauges() == {"league/members": 2, "league/score": 0.625}
+    state = json.loads(json.dumps(pool.get_state()))
+    run(pool, acting, range(12, 21))
+    assert (tmp_path / "results.csv").read_text() == "updates,games,score\n0,2,0.75\n10,1,0.0\n20,0,\n"
+
+    again = Pool(str(tmp_path), League(sets=SETS, every_updates=10))
+    again.set_state(state)
+    assert again.members == [0, 10], "the third is of a future that didn't come"
+    assert not (tmp_path / "member-000000000020.npz").exists()
+    assert again.get_state() == state
+    (tmp_path / "member-000000000010.npz").unlink()
+    again.set_state(state)
+    assert again.members == [0]
+    assert "members [10] of the league are missing" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("draw", "shares"),
+    [
+        ("uniform", [0.25, 0.25, 0.25, 0.25]),
+        ("newest", [0, 0, 0.5, 0.5]),
+        ("prioritized", [0.0025, 0.25, 0.5625, 0.25]),
+    ],
+)
+def test_members_are_drawn_by_age_or_by_results(draw, shares, tmp_path):
+    """Against member 0 the agent won nine games, against 20 it lost one, and it met no other."""
+    pool, acting = Pool(str(tmp_path), League(sets=SETS, every_updates=10, draw=draw)), Acting()
+    run(pool, acting, range(31))
+    acting.results = [(0, 1.0)] * 9 + [(20, 0.0)]
+    run(pool, acting, [31])
+    drawn = collections.Counter()
+    for update in range(300):
+        fresh = Acting()
+        pool.refresh(31, weights(31), [fresh], seed=update)
+        drawn.update(fresh.members)
+    expected = np.array(shares) / sum(shares)
+    np.testing.assert_allclose([drawn[member] / 600 for member in (0, 10, 20, 30)], expected, atol=0.06)
