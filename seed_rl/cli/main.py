@@ -46,6 +46,7 @@ COMMANDS = {
     "sweep": "sweeping.sweep",
     "eval": "evaluation.evaluate",
     "play": "evaluation.play",
+    "tournament": "matches.tournament",
     "export": "evaluation.export",
     "plot": "inspection.plot",
     "replay": "replaying.replay",

@@ -38,8 +38,8 @@ class Assembly(NamedTuple):
     """Acting, one per inference device."""
     source: Source
     """Source of batches."""
-    refresh: Callable[[int], None]
-    """Copies the weights to the inference devices; takes the number of learner updates behind them."""
+    refresh: Callable[[int, int], None]
+    """Copies the weights to the inference devices; takes the learner updates and the environment frames behind them."""
 
 
 def assemble(
@@ -92,7 +92,7 @@ def assemble(
     players = experiment.env.players
     service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting], order, players)
 
-    def refresh(learner_updates: int) -> None:
+    def refresh(learner_updates: int, env_frames: int) -> None:
         for one in acting:
             one.cursor.newest_version = learner_updates
         with order.refreshing():
@@ -101,7 +101,8 @@ def assemble(
                 one.cursor.version = learner_updates
             if pool is not None:
                 opponents = [one.opponents for one in acting if one.opponents is not None]
-                pool.refresh(learner_updates, name_variables("agent", agent.variables), opponents, seed)
+                weights = name_variables("agent", agent.variables)
+                pool.refresh(learner_updates, env_frames, weights, opponents, seed)
 
     return Assembly(service, tuple(acting), sources[0] if len(sources) == 1 else JoinedSource(sources), refresh)
 

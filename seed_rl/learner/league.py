@@ -76,11 +76,14 @@ class Pool:
         """Return the path of a member's checkpoint."""
         return os.path.join(self._directory, f"member-{member:012d}.npz")
 
-    def refresh(self, updates: int, weights: Mapping[str, Any], acting: Sequence[Opponents], seed: int) -> None:
+    def refresh(
+        self, updates: int, frames: int, weights: Mapping[str, Any], acting: Sequence[Opponents], seed: int
+    ) -> None:
         """Take the results of all games; if it is time, add a member and draw one of the sets of weights anew.
 
         Args:
           updates: number of learner updates so far.
+          frames: number of environment frames so far.
           weights: Keras variables of the learning agent by name.
           acting: what acts with members, one per inference device.
           seed: seed of the draws.
@@ -95,10 +98,10 @@ class Pool:
                 self._results[member] = games + 1, total + result
         adds = updates % self._every == 0
         if not self._results:
-            self._add(updates, weights)
+            self._add(updates, frames, weights)
         elif adds:
             with self._no_members.tolerated():
-                self._add(updates, weights)
+                self._add(updates, frames, weights)
         number = updates // self._every % self._settings.sets
         random = np.random.default_rng([seed, updates])
         for one in acting:
@@ -106,10 +109,11 @@ class Pool:
                 member = self._draw(random)
                 one.load(each, member, self._weights(member, weights))
 
-    def _add(self, updates: int, weights: Mapping[str, Any]) -> None:
+    def _add(self, updates: int, frames: int, weights: Mapping[str, Any]) -> None:
         """Write a new member and the results so far; thin the pool out if it is full."""
         arrays = {name: np.asarray(variable.numpy()) for name, variable in weights.items()}
-        checkpoints.write(self.path(updates), arrays, {"counters": {"learner_updates": updates}})
+        state = {"counters": {"learner_updates": updates, "env_frames": frames}}
+        checkpoints.write(self.path(updates), arrays, state)
         self._results.setdefault(updates, (0, 0.0))
         if len(self._results) > self._settings.most_members:
             self._every *= 2

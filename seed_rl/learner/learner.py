@@ -163,7 +163,7 @@ class Learner:
         counters.learner_updates += 1
         counters.optimizer_steps += update.optimizer_steps
         self.agent.after_update(counters.learner_updates)
-        self.assembly.refresh(counters.learner_updates)
+        self.assembly.refresh(counters.learner_updates, counters.env_frames)
         self.order.learned(counters.learner_updates, self.variables)
         return metrics
 

@@ -41,7 +41,7 @@ def weights(updates):
 
 def run(pool, acting, updates):
     for update in updates:
-        pool.refresh(update, weights(update), [acting], seed=3)
+        pool.refresh(update, 100 * update, weights(update), [acting], seed=3)
 
 
 def test_members_are_added_drawn_in_turn_and_read_as_they_were(tmp_path):
@@ -60,7 +60,7 @@ def test_members_are_added_drawn_in_turn_and_read_as_they_were(tmp_path):
     for member, own in zip(acting.members, acting.weights, strict=True):
         np.testing.assert_array_equal(own, [np.full(3, member, np.float32)])
     arrays, state = checkpoints.load(pool.path(30))
-    assert (list(arrays), state["counters"]["learner_updates"]) == (["agent/kernel"], 30)
+    assert (list(arrays), state["counters"]) == (["agent/kernel"], {"learner_updates": 30, "env_frames": 3000})
 
 
 def test_a_full_pool_keeps_every_second_member_and_waits_twice_as_long(tmp_path):
@@ -111,7 +111,7 @@ def test_members_are_drawn_by_age_or_by_results(draw, shares, tmp_path):
     drawn = collections.Counter()
     for update in range(300):
         fresh = Acting()
-        pool.refresh(31, weights(31), [fresh], seed=update)
+        pool.refresh(31, 3100, weights(31), [fresh], seed=update)
         drawn.update(fresh.members)
     expected = np.array(shares) / sum(shares)
     np.testing.assert_allclose([drawn[member] / 600 for member in (0, 10, 20, 30)], expected, atol=0.06)

@@ -1,0 +1,56 @@
+"""The command that lets policies play against each other."""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+
+from absl import flags
+
+from seed_rl.cli.command import command
+from seed_rl.cli.errors import UsageError
+from seed_rl.cli.flags import IMPORT_MODULE, boolean, integer
+from seed_rl.system.signals import signals
+
+
+@command(
+    "seed_rl tournament runs/chess runs/chess@best random --members=3",
+    integer("games", 100, "Games of each two players.", lower_bound=1),
+    integer("members", 0, "Also the members of the first run's league, this many evenly spread ones.", lower_bound=0),
+    boolean("greedy", False, "Policies always take the greedy action."),
+    integer("seed", 1, "Seed of games and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+    IMPORT_MODULE,
+    takes_paths=True,
+)
+def tournament(values: flags.FlagValues, *players: str) -> int:
+    """Plays games between policies, LOGDIR or LOGDIR@CHECKPOINT, `random` and MODULE:FUNCTION, and rates them."""
+    if importlib.util.find_spec("openskill") is None:
+        raise UsageError("ratings need the package openskill: pip install openskill")
+    if not players:
+        raise UsageError("expected players, of which the first is a log directory, whose run defines the game")
+    from seed_rl.evaluation import matches
+    from seed_rl.evaluation.policy import experiment_of
+
+    config = experiment_of(players[0].partition("@")[0]).env
+    everyone = [*players, *_members(players[0].partition("@")[0], values.members)]
+    if len(set(everyone)) < max(2, len(everyone)):
+        raise UsageError(f"expected at least two different players, got {', '.join(everyone)}")
+    played = []
+    with signals() as stopped:
+        for match in matches.tournament(config, everyone, values.games, values.seed, values.greedy, stopped):
+            result = f"{match.wins} won, {match.draws} drawn, {match.losses} lost"
+            print(f"{match.first} against {match.second}: {result}", flush=True)
+            played.append(match)
+    if played:
+        print(f"\n{matches.text(played)}")
+    return stopped.exit_code
+
+
+def _members(logdir: str, count: int) -> list[str]:
+    """Return players for `count` members of a run's league, the oldest and the newest among them."""
+    directory = os.path.join(logdir, "league")
+    found = sorted(glob.glob(os.path.join(glob.escape(directory), "member-*.npz")))
+    if len(found) < count:
+        raise UsageError(f"--members={count}: the league in {directory} has {len(found)}")
+    return [f"{logdir}@{found[number * (len(found) - 1) // max(1, count - 1)]}" for number in range(count)]

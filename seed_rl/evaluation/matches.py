@@ -1,0 +1,186 @@
+"""Matches and tournaments between policies in games of several players."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+import tensorflow as tf
+
+from seed_rl.envs.base import CannotBuild, EnvConfig, legal_actions, random_actions
+from seed_rl.envs.elsewhere import make_elsewhere
+from seed_rl.evaluation.episodes import play
+from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
+from seed_rl.foreign import described
+from seed_rl.learner.ending import Stop
+from seed_rl.specs import EnvSpec
+from seed_rl.types import EnvOutput
+
+RANDOM = "random"
+"""Name of the player that chooses uniformly among the legal actions."""
+Act: TypeAlias = Callable[[EnvOutput], np.ndarray]
+"""Maps an output with fields [B, ...] to the actions [B, ...] of B rows, the same ones in each call."""
+_PARALLEL = 32  # games at a time
+
+
+class Match(NamedTuple):
+    """The result of two players' games, from the point of view of the first."""
+
+    first: str
+    second: str
+    wins: int
+    draws: int
+    losses: int
+
+    @property
+    def score(self) -> float:
+        """Mean result, where a win is 1 and a draw 0.5."""
+        return (self.wins + 0.5 * self.draws) / (self.wins + self.draws + self.losses)
+
+
+class Rating(NamedTuple):
+    """Skill of a player, which starts at 25 +- 8.33 and is in the unit of a difference in skill."""
+
+    player: str
+    skill: float
+    deviation: float
+
+
+def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool = False) -> Act:
+    """Build what a player does in a number of rows.
+
+    Args:
+      name: `random`; `module:function`, a function of the `EnvSpec` and a seed that returns an `Act`; or the policy of
+        a run, `logdir` or `logdir@checkpoint`.
+      spec: spec of the environments.
+      rows: number of rows.
+      seed: seed of its actions.
+      greedy: whether a policy acts without exploration.
+
+    Raises:
+      NoPolicy: the run has no usable policy, or the function can't be found.
+    """
+    if name == RANDOM:
+        rng = np.random.default_rng(seed)
+        return lambda output: random_actions(spec.action, rng, rows, legal_actions(spec, output.observation))
+    module, _, function = name.partition(":")
+    if function and not os.path.exists(name.partition("@")[0]):
+        try:
+            return cast(Act, getattr(importlib.import_module(module), function)(spec, seed))
+        except (ImportError, AttributeError, TypeError) as error:
+            raise NoPolicy(f"the player {name} can't be made: {described(error)}") from error
+    logdir, _, checkpoint = name.partition("@")
+    policy = load_policy(logdir, checkpoint or None, greedy, seed)
+    policy.reset(rows)
+    return policy.act
+
+
+class _Sides:
+    """Two players as one policy: `home` acts in the rows where `at_home`, bool [E], `away` in the others."""
+
+    def __init__(self, home: Act, away: Act, at_home: np.ndarray):
+        self._sides = ((home, np.flatnonzero(at_home)), (away, np.flatnonzero(~at_home)))
+
+    def reset(self, num_envs: int) -> None:
+        """Does nothing: players begin when they are made."""
+
+    def act(self, output: EnvOutput) -> np.ndarray:
+        """The actions [E, ...] of both."""
+        own = lambda rows: tf.nest.map_structure(lambda tensor: tensor[rows], output)  # noqa: E731
+        chosen = [act(own(rows)) for act, rows in self._sides]
+        return np.concatenate(chosen)[np.argsort(np.concatenate([rows for _, rows in self._sides]))]
+
+
+def match(
+    config: EnvConfig,
+    names: tuple[str, str],
+    games: int,
+    seed: int = 1,
+    greedy: bool = False,
+    stop: Stop | None = None,
+) -> Match:
+    """Play games in which the first player has the home players' rows, and the second one the others.
+
+    Args:
+      config: the game; the home side takes either seat.
+      names: the two players, as in `new_player`.
+      games: number of games, at least 1.
+      seed: seed of the games and of the players' actions.
+      greedy: whether policies act without exploration.
+      stop: says whether to stop early.
+
+    Raises:
+      CannotBuild: the environments can't be built, or have no opponents.
+      NoPolicy: see `new_player`.
+    """
+    if config.players <= config.home_players:
+        raise CannotBuild(f"{config.title} has no opponents")
+    parallel = min(_PARALLEL, games)
+    at_home = np.arange(parallel * config.players) % config.players < config.home_players
+    with contextlib.closing(make_elsewhere(config, len(at_home))) as env:
+        home, away = (
+            new_player(name, config.spec(), int(rows.sum()), seed + number, greedy)
+            for number, (name, rows) in enumerate(zip(names, (at_home, ~at_home), strict=True))
+        )
+        played = play(cast(Policy, _Sides(home, away, at_home)), env, games * config.players, seed, stop=stop)
+    # Rows of a game end together, and each row plays as often as the others of its game.
+    returns = played.returns.reshape(-1, config.players)[:, : config.home_players].mean(axis=1)
+    wins, losses = int(np.sum(returns > 0)), int(np.sum(returns < 0))
+    return Match(*names, wins, len(returns) - wins - losses, losses)
+
+
+def tournament(
+    config: EnvConfig, players: Sequence[str], games: int, seed: int = 1, greedy: bool = False, stop: Stop | None = None
+) -> Iterator[Match]:
+    """Play a match between each two players; see `match` for the arguments.
+
+    Yields:
+      Each match, unless it was stopped.
+    """
+    for first, second in itertools.combinations(players, 2):
+        played = match(config, (first, second), games, seed, greedy, stop)
+        if stop is not None and stop.is_set():
+            return
+        yield played
+
+
+def ratings(matches: Sequence[Match]) -> list[Rating]:
+    """Rate players by all games of their matches, the best first, by openskill's Plackett-Luce model (a TrueSkill).
+
+    Raises:
+      ModuleNotFoundError: the package openskill is missing.
+    """
+    from openskill.models import PlackettLuce
+
+    model = PlackettLuce()
+    found = {name: model.rating(name=name) for each in matches for name in (each.first, each.second)}
+    results = [
+        (each.first, each.second, ranks)
+        for each in matches
+        for count, ranks in ((each.wins, [1, 2]), (each.draws, [1, 1]), (each.losses, [2, 1]))
+        for _ in range(count)
+    ]
+    for number in np.random.default_rng(0).permutation(len(results)):  # ratings follow the order of games
+        first, second, ranks = results[number]
+        [found[first]], [found[second]] = model.rate([[found[first]], [found[second]]], ranks=ranks)
+    rated = [Rating(name, rating.mu, rating.sigma) for name, rating in found.items()]
+    return sorted(rated, key=lambda rating: -rating.skill)
+
+
+def text(matches: Sequence[Match]) -> str:
+    """Format the ratings, and each player's scores against the others in the same order, as a table."""
+    rated = ratings(matches)
+    scores = {(each.first, each.second): each.score for each in matches}
+    scores |= {(each.second, each.first): 1 - each.score for each in matches}
+    width = max(len(each.player) for each in rated)
+    lines = [f"{'':{width + 4}}  skill          " + "".join(f"{number:>7}" for number in range(1, len(rated) + 1))]
+    for number, own in enumerate(rated, 1):
+        cells = [scores.get((own.player, other.player)) for other in rated]
+        row = "".join(f"{'':>7}" if cell is None else f"{100 * cell:>6.1f}%" for cell in cells)
+        lines.append(f"{number:>2}. {own.player:{width}}  {own.skill:5.1f} +- {own.deviation:4.1f}  {row}")
+    return "\n".join(lines)
