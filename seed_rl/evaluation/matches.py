@@ -183,4 +183,4 @@ def text(matches: Sequence[Match]) -> str:
         cells = [scores.get((own.player, other.player)) for other in rated]
         row = "".join(f"{'':>7}" if cell is None else f"{100 * cell:>6.1f}%" for cell in cells)
         lines.append(f"{number:>2}. {own.player:{width}}  {own.skill:5.1f} +- {own.deviation:4.1f}  {row}")
-    return "\n".join(lines)
+    return "\n".join(map(str.rstrip, lines))

@@ -11,6 +11,8 @@ from absl import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, integer
+from seed_rl.learner import checkpoints
+from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
 
 
@@ -29,19 +31,25 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
         raise UsageError("ratings need the package openskill: pip install openskill")
     if not players:
         raise UsageError("expected players, of which the first is a log directory, whose run defines the game")
-    from seed_rl.evaluation import matches
-    from seed_rl.evaluation.policy import experiment_of
-
-    config = experiment_of(players[0].partition("@")[0]).env
-    everyone = [*players, *_members(players[0].partition("@")[0], values.members)]
+    first = players[0].partition("@")[0]
+    everyone = [*players, *_members(first, values.members)]
     if len(set(everyone)) < max(2, len(everyone)):
         raise UsageError(f"expected at least two different players, got {', '.join(everyone)}")
+    checkpoints.find(first, None)  # a mistake needs no TensorFlow
+    load_tensorflow()
+    from seed_rl.evaluation import matches
+    from seed_rl.evaluation.policy import NoPolicy, experiment_of
+
     played = []
-    with signals() as stopped:
-        for match in matches.tournament(config, everyone, values.games, values.seed, values.greedy, stopped):
-            result = f"{match.wins} won, {match.draws} drawn, {match.losses} lost"
-            print(f"{match.first} against {match.second}: {result}", flush=True)
-            played.append(match)
+    try:
+        with signals() as stopped:
+            game = experiment_of(first).env
+            for match in matches.tournament(game, everyone, values.games, values.seed, values.greedy, stopped):
+                result = f"{match.wins} won, {match.draws} drawn, {match.losses} lost"
+                print(f"{match.first} against {match.second}: {result}", flush=True)
+                played.append(match)
+    except NoPolicy as error:
+        raise UsageError(str(error)) from error
     if played:
         print(f"\n{matches.text(played)}")
     return stopped.exit_code

@@ -1,0 +1,65 @@
+"""Matches between players, and their ratings."""
+
+import pathlib
+
+import pytest
+
+from seed_rl.cli.main import main
+from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.catch import Catch
+from seed_rl.envs.pettingzoo import PettingZoo
+from seed_rl.evaluation import matches
+from seed_rl.evaluation.matches import Match
+from seed_rl.evaluation.policy import NoPolicy
+
+GAME = PettingZoo()
+PERFECT = "board_games:tic_tac_toe"
+
+
+@pytest.fixture(autouse=True)
+def examples(monkeypatch):
+    """Where the perfect player is."""
+    monkeypatch.syspath_prepend(str(pathlib.Path(__file__).parents[2] / "examples"))
+
+
+def test_results_are_the_first_players_from_either_seat():
+    forth = matches.match(GAME, (PERFECT, "random"), 40)
+    back = matches.match(GAME, ("random", PERFECT), 40)
+    assert forth.wins + forth.draws == 40, "who moves first is drawn for each game"
+    assert forth.wins > 30
+    assert (back.wins, back.losses > 30, back.score < 0.2) == (0, True, True)
+    assert matches.match(GAME, (PERFECT, "board_games:tic_tac_toe"), 8) == Match(PERFECT, PERFECT, 0, 8, 0)
+
+
+def test_ratings_follow_results_whatever_the_order_of_matches():
+    played = [Match("a", "b", 15, 2, 3), Match("a", "c", 20, 0, 0), Match("b", "c", 12, 6, 2)]
+    for order in (played, played[::-1]):
+        rated = matches.ratings(order)
+        assert [each.player for each in rated] == ["a", "b", "c"]
+        assert all(each.deviation < 8 for each in rated), "less than before a game"
+    lines = matches.text(played).splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["1.", "a"], ["2.", "b"], ["3.", "c"]]
+    assert lines[2].split()[-2:] == ["20.0%", "75.0%"]
+
+
+@pytest.mark.parametrize("name", ["nowhere:player", "board_games:nobody", "/nonexistent@best"])
+def test_a_player_that_does_not_exist_is_a_sentence(name):
+    with pytest.raises(NoPolicy, match=name.split("@")[0]):
+        matches.match(GAME, ("random", name), 1)
+
+
+def test_an_environment_without_opponents_is_refused():
+    with pytest.raises(CannotBuild, match="'catch' has no opponents"):
+        matches.match(Catch(), ("random", "random"), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "expected players"),
+        (["/nonexistent", "random"], "/nonexistent is not the log directory of a run"),
+    ],
+)
+def test_a_tournament_without_its_game_is_a_sentence(arguments, sentence, capsys):
+    assert main(["tournament", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
