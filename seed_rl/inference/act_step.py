@@ -160,7 +160,9 @@ class ActStep:
         self._remember(control, step, state)
 
     def _append(self, control: tf.Tensor, step: Unroll) -> None:
-        """Append the step to its unrolls."""
+        """Append the step to its unrolls, if the store has room for any."""
+        if self._store.num_slots == 0:
+            return
         slots, positions = tf.split(control[_CONTROL_ROWS:], 2)
         self._store.write(StepWrites(slots, positions, opened=control[2]), step)
 

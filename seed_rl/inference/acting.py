@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -51,6 +52,9 @@ class Acting:
         pool = SlotPool(sizes.num_slots)
         store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
+        if league is not None:  # of a full batch, opponents may have a quarter
+            batches = {*sizes.act_batches, -(-3 * sizes.max_batch // 4)}
+            sizes = dataclasses.replace(sizes, act_batches=tuple(sorted(batches)))
         self.act_step = ActStep(agent, store, sizes, seed, device)
         self.opponents: Opponents | None = None
         if league is not None:

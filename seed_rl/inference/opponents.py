@@ -77,7 +77,7 @@ class Opponents:
         self._act_step, self._agents = act_step, agents
         self._parts = sorted({-(-size // 2) for size in sizes.act_batches} | {sizes.max_batch})
         own_sizes = dataclasses.replace(sizes, act_batches=tuple(len(agents) * part for part in self._parts))
-        store = UnrollStore(agents[0].step_spec, sizes.length, 0, device)  # its spare slot takes all steps
+        store = UnrollStore(agents[0].step_spec, sizes.length, 0, device)
         self._frozen_step = ActStep(cast(Agent, _Parts(agents)), store, own_sizes, (seed + 1) % 2**31, device)
         self._members = [_AGENT] * len(agents)
         self._nobody = sizes.num_envs  # id of padding
