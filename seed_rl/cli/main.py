@@ -24,6 +24,7 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import printable
+from seed_rl.journal.errors import JournalError
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
@@ -47,6 +48,7 @@ COMMANDS = {
     "eval": "evaluation.evaluate",
     "play": "evaluation.play",
     "export": "evaluation.export",
+    "pretrained": "evaluation.pretrained",
     "plot": "inspection.plot",
     "replay": "replaying.replay",
     "diff": "replaying.diff",
@@ -61,7 +63,7 @@ COMMANDS = {
 so that actors don't load the learner's libraries."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
-    *(flags.Error, UsageError, ConfigError),
+    *(flags.Error, UsageError, ConfigError, JournalError),
     *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, CheckpointError, SecurityError),
 )
 

@@ -87,7 +87,7 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["plot", "/nowhere"], "/nowhere can't be read: "),
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
         (["train", "--gin_file=catch/vtrace", f"--logdir={__file__}"], "cli_test.py is a file, expected a directory"),
-        (["eval"], "--logdir is required: the log directory of a run"),
+        (["eval"], "expected either --logdir, the log directory of a run, or --pretrained, a policy's name"),
         (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
         (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: nowhere/config.json is missing"),
