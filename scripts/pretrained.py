@@ -13,15 +13,15 @@ import re
 import subprocess
 import sys
 
-from record_result import write_table
-
 from seed_rl.experiment import pretrained
 from seed_rl.reporting import metrics
 from seed_rl.studies.bundle import opened
 from seed_rl.studies.plot import plot_curves
 from seed_rl.system.native_output import load_tensorflow
 
-PAGE = pathlib.Path(__file__).resolve().parents[1] / "docs" / "guides" / "pretrained.md"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # for `scripts`, which is not installed
+PAGE = ROOT / "docs" / "guides" / "pretrained.md"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)
 COLUMNS = ("env_frames", "seconds", "episode_return", "eval/episode_return")
 LARGEST = {"model.safetensors": 4_000_000, "replay.mp4": 2_000_000}
@@ -32,6 +32,7 @@ CURVE = "\n![Learning curve](curve.png)\n"
 def add(arguments: argparse.Namespace) -> int:
     """Publish a policy in docs/pretrained, with its learning curve."""
     load_tensorflow()
+    from scripts.record_result import write_table
     from seed_rl.studies import hub
 
     folder = pretrained.ROOT / arguments.name
@@ -58,19 +59,18 @@ def check(arguments: argparse.Namespace) -> int:
 
     wrong = 0
     for name in arguments.names or pretrained.names():
-        about = pretrained.about(name)
-        found = evaluate_run(
-            pretrained.folder(name), episodes=arguments.episodes, greedy=about["greedy"], seed=arguments.seed
-        )
+        about, folder = pretrained.about(name), pretrained.folder(name)
+        if hashlib.sha256(pathlib.Path(folder, "model.safetensors").read_bytes()).hexdigest() != about["sha256"]:
+            print(f"{name}: model.safetensors is not what was published")
+            wrong += 1
+            continue
+        found = evaluate_run(folder, episodes=arguments.episodes, greedy=about["greedy"], seed=arguments.seed)
         margin = DEVIATIONS * found.standard_error
         fits = about["low"] <= found.mean + margin and found.mean - margin <= about["high"]
-        fits &= (
-            hashlib.sha256((pretrained.ROOT / name / "model.safetensors").read_bytes()).hexdigest() == about["sha256"]
-        )
         stated = f"{about['low']:,.2f} to {about['high']:,.2f}"
         print(f"{name}: {'ok' if fits else 'differs'}: {found.mean:,.2f} +- {margin:,.2f}, stated {stated}", flush=True)
         wrong += not fits
-    return bool(wrong)
+    return int(wrong > 0)
 
 
 def filled(page: str) -> str:

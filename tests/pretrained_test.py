@@ -56,7 +56,7 @@ def test_a_pretrained_policy_is_played_by_its_name(tmp_path, monkeypatch, capsys
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--pretrained=cath"], "no pretrained policy 'cath'; known are .*catch, .*Did you mean 'catch'"),
+        (["--pretrained=cath"], "no pretrained policy 'cath'; known are .*catch.*Did you mean 'catch'"),
         (["--pretrained=catch", "--logdir=x"], "expected either --logdir, the log directory of a run, or --pretrained"),
         ([], "expected either --logdir, the log directory of a run, or --pretrained, "),
     ],

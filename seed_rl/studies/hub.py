@@ -48,7 +48,7 @@ model-index:
 | mean return | {mean:,.2f}, 95 % interval {low:,.2f} to {high:,.2f}, over {episodes} {how} episodes with seed {seed} |
 | trained for | {env_frames:,} environment frames, by seed_rl {seed_rl} |
 | settings | [config.gin](config.gin), of the environment: {options} |
-| weights | [model.safetensors](model.safetensors), SHA-256 `{sha256}` |
+| weights | model.safetensors, SHA-256 `{sha256}` |
 
 To repeat the evaluation, to train again, or to train on from these weights, in this folder:
 
