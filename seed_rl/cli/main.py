@@ -152,7 +152,7 @@ def _overview() -> str:
     lines = [f"seed_rl {version}: distributed reinforcement learning with central inference\n", "commands:"]
     for name in COMMANDS:
         with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
-            lines.append(f"  {name:8} {_find(name).summary}")
+            lines.append(f"  {name:10} {_find(name).summary}")
     return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
 
 

@@ -63,7 +63,7 @@ def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(sa
     )
 
 
-def test_published_weights_without_target_network_set_it_too(saved):
+def test_published_weights_lack_the_target_network_and_set_it(saved):
     logdir = saved(*WORDS)
     path, arrays, state = checkpoints.chosen(logdir, None)
     names = checkpoints.variables_for(config_files.load(WORDS).build_agent())
@@ -71,8 +71,7 @@ def test_published_weights_without_target_network_set_it_too(saved):
     checkpoints.write(f"{logdir}/model.safetensors", {name: arrays[name] for name in names}, state)
     os.remove(path)
     variables, sentence = started(logdir, *WORDS)
-    assert len(variables) == len(arrays)
-    assert all(taken for _, taken in variables)
+    assert [taken for _, taken in variables] == [True] * len(arrays)
     assert sentence == f"starting with all weights of {logdir}/model.safetensors (700 frames)"
 
 

@@ -6,13 +6,11 @@ import os
 
 import imageio.v2 as imageio
 import numpy as np
-import pytest
 import yaml
 
 from seed_rl.cli.main import main
 from seed_rl.evaluation.policy import load_policy
 from seed_rl.experiment import config_files
-from seed_rl.learner import checkpoints
 from seed_rl.studies import hub
 from seed_rl.types import EnvOutput
 from tests.evaluation import conftest as evaluation
@@ -65,13 +63,3 @@ def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, 
     value = f"{about['mean']:.2f} +/- {np.std(about['returns'], ddof=1):.2f}"
     assert result["metrics"] == [{"name": "mean_reward", "type": "mean_reward", "value": value, "verified": False}]
     assert f"over 4 greedy episodes with seed 1 |\n| trained for | 700 environment frames, by {'seed_rl'}" in card
-
-
-@pytest.mark.parametrize("damage", [b"", b"x" * 100])
-def test_damaged_published_weights_are_a_sentence(saved_run, damage):
-    logdir, _ = saved_run("catch/vtrace")
-    os.remove(checkpoints.find(logdir, None))
-    with open(f"{logdir}/model.safetensors", "wb") as file:
-        file.write(damage)
-    with pytest.raises(checkpoints.CheckpointError, match="model.safetensors is damaged: it is no safetensors file"):
-        load_policy(logdir)

@@ -160,7 +160,7 @@ def play(values: flags.FlagValues) -> int:
     group("for the Hub", *_PLAYING, integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)),
 )
 def export(values: flags.FlagValues) -> int:
-    """Writes a run's policy as a SavedModel that acts without seed_rl, or for the Hugging Face Hub."""
+    """Writes a policy as a SavedModel without seed_rl, or for the Hugging Face Hub."""
     with usable_run(values, values.logdir, "export") as (logdir, (directory,)):
         with explained(UsageError, f"--output {directory} can't be written"):
             if values.format == "hub":
@@ -180,7 +180,7 @@ def export(values: flags.FlagValues) -> int:
 
 @command("seed_rl pretrained")
 def pretrained(values: flags.FlagValues) -> int:
-    """Lists the pretrained policies: task, agent, mean return with its 95 % interval, size."""
+    """Lists the pretrained policies: task, agent, mean return, 95 % interval, size."""
     for name in policies.names():
         about = policies.about(name)
         score = f"{about['mean']:>10,.2f} ({about['low']:,.2f} to {about['high']:,.2f})"
