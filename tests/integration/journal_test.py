@@ -62,6 +62,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(run
         _, bundled, state = checkpoints.chosen(folder, None)
     _, saved, progress = checkpoints.chosen(str(logdir), None)
     assert state == progress
+    assert bundled
     assert all(np.array_equal(bundled[name], saved[name]) for name in bundled)
     with tarfile.open(bundle) as archive:
         offset = archive.getmember(file.NAME).offset_data

@@ -39,12 +39,12 @@ _POLICY = (
     string("checkpoint", None, "Checkpoint of the run: a file name, or best; default: the newest."),
     IMPORT_MODULE,
 )
-_PLAYING = (
+_CHOOSING = (
     boolean("greedy", False, "Always take the greedy action."),
     integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
 )
 _ACTING = (
-    *_PLAYING,
+    *_CHOOSING,
     integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
     repeated(
         "gin_param", [], "Gin binding that changes the environments, e.g. Atari.sticky_actions=0.25. May be repeated."
@@ -87,7 +87,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
 
 def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> Any:
     """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
-    with usable_run(values, logdir, "evaluation.json") as (logdir, (path,)):
+    with _usable_run(values, logdir, "evaluation.json") as (logdir, (path,)):
         from seed_rl.evaluation import episodes
 
         evaluation = episodes.evaluate_run(
@@ -125,7 +125,7 @@ def play(values: flags.FlagValues) -> int:
     for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output files must end in .mp4 or .gif, got {path}")
-    with signals() as stopped, usable_run(values, values.logdir, "play.mp4", "play.gif") as (logdir, paths):
+    with signals() as stopped, _usable_run(values, values.logdir, "play.mp4", "play.gif") as (logdir, paths):
         stopped.raises = True
         if values.exit_with_parent:
             stop_at_end_of_input(stopped)
@@ -157,11 +157,11 @@ def play(values: flags.FlagValues) -> int:
     string("output", None, "Directory; default: export in the log directory."),
     choice("format", "saved_model", ["saved_model", "hub"], "For programs without seed_rl, or the Hugging Face Hub."),
     integer("batch_size", 1, "Environments per call of a SavedModel.", lower_bound=1),
-    group("for the Hub", *_PLAYING, integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)),
+    group("for the Hub", *_CHOOSING, integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)),
 )
 def export(values: flags.FlagValues) -> int:
     """Writes a policy as a SavedModel without seed_rl, or for the Hugging Face Hub."""
-    with usable_run(values, values.logdir, "export") as (logdir, (directory,)):
+    with _usable_run(values, values.logdir, "export") as (logdir, (directory,)):
         with explained(UsageError, f"--output {directory} can't be written"):
             if values.format == "hub":
                 from seed_rl.studies import hub
@@ -189,26 +189,33 @@ def pretrained(values: flags.FlagValues) -> int:
 
 
 @contextlib.contextmanager
-def usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Iterator[tuple[str, list[str]]]:
-    """Load TensorFlow and yield the directory of the policy at a place or named by `--pretrained`, and output paths.
+def _usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield what `_run` yields, and output paths.
 
-    Paths come from `--output`, or else are files called `names` in the log directory, or in the working directory if
-    the policy isn't in a local log directory.
+    They come from `--output`, or else are files called `names` in the log directory, or in the working directory if the
+    policy isn't in a local log directory.
+    """
+    given = [values.output] if isinstance(values.output, str) else values.output
+    for path in given or ():
+        if is_url(path):
+            raise UsageError(f"--output must be a local path, got {path}")
+    check_outputs(given or ())
+    with _run(values, place) as logdir:
+        is_run = os.path.isdir(os.path.join(logdir, "checkpoints"))
+        yield logdir, given or [os.path.join(logdir, name) if is_run else name for name in names]
+
+
+@contextlib.contextmanager
+def _run(values: flags.FlagValues, place: str | None) -> Iterator[str]:
+    """Load TensorFlow and yield the directory of the policy at a place, or of the one named by `--pretrained`.
 
     Raises:
       UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
     """
     if bool(place) == bool(values.pretrained):
         raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
-    given = [values.output] if isinstance(values.output, str) else values.output
-    for path in given or ():
-        if is_url(path):
-            raise UsageError(f"--output must be a local path, got {path}")
-    check_outputs(given or ())
     with opened(place or policies.folder(values.pretrained)) as logdir:
-        is_run = os.path.isdir(os.path.join(logdir, "checkpoints"))
-        paths = given or [os.path.join(logdir, name) if is_run else name for name in names]
         if not is_url(logdir):
             checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
         load_tensorflow()
-        yield logdir, paths
+        yield logdir
