@@ -40,7 +40,7 @@ def add(arguments: argparse.Namespace) -> int:
     version = f"0.1.0+g{subprocess.check_output(command, text=True).strip()}"
     with opened(arguments.logdir) as logdir:
         rows = [row for row in metrics.read(logdir) if "episode_return" in row]
-        hub.export(logdir, str(folder), arguments.checkpoint, greedy=arguments.greedy, version=version)
+        hub.export(logdir, str(folder), arguments.checkpoint, version, greedy=arguments.greedy)
     write_table(rows, str(folder / "curve.csv"), COLUMNS)
     plot_curves([str(folder / "curve.csv")], [str(folder / "curve.png")], "frames")
     with (folder / "README.md").open("a", encoding="utf-8") as card:

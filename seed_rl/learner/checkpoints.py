@@ -28,9 +28,7 @@ _log = logging.getLogger(__name__)
 BEST = "best.npz"
 """Name of the checkpoint with the best evaluation."""
 WEIGHTS = "model.safetensors"
-"""Name of the file with the weights in the folder of a published policy."""
-BUNDLED = "policy.npz"
-"""Name of the file with the final weights in a bundle."""
+"""Name of the only checkpoint of a published policy, beside its configuration."""
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
 
@@ -97,8 +95,7 @@ def find(logdir: str, name: str | None) -> str:
 
     Args:
       logdir: log directory of the run.
-      name: `best`, the name of a file in its `checkpoints`, or a path or URL; None: the newest, or the weights in the
-        folder of a published policy.
+      name: `best`, the name of a file in its `checkpoints`, or a path or URL; None: the newest.
 
     Raises:
       CheckpointError: there is none.
@@ -108,9 +105,7 @@ def find(logdir: str, name: str | None) -> str:
     if not is_url(logdir) and not os.path.exists(settings := os.path.join(logdir, SAVED)):
         raise CheckpointError(f"{logdir} is not the log directory of a run: {settings} is missing")
     if name is None:
-        if found := paths(directory) or [
-            os.path.join(logdir, file) for file in files_in(logdir) if file in (WEIGHTS, BUNDLED)
-        ]:
+        if found := paths(directory) or [os.path.join(logdir, file) for file in files_in(logdir) if file == WEIGHTS]:
             return found[-1]
         raise CheckpointError(
             f"{logdir} has no checkpoint yet: the first is written after Logs.checkpoint_interval_s seconds of "

@@ -62,9 +62,7 @@ def _located(place: str) -> tuple[str, str | None, Any]:
     for logdir, checkpoint in ((place.rstrip("/"), None), (above, name), (os.path.dirname(above), name)):
         with contextlib.suppress(FileNotFoundError):
             return logdir, checkpoint, saved_settings(logdir).get("agent.kind")
-    raise CheckpointError(
-        f"Experiment.init_from: {place} is neither a log directory nor a checkpoint in one, nor a pretrained policy"
-    )
+    raise CheckpointError(f"Experiment.init_from: {place} is no log directory, checkpoint in one, or pretrained policy")
 
 
 def _matching(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> tuple[list[str], str]:

@@ -25,11 +25,12 @@ from seed_rl.journal import file, segments
 from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.journal.segments import Segment
 from seed_rl.learner import checkpoints
-from seed_rl.learner.checkpoints import BUNDLED
 from seed_rl.runs.replay import Progress, newest_checkpoint, replay, updates_behind
 
 MANIFEST = "manifest.json"
 """Name of the file in a bundle with the SHA-256 of all others."""
+POLICY = "policy.npz"
+"""Name of the file in a bundle with the final weights of the agent."""
 _COPIED = (file.NAME, SAVED, "config.gin", "metrics.jsonl")
 _PART = re.compile(r"frames-\d{12}\.npz")  # checkpoint at the beginning of a part
 _MOST_BYTES = 2**30  # of one file in a bundle
@@ -61,10 +62,10 @@ def write_bundle(logdir: str, output: str) -> int:
         with open(path, "rb") as source:
             contents[os.path.basename(path)] = source.read()
     with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, BUNDLED)
+        path = os.path.join(directory, POLICY)
         checkpoints.write(path, {name: array for name, array in arrays.items() if name.startswith("agent/")}, state)
         with open(path, "rb") as source:
-            contents[BUNDLED] = source.read()
+            contents[POLICY] = source.read()
     installed = {f"{each.name}=={each.version}" for each in metadata.distributions()}
     contents["requirements.txt"] = "".join(f"{line}\n" for line in sorted(installed)).encode()
     contents[MANIFEST] = json.dumps({name: _sha256(data) for name, data in contents.items()}, indent=2).encode()
@@ -99,7 +100,7 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
         if last.start["settings"] != saved_settings(logdir):
             changed = "; ".join(differences(load_saved(logdir), last.start["settings"])) or "what may change in a run"
             raise JournalError(f"{SAVED} in {path} is not the configuration that was recorded: {changed}")
-        policy = checkpoints.load(os.path.join(logdir, BUNDLED))[0]
+        policy = checkpoints.load(os.path.join(logdir, POLICY))[0]
         if random_part:
             later = _beginnings(logdir, journal)
             if not later:
@@ -114,16 +115,12 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
             found = checkpoints.load(newest_checkpoint(end.logdir))[0]
             for name in {*policy, *(name for name in found if name.startswith("agent/"))}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
-                    raise Differs(f"{BUNDLED} in {path} is not the policy at the end of the run: {name} differs")
+                    raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")
 
 
 @contextlib.contextmanager
 def opened(place: str) -> Iterator[str]:
-    """Yield the directory of a policy, as `load_policy` takes it.
-
-    Args:
-      place: log directory or its URL, folder or name of a pretrained policy, or bundle, which is unpacked into a
-        temporary directory.
+    """Yield a log directory as `load_policy` takes it, for one or its URL, a pretrained policy's name, or a bundle.
 
     Raises:
       JournalError: it is a file but no bundle, or a damaged one.
@@ -132,15 +129,16 @@ def opened(place: str) -> Iterator[str]:
         yield pretrained.located(place)
         return
     with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
-        logdir = os.path.join(temporary, "run")
-        _unpack(place, logdir)
+        _unpack(place, logdir := os.path.join(temporary, "run"))
+        os.mkdir(directory := os.path.join(logdir, "checkpoints"))
+        os.rename(os.path.join(logdir, POLICY), os.path.join(directory, f"checkpoint-{0:012d}.npz"))
         yield logdir
 
 
 def _unpack(path: str, logdir: str) -> None:
     """Write the files of a bundle into a new directory, after checking their hashes."""
     os.makedirs(logdir)
-    names = {*_COPIED, BUNDLED, "requirements.txt"}
+    names = {*_COPIED, POLICY, "requirements.txt"}
     contents: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:") as archive:

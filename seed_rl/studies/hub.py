@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import os
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -24,63 +25,19 @@ from seed_rl.learner.checkpoints import WEIGHTS
 
 _log = logging.getLogger(__name__)
 
-DEVIATIONS = 1.96
-"""Standard errors on each side of a mean in its 95 % confidence interval."""
+DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
 _FILM_STEPS, _FILM_BYTES = 400, 1_500_000  # at least, in whole episodes; at most
-_CARD = """\
----
-library_name: seed_rl
-pipeline_tag: reinforcement-learning
-tags: [{task}, {agent}, reinforcement-learning, deep-reinforcement-learning]
-model-index:
-- name: {name}
-  results:
-  - task: {{type: reinforcement-learning, name: reinforcement-learning}}
-    dataset: {{type: {task}, name: {task}}}
-    metrics:
-    - {{type: mean_reward, name: mean_reward, value: {mean:.2f} +/- {deviation:.2f}, verified: false}}
----
-
-# {agent} on {task}
-
-| | |
-|---|---|
-| mean return | {mean:,.2f}, 95 % interval {low:,.2f} to {high:,.2f}, over {episodes} {how} episodes with seed {seed} |
-| trained for | {env_frames:,} environment frames, by seed_rl {seed_rl} |
-| settings | [config.gin](config.gin), of the environment: {options} |
-| weights | model.safetensors, SHA-256 `{sha256}` |
-
-To repeat the evaluation, to train again, or to train on from these weights, in this folder:
-
-```sh
-seed_rl eval --logdir=. --episodes={episodes} --seed={seed}{flag}
-seed_rl train --gin_file=config.gin --logdir=again
-seed_rl train --gin_file=config.gin --logdir=further --init_from=.
-```
-"""
+_CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
 
-def export(
-    logdir: str,
-    directory: str,
-    checkpoint: str | None = None,
-    num_episodes: int = 100,
-    greedy: bool = False,
-    seed: int = 1,
-    version: str = __version__,
-) -> None:
-    """Write weights, configuration, score, film and model card of a policy.
-
-    Kernels are stored in float16, all else as it is. Evaluated and filmed is what the folder holds.
+def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = __version__, **how: Any) -> None:
+    """Write weights, configuration, score, film and model card of a policy; kernels are stored in float16.
 
     Args:
-      logdir: log directory of the run, or folder of a published policy.
-      directory: output directory; created atomically, and replaces an earlier export. Its name is the model's.
-      checkpoint: checkpoint, as in `load_policy`.
-      num_episodes: episodes to evaluate, at least 2.
-      greedy: whether the policy acts without exploration; otherwise as in the run's evaluation environments.
-      seed: seed of environments and sampled actions.
+      logdir, checkpoint: see `load_policy`.
+      directory: output directory, named as the model; created atomically, and replaces an earlier export.
       version: version of seed_rl that trained the policy.
+      how: `episodes` (at least 2), `greedy` and `seed` of `evaluate_run`, which plays what the directory holds.
 
     Raises:
       NoPolicy, CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
@@ -94,22 +51,20 @@ def export(
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
         checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
         with open(os.path.join(new, WEIGHTS), "rb") as file:
-            weights = file.read()
-        score = episodes.evaluate_run(new, episodes=num_episodes, greedy=greedy, seed=seed)
-        _log.info("%s", episodes.text(score))
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        score = episodes.evaluate_run(new, **how)
         wanted, limits = max(1, round(_FILM_STEPS / score.mean_length)), Limits(size=_FILM_BYTES)
         try:
-            film_run(new, f"{new}/replay.mp4", episodes=wanted, greedy=greedy, seed=seed, limits=limits)
+            film_run(new, f"{new}/replay.mp4", episodes=wanted, greedy=score.greedy, seed=score.seed, limits=limits)
         except CannotBuild as error:
             _log.warning("there is no film: %s", error)
-        margin = DEVIATIONS * score.standard_error
         about: dict[str, Any] = {
             "seed_rl": version,
             "task": str(getattr(env, env.task_setting)) if env.task_setting else env.suite,
             "agent": type(experiment.agent).__name__,
-            "sha256": hashlib.sha256(weights).hexdigest(),
-            "low": score.mean - margin,
-            "high": score.mean + margin,
+            "sha256": digest,
+            "low": score.mean - DEVIATIONS * score.standard_error,
+            "high": score.mean + DEVIATIONS * score.standard_error,
             **dataclasses.asdict(dataclasses.replace(score, logdir="", checkpoint=WEIGHTS)),
         }
         card = _CARD.format(
@@ -117,7 +72,7 @@ def export(
             name=os.path.basename(os.path.abspath(directory)),
             deviation=score.standard_error * math.sqrt(score.episodes),
             how="greedy" if score.greedy else "sampled",
-            flag=" --greedy" if greedy else "",
+            flag=" --greedy" if score.greedy else "",
             options=", ".join(f"`{key} = {value}`" for key, value in env.describe().options.items()),
         )
         for name, text in ((ABOUT, f"{json.dumps(about, indent=1)}\n"), ("README.md", card)):
@@ -126,6 +81,6 @@ def export(
 
 
 def _small(name: str, array: np.ndarray) -> np.ndarray:
-    """Return a kernel as float16 if its values fit, and other arrays, such as statistics of observations, unchanged."""
+    """Return a kernel as float16 if its values fit; statistics of observations, for example, need all digits."""
     half = array.astype(np.float16) if name.endswith("kernel") else array
     return half if np.isfinite(half).all() else array

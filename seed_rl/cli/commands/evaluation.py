@@ -166,7 +166,8 @@ def export(values: flags.FlagValues) -> int:
             if values.format == "hub":
                 from seed_rl.studies import hub
 
-                hub.export(logdir, directory, values.checkpoint, values.episodes, values.greedy, values.seed)
+                how = {"episodes": values.episodes, "greedy": values.greedy, "seed": values.seed}
+                hub.export(logdir, directory, values.checkpoint, **how)
             else:
                 from seed_rl.evaluation.export import export
                 from seed_rl.evaluation.policy import load_policy
@@ -190,32 +191,24 @@ def pretrained(values: flags.FlagValues) -> int:
 
 @contextlib.contextmanager
 def _usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield what `_run` yields, and output paths.
+    """Load TensorFlow and yield the directory of the policy at a place or named by `--pretrained`, and output paths.
 
-    They come from `--output`, or else are files called `names` in the log directory, or in the working directory if the
-    policy isn't in a local log directory.
-    """
-    given = [values.output] if isinstance(values.output, str) else values.output
-    for path in given or ():
-        if is_url(path):
-            raise UsageError(f"--output must be a local path, got {path}")
-    check_outputs(given or ())
-    with _run(values, place) as logdir:
-        is_run = os.path.isdir(os.path.join(logdir, "checkpoints"))
-        yield logdir, given or [os.path.join(logdir, name) if is_run else name for name in names]
-
-
-@contextlib.contextmanager
-def _run(values: flags.FlagValues, place: str | None) -> Iterator[str]:
-    """Load TensorFlow and yield the directory of the policy at a place, or of the one named by `--pretrained`.
+    These come from `--output`, or else are files called `names` in the log directory, or in the working directory if
+    `place` isn't one on this machine.
 
     Raises:
       UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
     """
     if bool(place) == bool(values.pretrained):
         raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
+    given = [values.output] if isinstance(values.output, str) else values.output
+    for path in given or ():
+        if is_url(path):
+            raise UsageError(f"--output must be a local path, got {path}")
+    check_outputs(given or ())
     with opened(place or policies.folder(values.pretrained)) as logdir:
         if not is_url(logdir):
             checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
         load_tensorflow()
-        yield logdir
+        own = logdir if logdir == place and not is_url(place) else ""
+        yield logdir, given or [os.path.join(own, name) for name in names]
