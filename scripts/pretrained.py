@@ -45,10 +45,11 @@ def add(arguments: argparse.Namespace) -> int:
     plot_curves([str(folder / "curve.csv")], [str(folder / "curve.png")], "frames")
     with (folder / "README.md").open("a", encoding="utf-8") as card:
         card.write(CURVE)
-    large = [name for name, most in LARGEST.items() if (folder / name).stat().st_size > most]
-    print(f"{folder}: too large: {', '.join(large)}" if large else folder)
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    wrong = [name for name, most in LARGEST.items() if not 0 < sizes.get(name, 0) <= most]
+    print(f"{folder}: missing or too large: {', '.join(wrong)}" if wrong else folder)
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    return bool(large)
+    return int(bool(wrong))
 
 
 def check(arguments: argparse.Namespace) -> int:

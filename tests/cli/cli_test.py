@@ -88,6 +88,8 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["actor", "--token_file=/nowhere"], "cannot read --token_file /nowhere"),
         (["train", "--gin_file=catch/vtrace", f"--logdir={__file__}"], "cli_test.py is a file, expected a directory"),
         (["eval"], "expected either --logdir, the log directory of a run, or --pretrained, a policy's name"),
+        (["play", "--logdir=x", "--pretrained=pong"], "expected either --logdir, the log directory of a run, or --pre"),
+        (["play", "--pretrained=pnog"], "no pretrained policy 'pnog'; known are .*catch.* Did you mean 'pong'?"),
         (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
         (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: nowhere/config.json is missing"),

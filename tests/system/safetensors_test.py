@@ -27,15 +27,14 @@ def entry(**changes):
 
 def test_a_file_of_another_writer_is_read():
     arrays, metadata = safetensors.load(file({**entry(), "__metadata__": {"format": "pt"}}))
-    np.testing.assert_array_equal(arrays["a"], np.array([1, 2], np.float32), strict=True)
-    assert (list(arrays), metadata) == (["a"], {"format": "pt"})
+    assert (list(arrays), arrays["a"].dtype, arrays["a"].tolist()) == (["a"], np.float32, [1, 2])
+    assert metadata == {"format": "pt"}
 
 
 def test_arrays_come_back_behind_an_aligned_header(tmp_path):
     path = tmp_path / "arrays.safetensors"
     safetensors.save(str(path), ARRAYS, {"origin": "here"})
-    data = path.read_bytes()
-    arrays, metadata = safetensors.load(data)
+    arrays, metadata = safetensors.load(data := path.read_bytes())
     assert (list(arrays), metadata) == (list(ARRAYS), {"origin": "here"})
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array, strict=True)
@@ -43,21 +42,14 @@ def test_arrays_come_back_behind_an_aligned_header(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xff" * 8, file([]), file({"a": 1}), file({"__metadata__": 1}), file(entry())[:-1]]
+    "data",
+    [
+        *(b"", b"\xff" * 8, file([]), file({"a": 1}), file({"__metadata__": 1}), file(entry())[:-1]),
+        *(file(entry(dtype=dtype)) for dtype in ("BOOL", "F8", 32)),
+        *(file(entry(shape=shape)) for shape in ([3], [-1, -2], [2**40], "2", [2.0])),
+        *(file(entry(data_offsets=offsets)) for offsets in ([0], [8, 16], [-8, 0], [0, "8"])),
+    ],
 )
 def test_a_damaged_file_is_refused(data):
     with pytest.raises(BadArchive, match="it is no safetensors file: "):
         safetensors.load(data)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"dtype": dtype} for dtype in ("BOOL", "F8", 32)),
-        *({"shape": shape} for shape in ([3], [-1, -2], [2**40], "2", [2.0])),
-        *({"data_offsets": offsets} for offsets in ([0], [8, 16], [-8, 0], [0, "8"])),
-    ],
-)
-def test_an_array_that_does_not_fit_is_refused(changes):
-    with pytest.raises(BadArchive, match="it is no safetensors file: "):
-        safetensors.load(file(entry(**changes)))
