@@ -180,6 +180,11 @@ class Agent(abc.ABC):
         return None
 
     @property
+    def copies(self) -> Sequence[Any]:
+        """Variables that `after_update(0)` sets to the values of others; published weights leave them out."""
+        return ()
+
+    @property
     def length(self) -> int:
         """L: steps stored per unroll."""
         return self.unroll_length + self.overlap

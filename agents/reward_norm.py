@@ -44,6 +44,10 @@ class NormalisedRewards(Agent):
     def model(self) -> Any:
         return self._agent.model
 
+    @property
+    def copies(self) -> Sequence[Any]:
+        return self._agent.copies
+
     def initial_state(self, batch_size: int) -> tuple[tf.Tensor, Any]:
         return tf.zeros([batch_size]), self._agent.initial_state(batch_size)
 

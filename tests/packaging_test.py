@@ -19,7 +19,7 @@ from tests.support.source import copy_source
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MOVED = ("agents", "configs", "envs")
 RELEASE = "0.1.0"
-SUFFIXES = (".py", ".csv", ".gin", ".proto", ".pyi", "py.typed")
+SUFFIXES = (".py", ".csv", ".gin", ".md", ".proto", ".pyi", "py.typed")
 
 
 def run(*command, cwd):

@@ -60,6 +60,10 @@ class R2D2Agent(ModelAgent):
     def variables(self) -> Sequence[Any]:
         return [*self.model.variables, *self._target.model.variables]
 
+    @property
+    def copies(self) -> Sequence[Any]:
+        return self._target.model.variables if self._config.target_update_rate == 1 else ()
+
     def decide(
         self, outputs: tf.Tensor, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, Behaviour]:

@@ -24,6 +24,7 @@ from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import printable
+from seed_rl.journal.errors import JournalError
 from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
@@ -48,6 +49,7 @@ COMMANDS = {
     "play": "evaluation.play",
     "tournament": "matches.tournament",
     "export": "evaluation.export",
+    "pretrained": "evaluation.pretrained",
     "plot": "inspection.plot",
     "replay": "replaying.replay",
     "diff": "replaying.diff",
@@ -62,7 +64,7 @@ COMMANDS = {
 so that actors don't load the learner's libraries."""
 
 _USAGE_ERRORS: tuple[type[Exception], ...] = (
-    *(flags.Error, UsageError, ConfigError),
+    *(flags.Error, UsageError, ConfigError, JournalError),
     *(AddressError, CannotAct, CannotBuild, CannotLoad, CannotReach, CannotUse, CheckpointError, SecurityError),
 )
 
@@ -151,7 +153,7 @@ def _overview() -> str:
     lines = [f"seed_rl {version}: distributed reinforcement learning with central inference\n", "commands:"]
     for name in COMMANDS:
         with contextlib.suppress(ModuleNotFoundError):  # an installation for actors has fewer commands
-            lines.append(f"  {name:8} {_find(name).summary}")
+            lines.append(f"  {name:10} {_find(name).summary}")
     return "\n".join([*lines, "", "seed_rl <command> --help shows a command's flags."])
 
 

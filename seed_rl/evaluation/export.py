@@ -55,7 +55,7 @@ def export(policy: Policy, directory: str, batch: int) -> None:
       OSError: the directory can't be written, or it exists and isn't an export.
     """
     model = policy.agent.model
-    with _new_directory(directory) as new:
+    with new_directory(directory) as new:
         served = tf.Module()
         served.calls = _signatures(policy, batch)
         served.weights = [own for call in served.calls.values() for own in call.get_concrete_function().variables]
@@ -132,7 +132,7 @@ def _named(state: Any) -> dict[str, tf.Tensor]:
 
 
 @contextlib.contextmanager
-def _new_directory(path: str) -> Iterator[str]:
+def new_directory(path: str) -> Iterator[str]:
     """Yield a temporary directory, which is then renamed to `path`, replacing an earlier export."""
     path = os.path.abspath(path)
     if os.path.lexists(path) and not os.path.isfile(os.path.join(path, ABOUT)) and os.listdir(path):

@@ -21,7 +21,7 @@ from seed_rl.types import EnvOutput
 _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 
 
-class NoPolicy(Exception):
+class NoPolicy(checkpoints.CheckpointError):
     """The run has no usable policy; the message gives the reason in one sentence."""
 
 
@@ -156,7 +156,8 @@ def load_policy(
     """Load the policy of a run, which may be finished, killed or still running.
 
     Args:
-      logdir: log directory of the run. From an object store (`gs://`, `s3://`), only the necessary files are fetched.
+      logdir: log directory of the run, or folder of a published policy. From an object store (`gs://`, `s3://`), only
+        the necessary files are fetched.
       checkpoint: `best`, or the name, path or URL of a checkpoint; None: the newest readable one.
       greedy: whether to act without exploration; otherwise the policy acts as in the run's evaluation environments.
       seed: seed of sampled actions, 0 to 2^31 - 1.
@@ -174,9 +175,8 @@ def load_policy(
     try:
         path, arrays, state = checkpoints.chosen(logdir, checkpoint)
         agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
-        variables = checkpoints.name_variables("agent", agent.variables)
         weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
-        checkpoints.assign(variables, weights, path)
+        checkpoints.assign(checkpoints.variables_for(agent, weights), weights, path)
         env_frames = checkpoints.env_frames(state, path)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error

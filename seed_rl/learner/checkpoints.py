@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import EVALUATION
+from seed_rl.system import safetensors
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, reason
 from seed_rl.system.object_store import files_in, is_url, local_file
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 BEST = "best.npz"
 """Name of the checkpoint with the best evaluation."""
+WEIGHTS = "model.safetensors"
+"""Name of the only checkpoint of a published policy, beside its configuration."""
 _NAME = re.compile(r"checkpoint-(\d{12})\.npz")
 _STATE = "counters.json"
 
@@ -46,11 +49,13 @@ def save(directory: str, step: int, arrays: Mapping[str, np.ndarray], state: Map
 
 
 def write(path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Write a checkpoint file.
+    """Write a checkpoint file, or `WEIGHTS` as safetensors.
 
     Raises:
       OSError: it can't be written; an older file of that name is untouched.
     """
+    if path.endswith(WEIGHTS):
+        return safetensors.save(path, arrays, {_STATE: json.dumps(dict(state))})
     text = np.frombuffer(json.dumps(dict(state)).encode(), np.uint8)
     with complete_or_absent(path) as file, writing(file) as add:
         for name, array in {_STATE: text, **arrays}.items():
@@ -100,7 +105,7 @@ def find(logdir: str, name: str | None) -> str:
     if not is_url(logdir) and not os.path.exists(settings := os.path.join(logdir, SAVED)):
         raise CheckpointError(f"{logdir} is not the log directory of a run: {settings} is missing")
     if name is None:
-        if found := paths(directory):
+        if found := paths(directory) or [os.path.join(logdir, file) for file in files_in(logdir) if file == WEIGHTS]:
             return found[-1]
         raise CheckpointError(
             f"{logdir} has no checkpoint yet: the first is written after Logs.checkpoint_interval_s seconds of "
@@ -135,7 +140,11 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """
     try:
         with local_file(path) as local, open(local, "rb") as file:
-            arrays = dict(Archive(file))
+            if path.endswith(WEIGHTS):
+                arrays, metadata = safetensors.load(file.read())
+                arrays[_STATE] = np.frombuffer(metadata.get(_STATE, "").encode(), np.uint8)
+            else:
+                arrays = dict(Archive(file))
     except OSError as error:
         raise CheckpointError(f"{path} can't be read: {reason(error)}") from error
     except BadArchive as error:
@@ -163,6 +172,13 @@ def env_frames(state: Mapping[str, Any], path: str) -> int:
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:
     """Map Keras variables by a name that is the same in every process: their index and their own name."""
     return {f"{prefix}/{index:03d}/{variable.name}": variable for index, variable in enumerate(variables)}
+
+
+def variables_for(agent: Any, weights: Collection[str] = ()) -> dict[str, Any]:
+    """Map by name an `Agent`'s variables, of its `copies` only those for which there are weights."""
+    left_out = {id(variable) for variable in agent.copies}
+    named = name_variables("agent", agent.variables)
+    return {name: variable for name, variable in named.items() if name in weights or id(variable) not in left_out}
 
 
 def assign(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: str) -> None:

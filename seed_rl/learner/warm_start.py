@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.agents.base import Agent
-from seed_rl.experiment import Experiment
+from seed_rl.experiment import Experiment, pretrained
 from seed_rl.experiment.saved_config import saved_settings
 from seed_rl.foreign import shortened
 from seed_rl.learner import checkpoints
@@ -36,8 +36,8 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     if kind != own:
         raise CheckpointError(f"Experiment.init_from: the agent of {logdir} is {shortened(kind)}, expected {own}")
     path, arrays, state = checkpoints.chosen(logdir, name)
-    variables = checkpoints.name_variables("agent", agent.variables)
     weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
+    variables = checkpoints.variables_for(agent, weights)
     if variables.keys() != weights.keys():
         raise CheckpointError(
             f"Experiment.init_from: the network of {path} has other layers: {len(weights)} arrays of weights, expected "
@@ -47,6 +47,7 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     if not taken:
         raise CheckpointError(f"Experiment.init_from: nothing in {path} fits: {reason}")
     checkpoints.assign({name: variables[name] for name in taken}, {name: weights[name] for name in taken}, path)
+    agent.after_update(0)  # sets `Agent.copies`, which published weights lack
     source = f"{path} ({checkpoints.env_frames(state, path):,} frames)"
     if not reason:
         return f"starting with all weights of {source}"
@@ -56,11 +57,12 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
 
 def _located(place: str) -> tuple[str, str | None, Any]:
     """Return the log directory, the name of the checkpoint in it (None: the newest) and the kind of its agent."""
+    place = pretrained.located(place)
     above, name = os.path.split(place.rstrip("/"))
     for logdir, checkpoint in ((place.rstrip("/"), None), (above, name), (os.path.dirname(above), name)):
         with contextlib.suppress(FileNotFoundError):
             return logdir, checkpoint, saved_settings(logdir).get("agent.kind")
-    raise CheckpointError(f"Experiment.init_from: {place} is neither a log directory nor a checkpoint in one")
+    raise CheckpointError(f"Experiment.init_from: {place} is no log directory, checkpoint in one, or pretrained policy")
 
 
 def _matching(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> tuple[list[str], str]:

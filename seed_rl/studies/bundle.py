@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from seed_rl.experiment import pretrained
 from seed_rl.experiment.config_files import differences
 from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
 from seed_rl.foreign import json_object, shortened
@@ -114,6 +116,23 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
             for name in {*policy, *(name for name in found if name.startswith("agent/"))}:
                 if name not in policy or name not in found or not np.array_equal(found[name], policy[name]):
                     raise Differs(f"{POLICY} in {path} is not the policy at the end of the run: {name} differs")
+
+
+@contextlib.contextmanager
+def opened(place: str) -> Iterator[str]:
+    """Yield a log directory as `load_policy` takes it, for one or its URL, a pretrained policy's name, or a bundle.
+
+    Raises:
+      JournalError: it is a file but no bundle, or a damaged one.
+    """
+    if not os.path.isfile(place):
+        yield pretrained.located(place)
+        return
+    with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
+        _unpack(place, logdir := os.path.join(temporary, "run"))
+        os.mkdir(directory := os.path.join(logdir, "checkpoints"))
+        os.rename(os.path.join(logdir, POLICY), os.path.join(directory, f"checkpoint-{0:012d}.npz"))
+        yield logdir
 
 
 def _unpack(path: str, logdir: str) -> None:

@@ -6,11 +6,14 @@ import re
 import tarfile
 import time
 
+import numpy as np
 import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.journal import file, segments
+from seed_rl.learner import checkpoints
 from seed_rl.runs import replay
+from seed_rl.studies.bundle import opened
 
 SETTINGS = (
     "Experiment.total_frames=10_000",
@@ -55,6 +58,10 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(run
     begin, end = map(int, re.search(r"in updates (\d+) to (\d+) are equal", part.text()).groups())
     assert begin in (0, replay.updates_behind(str(kept)))
     assert end in [each.end[0] for each in parts if each.begin == begin]
+    with opened(str(bundle)) as folder:
+        _, bundled, _ = checkpoints.chosen(folder, None)
+    _, saved, _ = checkpoints.chosen(str(logdir), None)
+    assert all(np.array_equal(bundled[name], saved[name]) for name in saved if name.startswith("agent/"))
     with tarfile.open(bundle) as archive:
         offset = archive.getmember(file.NAME).offset_data
     data = bytearray(bundle.read_bytes())
@@ -62,6 +69,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(run
     damaged.write_bytes(data)
     assert main(["verify", str(damaged)]) == 1
     assert f"{file.NAME} in {damaged} is changed" in capsys.readouterr().err
+    assert main(["eval", f"--logdir={damaged}"]) == 2
 
 
 @pytest.mark.parametrize("command", ["replay", "bundle", "verify", "diff"])

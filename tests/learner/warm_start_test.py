@@ -1,6 +1,7 @@
 """The weights that a new run takes from another one."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -62,10 +63,26 @@ def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(sa
     )
 
 
+def test_published_weights_lack_the_target_network_and_set_it(saved):
+    logdir = saved(*WORDS)
+    path, arrays, state = checkpoints.chosen(logdir, None)
+    names = checkpoints.variables_for(config_files.load(WORDS).build_agent())
+    assert 0 < len(names) < len(arrays)
+    checkpoints.write(f"{logdir}/model.safetensors", {name: arrays[name] for name in names}, state)
+    os.remove(path)
+    variables, sentence = started(logdir, *WORDS)
+    assert [taken for _, taken in variables] == [True] * len(arrays)
+    assert sentence == f"starting with all weights of {logdir}/model.safetensors (700 frames)"
+
+
 @pytest.mark.parametrize(
     ("place", "config", "sentence"),
     [
-        ("/no/where/at/all", PIXELS, "{}/no/where/at/all is neither a log directory nor a checkpoint in one"),
+        (
+            "/no/where/at/all",
+            PIXELS,
+            "{}/no/where/at/all is no log directory, checkpoint in one, or pretrained",
+        ),
         ("/no.npz", PIXELS, "{}/checkpoints/no.npz can't be read: .*No such file"),
         ("", WORDS, "the agent of {} is 'VTrace', expected R2D2"),
         ("", ("catch/vtrace",), r"has other layers: 9 arrays of weights, expected 6"),

@@ -16,27 +16,35 @@ from seed_rl.cli.flags import (
     EXIT_WITH_PARENT,
     IMPORT_MODULE,
     boolean,
+    choice,
     comma_separated,
+    group,
     integer,
     number,
     repeated,
     string,
 )
+from seed_rl.experiment import pretrained as policies
 from seed_rl.learner import checkpoints
 from seed_rl.learner.ending import Stop
+from seed_rl.studies.bundle import opened
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals, stop_at_end_of_input
 
 _POLICY = (
-    string("logdir", None, "Log directory of the run."),
+    string("logdir", None, "Log directory of the run, or its bundle."),
+    string("pretrained", None, "Name of a pretrained policy, instead of a run; see `seed_rl pretrained`."),
     string("checkpoint", None, "Checkpoint of the run: a file name, or best; default: the newest."),
     IMPORT_MODULE,
 )
-_ACTING = (
+_CHOOSING = (
     boolean("greedy", False, "Always take the greedy action."),
     integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+)
+_ACTING = (
+    *_CHOOSING,
     integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
     repeated(
         "gin_param", [], "Gin binding that changes the environments, e.g. Atari.sticky_actions=0.25. May be repeated."
@@ -56,7 +64,7 @@ _ACTING = (
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
     """Plays episodes with the policies of runs and prints their mean returns."""
-    if places and (values.logdir or values.checkpoint not in (None, "best")):
+    if places and (values.logdir or values.pretrained or values.checkpoint not in (None, "best")):
         raise UsageError("give either log directories, possibly with --checkpoint=best, or --logdir and --checkpoint")
     if len(places) > 1 and values.output:
         raise UsageError("--output is for a single run; several runs write evaluation.json into their log directories")
@@ -79,7 +87,7 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
 
 def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> Any:
     """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
-    with _usable_run(values, logdir, "evaluation.json") as (path,):
+    with _usable_run(values, logdir, "evaluation.json") as (logdir, (path,)):
         from seed_rl.evaluation import episodes
 
         evaluation = episodes.evaluate_run(
@@ -117,7 +125,7 @@ def play(values: flags.FlagValues) -> int:
     for path in values.output or ():
         if os.path.splitext(path)[1] not in (".mp4", ".gif"):
             raise UsageError(f"--output files must end in .mp4 or .gif, got {path}")
-    with signals() as stopped, _usable_run(values, values.logdir, "play.mp4", "play.gif") as paths:
+    with signals() as stopped, _usable_run(values, values.logdir, "play.mp4", "play.gif") as (logdir, paths):
         stopped.raises = True
         if values.exit_with_parent:
             stop_at_end_of_input(stopped)
@@ -125,7 +133,7 @@ def play(values: flags.FlagValues) -> int:
 
         with explained(UsageError, f"--output {', '.join(paths)} can't be written"):
             played = film_run(
-                values.logdir,
+                logdir,
                 *paths,
                 checkpoint=values.checkpoint,
                 episodes=values.episodes,
@@ -147,45 +155,60 @@ def play(values: flags.FlagValues) -> int:
     "seed_rl export --logdir=runs/pong --output=pong_policy",
     *_POLICY,
     string("output", None, "Directory; default: export in the log directory."),
-    integer("batch_size", 1, "Environments per call.", lower_bound=1),
+    choice("format", "saved_model", ["saved_model", "hub"], "For programs without seed_rl, or the Hugging Face Hub."),
+    integer("batch_size", 1, "Environments per call of a SavedModel.", lower_bound=1),
+    group("for the Hub", *_CHOOSING, integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)),
 )
 def export(values: flags.FlagValues) -> int:
-    """Writes a run's policy as a SavedModel that acts without seed_rl."""
-    with _usable_run(values, values.logdir, "export") as (directory,):
-        from seed_rl.evaluation.export import export
-        from seed_rl.evaluation.policy import load_policy
-
-        policy = load_policy(values.logdir, values.checkpoint, float32=True)
+    """Writes a policy as a SavedModel without seed_rl, or for the Hugging Face Hub."""
+    with _usable_run(values, values.logdir, "export") as (logdir, (directory,)):
         with explained(UsageError, f"--output {directory} can't be written"):
-            export(policy, directory, values.batch_size)
+            if values.format == "hub":
+                from seed_rl.studies import hub
+
+                how = {"episodes": values.episodes, "greedy": values.greedy, "seed": values.seed}
+                hub.export(logdir, directory, values.checkpoint, **how)
+            else:
+                from seed_rl.evaluation.export import export
+                from seed_rl.evaluation.policy import load_policy
+
+                export(load_policy(logdir, values.checkpoint, float32=True), directory, values.batch_size)
         print(directory)
+        if values.format == "hub":
+            print(f"to publish it under a name of your account: hf upload ACCOUNT/NAME {directory}")
+    return 0
+
+
+@command("seed_rl pretrained")
+def pretrained(values: flags.FlagValues) -> int:
+    """Lists the pretrained policies: task, agent, mean return, 95 % interval, size."""
+    for name in policies.names():
+        about = policies.about(name)
+        score = f"{about['mean']:>10,.2f} ({about['low']:,.2f} to {about['high']:,.2f})"
+        print(f"{name:16} {about['task']:24} {about['agent']:6} {score:36} {about['bytes'] / 1e6:4.2f} MB")
     return 0
 
 
 @contextlib.contextmanager
-def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> Iterator[list[str]]:
-    """Load TensorFlow and yield the output paths.
+def _usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Iterator[tuple[str, list[str]]]:
+    """Load TensorFlow and yield the directory of the policy at a place or named by `--pretrained`, and output paths.
 
-    They come from `--output`, or else are files called `names` in the log directory, or in the working directory if the
-    log directory is in an object store.
+    These come from `--output`, or else are files called `names` in the log directory, or in the working directory if
+    `place` isn't one on this machine.
 
     Raises:
-      UsageError, CheckpointError: a flag or the run is unusable.
+      UsageError, ConfigError, CheckpointError, JournalError: a flag or the policy is unusable.
     """
-    if not logdir:
-        raise UsageError("--logdir is required: the log directory of a run")
+    if bool(place) == bool(values.pretrained):
+        raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
     given = [values.output] if isinstance(values.output, str) else values.output
     for path in given or ():
         if is_url(path):
             raise UsageError(f"--output must be a local path, got {path}")
     check_outputs(given or ())
-    paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
-    if not is_url(logdir):
-        checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
-    load_tensorflow()
-    from seed_rl.evaluation.policy import NoPolicy
-
-    try:
-        yield paths
-    except NoPolicy as error:
-        raise UsageError(str(error)) from error
+    with opened(place or policies.folder(values.pretrained)) as logdir:
+        if not is_url(logdir):
+            checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
+        load_tensorflow()
+        own = logdir if logdir == place and not is_url(place) else ""
+        yield logdir, given or [os.path.join(own, name) for name in names]

@@ -1,0 +1,86 @@
+"""Publishes a policy as a folder that the Hugging Face Hub shows as a model card, and that acts as a log directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import os
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from seed_rl import __version__
+from seed_rl.envs.base import CannotBuild
+from seed_rl.evaluation import episodes
+from seed_rl.evaluation.export import ABOUT, new_directory
+from seed_rl.evaluation.film import Limits, film_run
+from seed_rl.evaluation.policy import experiment_of, load_policy
+from seed_rl.experiment.config_files import save_config
+from seed_rl.learner import checkpoints
+from seed_rl.learner.checkpoints import WEIGHTS
+
+_log = logging.getLogger(__name__)
+
+DEVIATIONS = 1.96  # standard errors on each side of a mean in its 95 % interval
+_FILM_STEPS, _FILM_BYTES = 400, 1_500_000  # at least, in whole episodes; at most
+_CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
+
+
+def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = __version__, **how: Any) -> None:
+    """Write weights, configuration, score, film and model card of a policy; kernels are stored in float16.
+
+    Args:
+      logdir, checkpoint: see `load_policy`.
+      directory: output directory, named as the model; created atomically, and replaces an earlier export.
+      version: version of seed_rl that trained the policy.
+      how: `episodes` (at least 2), `greedy` and `seed` of `evaluate_run`, which plays what the directory holds.
+
+    Raises:
+      NoPolicy, CannotReach, CannotBuild, EnvironmentFailed: see `evaluate_run`.
+      OSError: the directory can't be written, or it exists and isn't an export.
+    """
+    experiment, policy = experiment_of(logdir), load_policy(logdir, checkpoint)
+    env = experiment.env
+    with new_directory(directory) as new:
+        save_config(experiment, new)
+        variables = checkpoints.variables_for(policy.agent)
+        arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
+        checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
+        with open(os.path.join(new, WEIGHTS), "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        score = episodes.evaluate_run(new, **how)
+        wanted, limits = max(1, round(_FILM_STEPS / score.mean_length)), Limits(size=_FILM_BYTES)
+        try:
+            film_run(new, f"{new}/replay.mp4", episodes=wanted, greedy=score.greedy, seed=score.seed, limits=limits)
+        except CannotBuild as error:
+            _log.warning("there is no film: %s", error)
+        about: dict[str, Any] = {
+            "seed_rl": version,
+            "task": str(getattr(env, env.task_setting)) if env.task_setting else env.suite,
+            "agent": type(experiment.agent).__name__,
+            "sha256": digest,
+            "low": score.mean - DEVIATIONS * score.standard_error,
+            "high": score.mean + DEVIATIONS * score.standard_error,
+            **dataclasses.asdict(dataclasses.replace(score, logdir="", checkpoint=WEIGHTS)),
+        }
+        card = _CARD.format(
+            **about,
+            name=os.path.basename(os.path.abspath(directory)),
+            deviation=score.standard_error * math.sqrt(score.episodes),
+            how="greedy" if score.greedy else "sampled",
+            flag=" --greedy" if score.greedy else "",
+            options=", ".join(f"`{key} = {value}`" for key, value in env.describe().options.items()),
+        )
+        for name, text in ((ABOUT, f"{json.dumps(about, indent=1)}\n"), ("README.md", card)):
+            with open(os.path.join(new, name), "w", encoding="utf-8") as file:
+                file.write(text)
+
+
+def _small(name: str, array: np.ndarray) -> np.ndarray:
+    """Return a kernel as float16 if its values fit; statistics of observations, for example, need all digits."""
+    half = array.astype(np.float16) if name.endswith("kernel") else array
+    return half if np.isfinite(half).all() else array

@@ -1,0 +1,59 @@
+"""The pretrained policies in the repository, and how they are found."""
+
+import hashlib
+import sys
+
+import numpy as np
+import pytest
+
+from scripts import pretrained as script
+from seed_rl.cli.main import main
+from seed_rl.evaluation.policy import experiment_of
+from seed_rl.experiment import config_files, pretrained
+from seed_rl.learner import checkpoints
+from seed_rl.learner.warm_start import warm_start
+
+
+@pytest.mark.parametrize("name", pretrained.names())
+def test_a_policy_is_complete_small_and_unchanged(name):
+    folder = pretrained.ROOT / name
+    for file, most in script.LARGEST.items():
+        assert 0 < (folder / file).stat().st_size <= most, file
+    _, arrays, state = checkpoints.chosen(str(folder), None)
+    about = pretrained.about(name)
+    assert about["sha256"] == hashlib.sha256((folder / checkpoints.WEIGHTS).read_bytes()).hexdigest()
+    assert all(np.isfinite(array).all() for array in arrays.values())
+    assert state["counters"]["env_frames"] == about["env_frames"]
+    assert (about["episodes"], about["low"] <= about["mean"] <= about["high"]) == (100, True)
+    assert type(experiment_of(str(folder)).agent).__name__ == about["agent"]
+    assert script.CURVE in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_policies_together_are_small_and_the_guide_lists_them(monkeypatch):
+    assert sum(path.stat().st_size for path in pretrained.ROOT.glob("*/*")) < 30_000_000
+    monkeypatch.setattr(sys, "argv", ["pretrained.py", "page", "--check"])
+    assert script.main() == 0
+
+
+def test_the_check_finds_another_score_and_other_weights(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["pretrained.py", "check", "catch", "--episodes=16", "--seed=2"])
+    about = pretrained.about("catch")
+    for changes, code in (({}, 0), ({"low": -0.5, "high": 0.5}, 1), ({"sha256": "0"}, 1)):
+        monkeypatch.setattr(pretrained, "about", lambda name, changes=changes: {**about, **changes})
+        assert script.main() == code, capsys.readouterr()
+
+
+def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    experiment = config_files.load(["catch/vtrace"], ["Experiment.init_from = 'catch'"])
+    assert f"all weights of {pretrained.ROOT}/catch/model.saf" in warm_start(experiment.build_agent(), experiment)
+    assert main(["eval", "--pretrained=catch", "--greedy", "--episodes=16", "--at_least=0.9"]) == 0
+    assert (tmp_path / "evaluation.json").is_file(), "not in the repository"
+    assert main(["pretrained"]) == 0
+    assert "\ncatch " in f"\n{capsys.readouterr().out}"
+
+
+def test_an_installation_without_the_repository_says_where_they_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "docs")
+    assert main(["pretrained"]) == 2
+    assert "they are in docs/pretrained of the repository, not in the package" in capsys.readouterr().err

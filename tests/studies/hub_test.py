@@ -1,0 +1,59 @@
+"""What is published for the Hugging Face Hub."""
+
+import hashlib
+import json
+import os
+
+import imageio.v2 as imageio
+import numpy as np
+import yaml
+
+from seed_rl.cli.main import main
+from seed_rl.evaluation.policy import load_policy
+from seed_rl.studies import hub
+from seed_rl.types import EnvOutput
+from tests.evaluation import conftest as evaluation
+
+saved_run = evaluation.saved_run
+
+FILES = {"README.md", "config.gin", "config.json", "model.safetensors", "policy.json", "replay.mp4"}
+
+
+def acted(policy):
+    rng = np.random.default_rng(1)
+    policy.reset(8)
+    nothing = np.zeros(8, np.float32), np.zeros(8, bool), np.zeros(8, bool)
+    return [policy.act(EnvOutput(*nothing, rng.integers(0, 256, (8, 10, 5, 1), np.uint8))) for _ in range(20)]
+
+
+def test_a_published_policy_is_complete_and_acts_as_before(saved_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(hub, "_FILM_STEPS", 18)
+    logdir, agent = saved_run("catch/vtrace", "Actors.greedy_evaluation = True")
+    directory = tmp_path / "ball"
+    assert main(["export", "--format=hub", f"--logdir={logdir}", f"--output={directory}", "--episodes=4"]) == 0
+    assert capsys.readouterr().out.endswith(f"hf upload ACCOUNT/NAME {directory}\n")
+    assert set(os.listdir(directory)) == FILES
+
+    before, after = load_policy(logdir), load_policy(str(directory))
+    assert after.env_frames == 700
+    for variable in before.agent.variables:
+        if variable.name.endswith("kernel"):
+            variable.assign(variable.numpy().astype(np.float16))
+    np.testing.assert_array_equal(acted(after), acted(before))
+    weights = (directory / "model.safetensors").read_bytes()
+    assert len(weights) < 2.5 * agent.model.count_params() + 1_000, "float16"
+
+    about = json.loads((directory / "policy.json").read_text())
+    assert about["sha256"] == hashlib.sha256(weights).hexdigest()
+    assert (about["low"] <= about["mean"] <= about["high"], about["greedy"], len(about["returns"])) == (True, True, 4)
+    assert len(imageio.mimread(directory / "replay.mp4")) == 2 * (9 + 15), "two episodes, and a second after each"
+
+    _, front, card = (directory / "README.md").read_text().split("---\n", 2)
+    front = yaml.safe_load(front)
+    assert front["library_name"] == "seed_rl"
+    assert {"catch", "VTrace", "reinforcement-learning", "deep-reinforcement-learning"} == set(front["tags"])
+    ((name, (result,)),) = (model.values() for model in front["model-index"])
+    assert (name, result["task"]["type"], result["dataset"]["type"]) == ("ball", "reinforcement-learning", "catch")
+    value = f"{about['mean']:.2f} +/- {np.std(about['returns'], ddof=1):.2f}"
+    assert result["metrics"] == [{"name": "mean_reward", "type": "mean_reward", "value": value, "verified": False}]
+    assert "over 4 greedy episodes with seed 1 |\n| trained for | 700 environment frames, by seed_rl " in card
