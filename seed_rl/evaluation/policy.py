@@ -171,28 +171,48 @@ def load_policy(
     if float32 and isinstance(experiment.agent, TrunkConfig):
         dtype: Any = {"dtype": "float32"}
         experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
-    try:
-        path, arrays, state = checkpoints.chosen(logdir, checkpoint)
-        agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
-        variables = checkpoints.name_variables("agent", agent.variables)
-        weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
-        checkpoints.assign(variables, weights, path)
-        env_frames = checkpoints.env_frames(state, path)
-    except checkpoints.CheckpointError as error:
-        raise NoPolicy(str(error)) from error
-    actors = experiment.actors
-    greedy = greedy or actors.greedy_evaluation
-    policy = Policy(agent, experiment.env_spec(), actors.num_training_envs, greedy=greedy, seed=seed)
+    agent, path, env_frames = restored(experiment, logdir, checkpoint)
+    greedy = greedy or experiment.actors.greedy_evaluation
+    policy = Policy(agent, experiment.env_spec(), 0, greedy=greedy, seed=seed)
     policy.checkpoint = path
     policy.env_frames = env_frames
     return policy
+
+
+def restored(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
+    """Build the agent of a run, for which all environments are for evaluation, with the weights of a checkpoint.
+
+    Returns:
+      The agent, the path of the checkpoint, and the environment frames that it was trained on.
+
+    Raises:
+      NoPolicy, CannotBuild, CannotReach: as `load_policy`.
+    """
+    try:
+        path, arrays, state = checkpoints.chosen(logdir, checkpoint)
+        agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
+        return agent, path, assign(agent, path, arrays, state)
+    except checkpoints.CheckpointError as error:
+        raise NoPolicy(str(error)) from error
+
+
+def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> int:
+    """Give an agent the weights of a checkpoint; return the environment frames that it was trained on.
+
+    Raises:
+      CheckpointError: the checkpoint belongs to another agent; the weights are unchanged.
+    """
+    env_frames = checkpoints.env_frames(state, path)
+    weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
+    checkpoints.assign(checkpoints.name_variables("agent", agent.variables), weights, path)
+    return env_frames
 
 
 def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
     """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
     try:
         with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
-            return experiment.build_agent()
+            return experiment.build_agent(num_training_envs=0)
     except (CannotAct, CannotBuild):
         raise
     except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:

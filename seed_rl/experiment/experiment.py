@@ -214,8 +214,11 @@ class Experiment(Settings):
         """
         return _env_spec(self.env)
 
-    def build_agent(self) -> Agent:
+    def build_agent(self, num_training_envs: int | None = None) -> Agent:
         """Build the agent for these environments. Imports TensorFlow.
+
+        Args:
+          num_training_envs: environments with lower ids than this are for training; None: as in `actors`.
 
         Raises:
           CannotAct: the agent does not support these environments.
@@ -223,7 +226,8 @@ class Experiment(Settings):
         """
         from seed_rl.agents.reward_norm import NormalisedRewards
 
-        agent = self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+        training = self.actors.num_training_envs if num_training_envs is None else num_training_envs
+        agent = self.agent.build(self.env_spec(), training, self.seed)
         return NormalisedRewards(agent, self.agent.discount) if self.agent.reward_norm else agent
 
     @property

@@ -87,6 +87,30 @@ class Sizes:
             slot_nbytes=_slot_nbytes(agent),
         )
 
+    @classmethod
+    def of_policy(cls, num_envs: int, max_batch: int, greedy: bool) -> Sizes:
+        """Compute the sizes of acting for `num_envs` evaluation environments alone, whose steps are not stored.
+
+        The act step is compiled for more batch sizes than a learner's, because any number of clients may be connected.
+        """
+        halves = {-(-max_batch // 2**times) for times in range(max_batch.bit_length() + 1)}
+        return cls(
+            num_envs=num_envs,
+            num_training_envs=0,
+            greedy_evaluation=greedy,
+            num_devices=1,
+            act_batches=tuple(sorted(halves)),
+            length=1,
+            stride=1,
+            batch_size=0,
+            new_unrolls=0.0,
+            queue_capacity=1,
+            replay_capacity=0,
+            replay_min_size=0,
+            num_slots=0,
+            slot_nbytes=0,
+        )
+
     @property
     def depth(self) -> int:
         """D: number of unrolls to which a step is written; above 1 if consecutive unrolls overlap by several steps."""
