@@ -47,6 +47,7 @@ COMMANDS = {
     "eval": "evaluation.evaluate",
     "play": "evaluation.play",
     "export": "evaluation.export",
+    "serve": "evaluation.serve",
     "plot": "inspection.plot",
     "replay": "replaying.replay",
     "diff": "replaying.diff",

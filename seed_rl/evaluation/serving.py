@@ -48,6 +48,13 @@ class Served(NamedTuple):
     env_frames: int
     """Environment frames that it was trained on."""
 
+    def text(self) -> str:
+        """Format as a line."""
+        connected = f"{self.environments} environments of {self.clients} client{'s' * (self.clients != 1)}"
+        mean = f", return {self.episode_return:.2f} after {self.episodes:,} episodes" if self.episodes else ""
+        weights = f"{os.path.basename(self.checkpoint)} ({self.env_frames:,} frames)"
+        return f"{connected}, {self.steps_per_second:,.0f} steps/s{mean}, {weights}"
+
 
 class PolicyServer:
     """Acts for clients with a run's policy, whose recurrent states it keeps for each of their environments.
@@ -113,11 +120,15 @@ class PolicyServer:
           stop: event that ends serving.
           interval_s: seconds between results, before each of which newer weights are looked for.
 
+        Yields:
+          What was done since the last result; the first one comes as soon as clients get actions.
+
         Raises:
           RuntimeError: inference failed.
         """
         self._acting.act_step.warm_up()
         self._service.start()
+        yield self._served(0.0)
         began, steps = time.monotonic(), 0
         while not stop.is_set():
             time.sleep(min(_POLL_SECONDS, interval_s))
@@ -156,7 +167,7 @@ class PolicyServer:
             self.checkpoint, self._problem = path, ""
         except (CannotReach, CheckpointError, OSError) as error:
             if str(error) != self._problem:
-                _log.warning("%s: the weights of %s stay in use", error, os.path.basename(self.checkpoint))
+                _log.warning("%s; the weights of %s stay in use", error, os.path.basename(self.checkpoint))
             self._problem = str(error)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,15 +14,18 @@ from absl import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import Failure, UsageError, check_outputs
 from seed_rl.cli.flags import (
+    DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
     IMPORT_MODULE,
     boolean,
     comma_separated,
+    group,
     integer,
     number,
     repeated,
     string,
 )
+from seed_rl.cli.security import SECURITY, server_security
 from seed_rl.learner import checkpoints
 from seed_rl.learner.ending import Stop
 from seed_rl.system.files import explained
@@ -31,7 +35,7 @@ from seed_rl.system.signals import signals, stop_at_end_of_input
 
 _POLICY = (
     string("logdir", None, "Log directory of the run."),
-    string("checkpoint", None, "Checkpoint of the run: a file name, or best; default: the newest."),
+    string("checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."),
     IMPORT_MODULE,
 )
 _ACTING = (
@@ -162,6 +166,56 @@ def export(values: flags.FlagValues) -> int:
     return 0
 
 
+@command(
+    "seed_rl serve runs/pong --server_address=localhost:8686",
+    group(
+        "the policy",
+        *_POLICY,
+        boolean("greedy", False, "Always take the greedy action."),
+        integer("seed", 1, "Seed of sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+    ),
+    group(
+        "the server",
+        string("server_address", DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
+        integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
+    ),
+    SECURITY,
+    EXIT_WITH_PARENT,
+    takes_paths=True,
+)
+def serve(values: flags.FlagValues, *places: str) -> int:
+    """Serves a run's policy to actors and other clients, as its learner would."""
+    if len(places) + bool(values.logdir) > 1:
+        raise UsageError("expected a single log directory")
+    security = server_security(values, values.server_address)
+    with signals() as stopped, _run(values, places[0] if places else values.logdir) as logdir:
+        stopped.raises = True
+        if values.exit_with_parent:
+            stop_at_end_of_input(stopped)
+        from seed_rl.evaluation.serving import PolicyServer
+
+        server = PolicyServer(
+            logdir,
+            values.server_address,
+            security,
+            values.checkpoint,
+            greedy=values.greedy,
+            seed=values.seed,
+            max_envs=values.max_envs,
+        )
+        with contextlib.closing(server):
+            print(f"serving {server.checkpoint} ({server.env_frames:,} frames) at {server.listen()}", flush=True)
+            shown = ""
+            for served in server.serve(stopped):
+                stopped.asks()
+                if (line := served.text()) != shown:
+                    print(time.strftime("%H:%M:%S"), line, flush=True)
+                shown = line
+    if stopped.raised:
+        print("seed_rl: interrupted", file=sys.stderr)
+    return stopped.exit_code
+
+
 @contextlib.contextmanager
 def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> Iterator[list[str]]:
     """Load TensorFlow and yield the output paths.
@@ -172,20 +226,30 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
     Raises:
       UsageError, CheckpointError: a flag or the run is unusable.
     """
-    if not logdir:
-        raise UsageError("--logdir is required: the log directory of a run")
     given = [values.output] if isinstance(values.output, str) else values.output
     for path in given or ():
         if is_url(path):
             raise UsageError(f"--output must be a local path, got {path}")
     check_outputs(given or ())
-    paths = given or [name if is_url(logdir) else os.path.join(logdir, name) for name in names]
+    with _run(values, logdir) as place:
+        yield given or [name if is_url(place) else os.path.join(place, name) for name in names]
+
+
+@contextlib.contextmanager
+def _run(values: flags.FlagValues, logdir: str | None) -> Iterator[str]:
+    """Load TensorFlow and yield the log directory of the run.
+
+    Raises:
+      UsageError, CheckpointError: the run is unusable.
+    """
+    if not logdir:
+        raise UsageError("--logdir is required: the log directory of a run")
     if not is_url(logdir):
         checkpoints.find(logdir, values.checkpoint)  # a mistake needs no TensorFlow
     load_tensorflow()
     from seed_rl.evaluation.policy import NoPolicy
 
     try:
-        yield paths
+        yield logdir
     except NoPolicy as error:
         raise UsageError(str(error)) from error
