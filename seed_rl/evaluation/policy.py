@@ -174,20 +174,12 @@ def load_policy(
     agent, path, env_frames = restored(experiment, logdir, checkpoint)
     greedy = greedy or experiment.actors.greedy_evaluation
     policy = Policy(agent, experiment.env_spec(), 0, greedy=greedy, seed=seed)
-    policy.checkpoint = path
-    policy.env_frames = env_frames
+    policy.checkpoint, policy.env_frames = path, env_frames
     return policy
 
 
 def restored(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
-    """Build the agent of a run, for which all environments are for evaluation, with the weights of a checkpoint.
-
-    Returns:
-      The agent, the path of the checkpoint, and the environment frames that it was trained on.
-
-    Raises:
-      NoPolicy, CannotBuild, CannotReach: as `load_policy`.
-    """
+    """Build a run's agent for evaluation environments, or raise as `load_policy`; also return path and `env_frames`."""
     try:
         path, arrays, state = checkpoints.chosen(logdir, checkpoint)
         agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
@@ -197,11 +189,7 @@ def restored(experiment: Experiment, logdir: str, checkpoint: str | None) -> tup
 
 
 def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> int:
-    """Give an agent the weights of a checkpoint; return the environment frames that it was trained on.
-
-    Raises:
-      CheckpointError: the checkpoint belongs to another agent; the weights are unchanged.
-    """
+    """Give an agent the weights of a checkpoint, or raise a CheckpointError; return `Policy.env_frames`."""
     env_frames = checkpoints.env_frames(state, path)
     weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
     checkpoints.assign(checkpoints.name_variables("agent", agent.variables), weights, path)

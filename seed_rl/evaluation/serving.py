@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Any
 
-from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.evaluation.policy import assign, experiment_of, restored
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
@@ -19,155 +16,107 @@ from seed_rl.inference.order import Order
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner import checkpoints
 from seed_rl.learner.assembly import server_of
-from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Stop
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
-from seed_rl.specs import ActorSettings, GroupLease
-from seed_rl.system.object_store import CannotReach, version_of
+from seed_rl.specs import ActorSettings
+from seed_rl.system.files import allow_many_files
+from seed_rl.system.object_store import CannotReach
 from seed_rl.transport.credentials import ServerSecurity
 
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-_WATCHED = (None, "newest", "best")
-"""Names of checkpoints that training replaces."""
-
-
-class Served(NamedTuple):
-    """What a policy server did in an interval."""
-
-    clients: int
-    environments: int
-    steps_per_second: float
-    episodes: int
-    """Total number of episodes that have ended."""
-    episode_return: float
-    """Mean return of the last 100 of them; NaN before the first."""
-    checkpoint: str
-    """Path of the checkpoint in use."""
-    env_frames: int
-    """Environment frames that it was trained on."""
-
-    def text(self) -> str:
-        """Format as a line."""
-        connected = f"{self.environments} environments of {self.clients} client{'s' * (self.clients != 1)}"
-        mean = f", return {self.episode_return:.2f} after {self.episodes:,} episodes" if self.episodes else ""
-        weights = f"{os.path.basename(self.checkpoint)} ({self.env_frames:,} frames)"
-        return f"{connected}, {self.steps_per_second:,.0f} steps/s{mean}, {weights}"
+_PERIODS = {None: math.inf, "newest": math.inf, "best": 300.0}
+"""Checkpoints that training replaces, and the seconds after which a file of the same name is read again."""
 
 
 class PolicyServer:
-    """Acts for clients with a run's policy, whose recurrent states it keeps for each of their environments.
+    """Central inference with a run's policy, which keeps recurrent states for each environment of its clients."""
 
-    server = PolicyServer(logdir, "localhost:8686", ServerSecurity())
-    server.listen()                     # clients may come
-    for served in server.serve(stop):   # compiles, then acts
-        print(served)
-    server.close()
-    """
-
-    def __init__(
-        self,
-        logdir: str,
-        address: str,
-        security: ServerSecurity,
-        checkpoint: str | None = None,
-        *,
-        greedy: bool = False,
-        seed: int = 1,
-        max_envs: int = 1024,
-    ):
+    def __init__(self, logdir: str, checkpoint: str | None, greedy: bool = False, seed: int = 1, max_envs: int = 1024):
         """
         Args:
           logdir: log directory of the run, which may still be training.
-          address: `host:port` or `unix:/path`.
-          security: credentials of the server.
-          checkpoint: as of `load_policy`; `best` and the newest are watched, and replaced when training does.
-          greedy: whether to act without exploration; otherwise the policy acts as in the run's evaluation environments.
-          seed: seed of sampled actions and of the seeds that clients get for their environments.
+          checkpoint: see `checkpoints.find`; `best` and the newest are taken up again while training replaces them.
+          greedy: see `load_policy`, also for the errors.
+          seed: seed of sampled actions, and of the seeds that clients get for their environments.
           max_envs: number of environments that may be connected.
-
-        Raises:
-          NoPolicy, CannotBuild, CannotReach: as `load_policy`.
-          AddressError, SecurityError: as `ActorServer`.
         """
-        experiment = experiment_of(logdir)
         self._logdir, self._name, self._order = logdir, checkpoint, _BetweenBatches()
+        self._experiment = experiment = experiment_of(logdir)
         self._agent, self.checkpoint, self.env_frames = restored(experiment, logdir, checkpoint)
-        self._seen, self._problem = "", ""
+        self._version, self._problem = ("", 0.0), ""
         actors, inference, env_spec = experiment.actors, experiment.inference, self._agent.env_spec
-        greedy = greedy or actors.greedy_evaluation
-        sizes = Sizes.of_policy(max_envs, min(inference.max_batch_size, max_envs), greedy)
-        self._acting = Acting(self._agent, sizes, inference, seed, order=self._order)
+        sizes = Sizes.of_policy(max_envs, inference.max_batch_size, greedy or actors.greedy_evaluation)
+        self.acting = Acting(self._agent, sizes, inference, seed, order=self._order)
         settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group, env_spec)
-        membership = self._order.membership(max_envs, seed, inference.lease_timeout_s, 1)
-        self._service = CentralInference(settings, env_spec, membership, [self._acting.thread], self._order)
-        self._server = server_of(self._service, env_spec, inference, address, security)
+        membership = self._order.membership(max_envs, seed, inference.lease_timeout_s, num_devices=1)
+        self.service = CentralInference(settings, env_spec, membership, [self.acting.thread], self._order)
         self._episodes = EpisodeWindow(RECENT_EPISODES)
 
-    def listen(self) -> str:
-        """Start to serve clients and return the address. They get their first actions once `serve` has compiled.
-
-        Raises:
-          AddressError: the address can't be listened on.
-        """
-        return self._server.start()
-
-    def serve(self, stop: Stop, interval_s: float = 10.0) -> Iterator[Served]:
-        """Act until `stop` is set.
+    def serve(
+        self, address: str, security: ServerSecurity, stop: Stop, interval_s: float = 10.0
+    ) -> Generator[dict[str, float], None, None]:
+        """Act for clients until `stop` is set or the caller leaves.
 
         Args:
+          address, security: see `ActorServer`, also for the errors.
           stop: event that ends serving.
-          interval_s: seconds between results, before each of which newer weights are looked for.
+          interval_s: seconds between rows, before each of which newer weights are looked for.
 
         Yields:
-          What was done since the last result; the first one comes as soon as clients get actions.
+          Rows of metrics, named as a learner's, if they have changed; the first as soon as clients get actions.
 
         Raises:
           RuntimeError: inference failed.
         """
-        self._acting.act_step.warm_up()
-        self._service.start()
-        yield self._served(0.0)
-        began, steps = time.monotonic(), 0
-        while not stop.is_set():
-            time.sleep(min(_POLL_SECONDS, interval_s))
-            self._service.raise_failure()
-            if (seconds := time.monotonic() - began) < interval_s:
-                continue
-            self._refresh()
-            total = self._service.stats.agent_steps
-            yield self._served((total - steps) / seconds)
-            began, steps = began + seconds, total
+        allow_many_files()
+        server = server_of(self.service, self._agent.env_spec, self._experiment.inference, address, security)
+        _log.info("serving %s at %s", self.checkpoint, server.start())
+        try:
+            self.acting.act_step.warm_up()
+            self.service.start()
+            row: dict[str, float] = {}
+            began, steps, rate = time.monotonic(), 0, 0.0
+            while not stop.is_set():
+                if row != (row := self._row(rate)):
+                    yield row
+                while (seconds := time.monotonic() - began) < interval_s and not stop.is_set():
+                    time.sleep(min(_POLL_SECONDS, interval_s))
+                    self.service.raise_failure()
+                if self._name in _PERIODS:
+                    self._refresh()
+                began, total = began + seconds, self.service.stats.agent_steps
+                rate, steps = (total - steps) / seconds, total
+        finally:
+            self.service.stop()  # first: it answers on the server's streams
+            server.stop(grace=0.5)
 
-    def close(self) -> None:
-        """Stop acting and serving, after `listen`; clients may come back to another server."""
-        self._service.stop()  # first: it answers on the server's streams
-        self._server.stop(grace=0.5)
-
-    def _served(self, steps_per_second: float) -> Served:
-        for ended in self._service.take_episodes():
+    def _row(self, rate: float) -> dict[str, float]:
+        for ended in self.service.take_episodes():
             self._episodes.add(ended.returns, ended.lengths)
-        mean, count = self._episodes.means().get("episode_return", math.nan), self._episodes.count
-        clients, envs = self._service.actors, self._service.leased_envs
-        return Served(clients, envs, steps_per_second, count, mean, self.checkpoint, self.env_frames)
+        return {
+            "actors": self.service.actors,
+            "environments": self.service.leased_envs,
+            "steps_per_second": rate,
+            "episodes": self._episodes.count,
+            **self._episodes.means(),
+            "env_frames": self.env_frames,
+        }
 
     def _refresh(self) -> None:
-        """Take up a newer checkpoint; one that can't be used is logged, and the weights stay."""
-        if self._name not in _WATCHED:
-            return
+        """Take up a newer checkpoint; if it can't be used, log why, once, and keep the weights."""
         try:
             path = checkpoints.find(self._logdir, self._name)
-            if (seen := f"{path} {version_of(path)}") == self._seen:
+            if (version := (path, time.monotonic() // _PERIODS[self._name])) == self._version:
                 return
             arrays, state = checkpoints.load(path)
-            self._seen = seen
             with self._order.refreshing():
                 self.env_frames = assign(self._agent, path, arrays, state)
-            self.checkpoint, self._problem = path, ""
-        except (CannotReach, CheckpointError, OSError) as error:
+            self.checkpoint, self._version, self._problem = path, version, ""
+        except (CannotReach, checkpoints.CheckpointError) as error:
             if str(error) != self._problem:
-                _log.warning("%s; the weights of %s stay in use", error, os.path.basename(self.checkpoint))
+                _log.warning("%s; the weights of %s stay in use", error, self.checkpoint)
             self._problem = str(error)
 
 
@@ -177,10 +126,7 @@ class _BetweenBatches(Order):
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> AbstractContextManager[object]:
-        """See `Order.acting`."""
+    def acting(self, *_: Any) -> threading.Lock:
         return self._lock
 
-    def refreshing(self) -> AbstractContextManager[object]:
-        """See `Order.refreshing`."""
-        return self._lock
+    refreshing = acting

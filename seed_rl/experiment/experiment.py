@@ -215,10 +215,7 @@ class Experiment(Settings):
         return _env_spec(self.env)
 
     def build_agent(self, num_training_envs: int | None = None) -> Agent:
-        """Build the agent for these environments. Imports TensorFlow.
-
-        Args:
-          num_training_envs: environments with lower ids than this are for training; None: as in `actors`.
+        """Build the agent for these environments; None: with the training environments of `actors`. Imports TensorFlow.
 
         Raises:
           CannotAct: the agent does not support these environments.

@@ -89,27 +89,12 @@ class Sizes:
 
     @classmethod
     def of_policy(cls, num_envs: int, max_batch: int, greedy: bool) -> Sizes:
-        """Compute the sizes of acting for `num_envs` evaluation environments alone, whose steps are not stored.
-
-        The act step is compiled for more batch sizes than a learner's, because any number of clients may be connected.
-        """
-        halves = {-(-max_batch // 2**times) for times in range(max_batch.bit_length() + 1)}
-        return cls(
-            num_envs=num_envs,
-            num_training_envs=0,
-            greedy_evaluation=greedy,
-            num_devices=1,
-            act_batches=tuple(sorted(halves)),
-            length=1,
-            stride=1,
-            batch_size=0,
-            new_unrolls=0.0,
-            queue_capacity=1,
-            replay_capacity=0,
-            replay_min_size=0,
-            num_slots=0,
-            slot_nbytes=0,
-        )
+        """Compute the sizes of acting for up to `num_envs` evaluation environments, whose steps are not stored."""
+        most = min(num_envs, max_batch)
+        batches = tuple(sorted({-(-most // 2**halvings) for halvings in range(most.bit_length() + 1)}))
+        sizes: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(cls)), 0)
+        sizes |= {"num_envs": num_envs, "greedy_evaluation": greedy, "num_devices": 1, "act_batches": batches}
+        return cls(**sizes | {"length": 1, "stride": 1, "queue_capacity": 1})
 
     @property
     def depth(self) -> int:

@@ -90,8 +90,7 @@ def find(logdir: str, name: str | None) -> str:
 
     Args:
       logdir: log directory of the run.
-      name: `best`, `newest` or None, a number of learner updates, the name of a file in its `checkpoints`, or a path or
-        URL.
+      name: `best`, `newest` or None, a number of updates, the name of a file in its `checkpoints`, or a path or URL.
 
     Raises:
       CheckpointError: there is none.

@@ -45,20 +45,6 @@ def local_file(path: str) -> Iterator[str]:
         yield local
 
 
-def version_of(path: str) -> str:
-    """Return a text that changes when a file is replaced; it may be in an object store.
-
-    Raises:
-      FileNotFoundError: there is no such file.
-      CannotReach: the store can't be read.
-    """
-    if is_url(path):
-        with reaching(path, "read"):
-            return ObjectStore(path).version()
-    status = os.stat(path)
-    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
-
-
 def files_in(place: str) -> list[str]:
     """Return the sorted relative names of all complete files below a directory; none if it doesn't exist.
 
@@ -124,11 +110,6 @@ class ObjectStore:
         """Copy a file to a local path; the name "" is the store's own URL."""
         self._system.fs.invalidate_cache()
         self._system.get_file(name, path)
-
-    def version(self) -> str:
-        """Return a text that changes when the file at the store's own URL is replaced."""
-        self._system.fs.invalidate_cache()
-        return str(self._system.ukey(""))
 
     def send(self, file: IO[bytes], name: str) -> None:
         """Upload an open file, which may still grow; it appears under its name once it is complete.

@@ -64,7 +64,7 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
         env=pb.EnvDescription(suite=settings.env.suite, options=options),
         num_groups=settings.num_groups,
         envs_per_group=settings.envs_per_group,
-        env_spec=settings.env_spec and _env_spec_message(settings.env_spec),
+        env_spec=_env_spec_message(settings.env_spec) if settings.env_spec else None,
     ).SerializeToString()
 
 

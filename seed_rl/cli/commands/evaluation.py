@@ -17,15 +17,15 @@ from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
     IMPORT_MODULE,
+    SECURITY,
     boolean,
     comma_separated,
-    group,
     integer,
     number,
     repeated,
+    server_security,
     string,
 )
-from seed_rl.cli.security import SECURITY, server_security
 from seed_rl.learner import checkpoints
 from seed_rl.learner.ending import Stop
 from seed_rl.system.files import explained
@@ -38,9 +38,12 @@ _POLICY = (
     string("checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."),
     IMPORT_MODULE,
 )
-_ACTING = (
+_CHOOSING = (
     boolean("greedy", False, "Always take the greedy action."),
     integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+)
+_ACTING = (
+    *_CHOOSING,
     integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
     repeated(
         "gin_param", [], "Gin binding that changes the environments, e.g. Atari.sticky_actions=0.25. May be repeated."
@@ -168,19 +171,11 @@ def export(values: flags.FlagValues) -> int:
 
 @command(
     "seed_rl serve runs/pong --server_address=localhost:8686",
-    group(
-        "the policy",
-        *_POLICY,
-        boolean("greedy", False, "Always take the greedy action."),
-        integer("seed", 1, "Seed of sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
-    ),
-    group(
-        "the server",
-        string("server_address", DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
-        integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
-    ),
+    *_POLICY,
+    *_CHOOSING,
+    string("server_address", DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
+    integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
     SECURITY,
-    EXIT_WITH_PARENT,
     takes_paths=True,
 )
 def serve(values: flags.FlagValues, *places: str) -> int:
@@ -188,31 +183,19 @@ def serve(values: flags.FlagValues, *places: str) -> int:
     if len(places) + bool(values.logdir) > 1:
         raise UsageError("expected a single log directory")
     security = server_security(values, values.server_address)
-    with signals() as stopped, _run(values, places[0] if places else values.logdir) as logdir:
+    with signals() as stopped, _run(values, *places or [values.logdir]) as logdir:
         stopped.raises = True
-        if values.exit_with_parent:
-            stop_at_end_of_input(stopped)
         from seed_rl.evaluation.serving import PolicyServer
 
-        server = PolicyServer(
-            logdir,
-            values.server_address,
-            security,
-            values.checkpoint,
-            greedy=values.greedy,
-            seed=values.seed,
-            max_envs=values.max_envs,
-        )
-        with contextlib.closing(server):
-            print(f"serving {server.checkpoint} ({server.env_frames:,} frames) at {server.listen()}", flush=True)
-            shown = ""
-            for served in server.serve(stopped):
+        server = PolicyServer(logdir, values.checkpoint, values.greedy, values.seed, values.max_envs)
+        with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:
+            for row in rows:
                 stopped.asks()
-                if (line := served.text()) != shown:
-                    print(time.strftime("%H:%M:%S"), line, flush=True)
-                shown = line
-    if stopped.raised:
-        print("seed_rl: interrupted", file=sys.stderr)
+                line = "{environments} environments of {actors} clients, {steps_per_second:,.0f} steps/s".format(**row)
+                if row["episodes"]:
+                    line += ", return {episode_return:.2f} after {episodes:,} episodes".format(**row)
+                weights = f"{os.path.basename(server.checkpoint)} ({server.env_frames:,} frames)"
+                print(f"{time.strftime('%H:%M:%S')} {line}, {weights}", flush=True)
     return stopped.exit_code
 
 
@@ -237,11 +220,7 @@ def _usable_run(values: flags.FlagValues, logdir: str | None, *names: str) -> It
 
 @contextlib.contextmanager
 def _run(values: flags.FlagValues, logdir: str | None) -> Iterator[str]:
-    """Load TensorFlow and yield the log directory of the run.
-
-    Raises:
-      UsageError, CheckpointError: the run is unusable.
-    """
+    """Load TensorFlow and yield the log directory of a run; raise as `_usable_run`."""
     if not logdir:
         raise UsageError("--logdir is required: the log directory of a run")
     if not is_url(logdir):

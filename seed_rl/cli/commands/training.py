@@ -18,6 +18,7 @@ from seed_rl.cli.errors import Failure, UsageError
 from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
+    SECURITY,
     Flag,
     alias,
     boolean,
@@ -27,9 +28,9 @@ from seed_rl.cli.flags import (
     group,
     integer,
     number,
+    server_security,
     string,
 )
-from seed_rl.cli.security import SECURITY, server_security
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.errors import Differs, JournalError
