@@ -54,15 +54,14 @@ class PolicyServer:
         self.service = CentralInference(settings, env_spec, membership, [self.acting.thread], self._order)
         self._episodes = EpisodeWindow(RECENT_EPISODES)
 
-    def serve(
-        self, address: str, security: ServerSecurity, stop: Stop, interval_s: float = 10.0
-    ) -> Generator[dict[str, float], None, None]:
+    def serve(self, address: str, security: ServerSecurity, stop: Stop) -> Generator[dict[str, float], None, None]:
         """Act for clients until `stop` is set or the caller leaves.
+
+        Every `Logs.metrics_interval_s` seconds newer weights are looked for, and taken up between two batches.
 
         Args:
           address, security: see `ActorServer`, also for the errors.
           stop: event that ends serving.
-          interval_s: seconds between rows, before each of which newer weights are looked for.
 
         Yields:
           Rows of metrics, named as a learner's, if they have changed; the first as soon as clients get actions.
@@ -71,7 +70,8 @@ class PolicyServer:
           RuntimeError: inference failed.
         """
         allow_many_files()
-        server = server_of(self.service, self._agent.env_spec, self._experiment.inference, address, security)
+        inference, interval_s = self._experiment.inference, self._experiment.logs.metrics_interval_s
+        server = server_of(self.service, self._agent.env_spec, inference, address, security)
         _log.info("serving %s at %s", self.checkpoint, server.start())
         try:
             self.acting.act_step.warm_up()
@@ -82,7 +82,7 @@ class PolicyServer:
                 if row != (row := self._row(rate)):
                     yield row
                 while (seconds := time.monotonic() - began) < interval_s and not stop.is_set():
-                    time.sleep(min(_POLL_SECONDS, interval_s))
+                    time.sleep(_POLL_SECONDS)
                     self.service.raise_failure()
                 if self._name in _PERIODS:
                     self._refresh()
