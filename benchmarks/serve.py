@@ -1,8 +1,8 @@
 """A policy server beside the learner whose service it is: rates and latencies by number of clients.
 
 Each client has its own connection and sends the observations of one environment as soon as it has its action. The
-learner acts for actors in the same way, and its unrolls are discarded. The two take turns, each with new processes.
-Generator and server share the cores.
+learner acts for actors that do the same, and its unrolls are discarded. The two take turns, with a process of clients
+each, of which the other one stands still. Clients and server share the cores.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ PERCENTILES = {"p50": 50.0, "p99": 99.0}
 
 QUICK = {"gin_file": "catch/vtrace", "clients": "2", "seconds": 0.4, "repeats": 1}
 
+_SETTLE_SECONDS = 0.3
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
     parser.add_argument("--gin_file", default="atari/vtrace_fast", help="gin file of the experiment")
     parser.add_argument("--gin_param", action="append", default=[], help="gin binding for the experiment")
     parser.add_argument("--clients", type=flags.counts, default="1,8,64", help="numbers of clients")
-    flags.add_timing(parser, 15.0)
+    flags.add_timing(parser, 10.0)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -45,20 +47,24 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _row(experiment: Experiment, clients: int, arguments: argparse.Namespace) -> dict[str, Any]:
     sized = dataclasses.replace(experiment, actors=Actors(clients, 1, 1, num_eval_envs=0))
-    load, seconds = streams.Load(sized.env_spec(), clients, 1, 1), arguments.seconds / arguments.repeats
-    turns: dict[str, list[dict[str, float]]] = {"learner": [], "server": []}
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as logdir:
+    load = streams.Load(sized.env_spec(), clients, 1, 1)
+    learner = LearnerPart(sized)
+    with tempfile.TemporaryDirectory(prefix="seed_rl-") as logdir, Consumer(learner.discard) as consumer:
         _save(sized, logdir)
-        for _ in range(arguments.repeats):
-            learner = LearnerPart(sized)
-            with Consumer(learner.discard) as consumer:
-                windows = streams.measure(learner.service, load, seconds / 4, seconds, 1, lambda: consumer.failure)
-            turns["learner"].append(_values(windows[0]))
-            server = PolicyServer(logdir, None)
-            server.acting.act_step.warm_up()
-            turns["server"].append(_values(streams.measure(server.service, load, seconds / 4, seconds, 1)[0]))
-    rates = ([turn["steps"] for turn in turns[name]] for name in ("server", "learner"))
-    return {"clients": clients, **{name: spreads(each) for name, each in turns.items()}, "share": ratio(*rates)}
+        server = PolicyServer(logdir, None)
+        server.acting.act_step.warm_up()
+        windows = streams.measure(
+            [learner.service, server.service],
+            load,
+            settle=_SETTLE_SECONDS,
+            seconds=arguments.seconds,
+            repeats=arguments.repeats,
+            failure=lambda: consumer.failure,
+        )
+    values = [[_values(window) for window in each] for each in windows]
+    rates = [[turn["steps"] for turn in each] for each in reversed(values)]
+    spread = {name: spreads(each) for name, each in zip(("learner", "server"), values, strict=True)}
+    return {"clients": clients, **spread, "share": ratio(*rates)}
 
 
 def _save(experiment: Experiment, logdir: str) -> None:

@@ -28,7 +28,7 @@ def test_an_actor_in_javascript_steps_environments_for_a_learner_and_for_its_pol
     server = runs.start("serve", f"{tmp_path}/run", "--checkpoint=newest", f"--server_address={address}")
     wait_for(lambda: "serving" in server.text(), server)
     actor = runs.start(ACTOR, f"http://{address}", program=("node",))
-    row = r"32 environments of 1 clients, [\d,]+ steps/s, return -?\d.\d\d after [\d,]+ episodes, checkpoint-\d+.npz \("
+    row = r"32 environments of 1 client, [\d,]+ steps/s, return -?\d.\d\d after [\d,]+ episodes, checkpoint-\d+.npz \("
     wait_for(lambda: re.search(row, server.text()), server)
     server.process.send_signal(signal.SIGINT)
     assert (server.wait(30), actor.wait(30)) == (130, 1)

@@ -191,7 +191,8 @@ def serve(values: flags.FlagValues, *places: str) -> int:
         with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:
             for row in rows:
                 stopped.asks()
-                line = "{environments} environments of {actors} clients, {steps_per_second:,.0f} steps/s".format(**row)
+                clients = f"{row['actors']} client{'s' * (row['actors'] != 1)}"
+                line = "{environments} environments of {}, {steps_per_second:,.0f} steps/s".format(clients, **row)
                 if row["episodes"]:
                     line += ", return {episode_return:.2f} after {episodes:,} episodes".format(**row)
                 weights = f"{os.path.basename(server.checkpoint)} ({server.env_frames:,} frames)"
