@@ -200,7 +200,7 @@ def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
     """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
     try:
         with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
-            return experiment.build_agent(num_training_envs=0)
+            return experiment.build_agent(for_evaluation=True)
     except (CannotAct, CannotBuild):
         raise
     except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:
