@@ -64,7 +64,7 @@ class PolicyServer:
           stop: event that ends serving.
 
         Yields:
-          Rows of metrics, named as a learner's, if they have changed; the first as soon as clients get actions.
+          Rows of numbers, if they have changed; the first as soon as clients get actions.
 
         Raises:
           RuntimeError: inference failed.
