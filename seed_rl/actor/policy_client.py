@@ -78,7 +78,7 @@ class PolicyClient(contextlib.AbstractContextManager):
           legal: bool [E, N]: whether each value of an action is legal, for policies with an action mask.
 
         Raises:
-          Rejected: an array doesn't match `env_spec`.
+          Rejected, ValueError: an array doesn't match `env_spec` or E.
           Disconnected: the server is gone, or this client is closed.
           RunOver: the learner's run has ended.
         """
