@@ -63,7 +63,7 @@ class AgentConfig(Settings, abc.ABC):
 
         Args:
           env_spec: observations and actions of the environments.
-          num_training_envs: ids below this belong to training environments, the others to evaluation environments.
+          num_training_envs: ids below this, which may be 0, belong to training environments, the others to evaluation.
           seed: seed of the initial weights.
 
         Raises:

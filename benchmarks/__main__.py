@@ -32,6 +32,7 @@ BENCHMARKS = {
     "train": "The update by network, dtype and batch, and its share of the peak FLOP/s.",
     "replay": "The prioritized replay by size: insert, sample, read, update.",
     "load": "A learner under load: its rate and response latency, by number of actors.",
+    "serve": "A policy server beside a learner: rates and latencies, by number of clients.",
     "end_to_end": "A whole run, and its share of the ceiling that its components allow.",
     "compile_for": "Act and optimizer steps compiled for TPUs and GPUs, without the devices: minutes.",
     "time_to_score": "Frames and minutes until experiments reach returns, over several seeds: hours.",

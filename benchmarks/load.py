@@ -61,8 +61,8 @@ def _row(experiment: Experiment, actors: int, group_size: int, arguments: argpar
     step_seconds = arguments.step_ms / 1000
     load = streams.Load(experiment.env_spec(), actors, arguments.groups, group_size, step_seconds)
     with Consumer(learner.discard if arguments.acting_only else learner.learn) as consumer:
-        windows = streams.measure(
-            learner.service,
+        (windows,) = streams.measure(
+            [learner.service],
             load,
             settle=step_seconds + arguments.seconds / arguments.repeats,
             seconds=arguments.seconds,

@@ -9,13 +9,14 @@ streams share one thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import multiprocessing
 import selectors
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,56 +96,94 @@ def random_output(spec: EnvSpec, batch: int) -> EnvOutput:
 
 
 def measure(
-    service: CentralInference,
+    services: Sequence[CentralInference],
     load: Load,
     settle: float,
     seconds: float,
     repeats: int,
     failure: Callable[[], BaseException | None] = lambda: None,
-) -> list[Window]:
-    """Measure a service behind the real server under the load of one generator.
+) -> list[list[Window]]:
+    """Measure services behind real servers, each under the load of a generator; return the repeats of each.
+
+    Several services take turns within each repeat, so that drifts in the machine's speed affect all of them equally.
 
     Args:
-      service: service to start and stop.
+      services: services to start and stop.
       load: shape of the load.
-      settle: seconds of load before the measurement.
-      seconds: total duration of all repeats.
+      settle: seconds of load before the measurement, of several services before each turn.
+      seconds: total duration of all repeats of a service.
       repeats: number of repeats.
       failure: returns the error of the thread that consumes the unrolls, if any.
 
     Raises:
       BenchmarkError: a part failed, or nothing was answered within a repeat.
     """
-    with tempfile.TemporaryDirectory(prefix="seed_rl-") as directory:
-        server = ActorServer(f"unix:{directory}/bench.sock", service, security=ServerSecurity())
-        service.start()
-        generator = _Generator(server.start(), load)
+    with contextlib.ExitStack() as cleanup:
+        driven = []
+        for service in services:
+            driven.append(cleanup.enter_context(_Driven(service, load)))
+            driven[-1].begin()
+        for repeat, one in itertools.product(range(repeats), driven):
+            one.measure(0.0 if repeat and len(driven) == 1 else settle, seconds / repeats)
+        if (failed := failure()) is not None:
+            raise BenchmarkError(f"the learner failed: {failed}") from failed
+        return [one.end() for one in driven]
+
+
+class _Driven:
+    """A service behind the real server with a load generator, which stands still outside of measurements."""
+
+    def __init__(self, service: CentralInference, load: Load):
+        self._service, self._load = service, load
+        self._directory = tempfile.TemporaryDirectory(prefix="seed_rl-")
+        self._server = ActorServer(f"unix:{self._directory.name}/bench.sock", service, security=ServerSecurity())
+        self._counters: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def __enter__(self) -> _Driven:
+        self._service.start()
+        self._generator = _Generator(self._server.start(), self._load)
+        return self
+
+    def begin(self) -> None:
+        """Wait until all streams are open and have been answered."""
+        _wait_for_streams(self._server, self._generator, self._load)
+        self._generator.process.suspend()
+
+    def measure(self, settle: float, seconds: float) -> None:
+        """Let the generator send for a while, and count for the last `seconds` of it."""
+        self._generator.process.resume()
+        time.sleep(settle)
+        before = _counters(self._server, self._service, self._generator)
+        time.sleep(seconds)
+        self._counters.append((before, _counters(self._server, self._service, self._generator)))
+        self._generator.process.suspend()
+
+    def end(self) -> list[Window]:
+        """Stop, and return a window for each measurement."""
+        self._service.raise_failure()
+        if (missing := self._load.streams - self._server.stats.streams) > 0:
+            raise BenchmarkError(f"{missing} of {self._load.streams} streams ended early")
+        self._stop()
+        due, answered = self._generator.times()
+        windows = []
+        for before, after in self._counters:
+            inside = (answered >= before[0]) & (answered < after[0])
+            if not inside.any():
+                raise BenchmarkError("nothing was answered within a repeat: increase --seconds")
+            windows.append(Window((answered - due)[inside], *(after - before).tolist()))
+        return windows
+
+    def _stop(self) -> None:
+        self._generator.process.resume()
+        self._service.stop()
+        self._server.stop(grace=1)
+
+    def __exit__(self, *_: object) -> None:
         try:
-            try:
-                _wait_for_streams(server, generator, load)
-                time.sleep(settle)
-                counters = [_counters(server, service, generator)]
-                for _ in range(repeats):
-                    time.sleep(seconds / repeats)
-                    counters.append(_counters(server, service, generator))
-                service.raise_failure()
-                if (failed := failure()) is not None:
-                    raise BenchmarkError(f"the learner failed: {failed}") from failed
-                if server.stats.streams < load.streams:
-                    raise BenchmarkError(f"{load.streams - server.stats.streams} of {load.streams} streams ended early")
-            finally:
-                service.stop()
-                server.stop(grace=1)
-            due, answered = generator.times()
+            self._stop()
         finally:
-            generator.kill()
-    windows = []
-    for before, after in itertools.pairwise(counters):
-        inside = (answered >= before[0]) & (answered < after[0])
-        if not inside.any():
-            raise BenchmarkError("nothing was answered within a repeat: increase --seconds")
-        windows.append(Window((answered - due)[inside], *(after - before).tolist()))
-    return windows
+            self._generator.kill()
+            self._directory.cleanup()
 
 
 def _wait_for_streams(server: ActorServer, generator: _Generator, load: Load) -> None:
@@ -176,6 +215,7 @@ class _Generator:
         self._times, theirs = spawn.Pipe(duplex=False)
         self._process = spawn.Process(target=_generate, args=(address, load, theirs), daemon=True)
         self._process.start()
+        self.process = psutil.Process(self._process.pid)
         theirs.close()
 
     @property
@@ -183,7 +223,7 @@ class _Generator:
         return self._process.is_alive()
 
     def cpu_seconds(self) -> float:
-        used = psutil.Process(self._process.pid).cpu_times()
+        used = self.process.cpu_times()
         return used.user + used.system
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:

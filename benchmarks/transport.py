@@ -50,7 +50,7 @@ def _row(number: int, group_size: int, through: str, arguments: argparse.Namespa
     num_envs = number * group_size
     service = null_inference(ENV_SPEC, num_envs, max(group_size, min(num_envs, 256)))
     load = streams.Load(ENV_SPEC, actors=1, groups=number, group_size=group_size, share_memory=through == "memory")
-    windows = streams.measure(service, load, 0.2, arguments.seconds, arguments.repeats)
+    (windows,) = streams.measure([service], load, 0.2, arguments.seconds, arguments.repeats)
     return {
         "streams": number,
         "group_size": group_size,

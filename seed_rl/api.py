@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from seed_rl.system.native_output import load_tensorflow
 
 if TYPE_CHECKING:  # the same imports happen below, one at a time
+    from seed_rl.actor.policy_client import PolicyClient
     from seed_rl.agents.base import ActOutput, Agent, LossOutput, ModelAgent, VariableGroup, create_weights
     from seed_rl.agents.config import AgentConfig, TargetConfig
     from seed_rl.agents.transitions import transitions_of
@@ -49,21 +50,23 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.settings import Count, NonNegative, OneOf, Settings, UnitInterval, Within
     from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
     from seed_rl.system.object_store import CannotReach
+    from seed_rl.transport.client import Disconnected, Rejected, RunOver
     from seed_rl.transport.credentials import ServerSecurity
     from seed_rl.types import EnvOutput, Unroll
 
 __all__ = [
     "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "Agent",
     "AgentConfig", "ArraySpec", "CannotAct", "CannotBuild", "CannotReach", "CannotUse", "CheckpointError",
-    "ConfigError", "ContinuousSpec", "Count", "Devices", "DiscreteSpec", "Diverged", "EnvConfig", "EnvOutput",
-    "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv", "HostLost", "Hosts",
-    "Inference", "League", "Logs", "LossOutput", "ModelAgent", "MultiDiscreteSpec", "NoPolicy", "NonNegative", "OneOf",
-    "Optimizer", "Played", "Policy", "RepeatedActions", "Replay", "ResetGRU", "ResetLSTM", "Run", "RunningMoments",
-    "SameStep", "ServerSecurity", "Settings", "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig", "TrunkModel",
-    "UniformVectorEnv", "UnitInterval", "Unroll", "VariableGroup", "Watchable", "Within", "check_suite",
-    "create_weights", "distribution_of", "evaluate_run", "film_run", "find_hosts", "lambda_returns", "load_experiment",
-    "load_policy", "masked", "pack_masks", "play", "read_metrics", "register_suite", "shipped_configs", "stack_frames",
-    "transitions_of", "vtrace",
+    "ConfigError", "ContinuousSpec", "Count", "Devices", "Disconnected", "DiscreteSpec", "Diverged", "EnvConfig",
+    "EnvOutput", "EnvSpec", "EnvironmentFailed", "Evaluation", "Experiment", "FlatVectorEnv", "FrameConv",
+    "HostLost", "Hosts", "Inference", "League", "Logs", "LossOutput", "ModelAgent", "MultiDiscreteSpec", "NoPolicy",
+    "NonNegative", "OneOf", "Optimizer", "Played", "Policy", "PolicyClient", "Rejected", "RepeatedActions",
+    "Replay", "ResetGRU", "ResetLSTM", "Run", "RunOver", "RunningMoments", "SameStep", "ServerSecurity", "Settings",
+    "TargetConfig", "TargetNetwork", "Trunk", "TrunkConfig", "TrunkModel", "UniformVectorEnv", "UnitInterval",
+    "Unroll", "VariableGroup", "Watchable", "Within", "check_suite", "create_weights", "distribution_of",
+    "evaluate_run", "film_run", "find_hosts", "lambda_returns", "load_experiment", "load_policy", "masked",
+    "pack_masks", "play", "read_metrics", "register_suite", "shipped_configs", "stack_frames", "transitions_of",
+    "vtrace",
 ]  # fmt: skip
 __dir__ = __all__.copy
 _HOMES = {

@@ -182,6 +182,8 @@ class ActorSettings:
     """Number of groups of environments: one group steps while another waits for its actions."""
     envs_per_group: int
     """Number of environments in each group."""
+    env_spec: EnvSpec | None = None
+    """Spaces of each environment, for clients that don't build the described ones; None: not said."""
 
     def __post_init__(self):
         for name in ("num_groups", "envs_per_group"):

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from absl import flags
 
 from seed_rl.settings import whole_number
+from seed_rl.transport.address import parse_address
+from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
 DEFAULT_TCP_ADDRESS = "localhost:8686"
 
@@ -113,3 +115,18 @@ SHARED_CREDENTIALS = (
     string("token_file", None, "File with the shared secret (or SEED_RL_TOKEN)."),
     boolean("insecure", False, "Allow other hosts to connect without TLS and token."),
 )
+SECURITY = group(
+    "security",
+    string("tls_cert", None, "PEM file with the certificate chain to show."),
+    string("tls_key", None, "PEM file with the certificate's private key."),
+    *SHARED_CREDENTIALS,
+)
+
+
+def server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
+    """Read the credentials of a server at an address; "": a unix socket that only this user can reach."""
+    certificate, key = read_certificate(values.tls_cert, values.tls_key)
+    security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
+    if address:
+        security.check(parse_address(address))
+    return security

@@ -50,6 +50,7 @@ COMMANDS = {
     "tournament": "matches.tournament",
     "export": "evaluation.export",
     "pretrained": "evaluation.pretrained",
+    "serve": "evaluation.serve",
     "plot": "inspection.plot",
     "replay": "replaying.replay",
     "diff": "replaying.diff",

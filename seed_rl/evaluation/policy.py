@@ -172,27 +172,36 @@ def load_policy(
     if float32 and isinstance(experiment.agent, TrunkConfig):
         dtype: Any = {"dtype": "float32"}
         experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
+    agent, path, env_frames = restored(experiment, logdir, checkpoint)
+    greedy = greedy or experiment.actors.greedy_evaluation
+    policy = Policy(agent, experiment.env_spec(), 0, greedy=greedy, seed=seed)
+    policy.checkpoint, policy.env_frames = path, env_frames
+    return policy
+
+
+def restored(experiment: Experiment, logdir: str, checkpoint: str | None) -> tuple[Agent, str, int]:
+    """Build a run's agent for evaluation environments, or raise as `load_policy`; also return path and `env_frames`."""
     try:
         path, arrays, state = checkpoints.chosen(logdir, checkpoint)
         agent = _built(experiment, sum(array.nbytes for array in arrays.values()), logdir)
-        weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
-        checkpoints.assign(checkpoints.variables_for(agent, weights), weights, path)
-        env_frames = checkpoints.env_frames(state, path)
+        return agent, path, assign(agent, path, arrays, state)
     except checkpoints.CheckpointError as error:
         raise NoPolicy(str(error)) from error
-    actors = experiment.actors
-    greedy = greedy or actors.greedy_evaluation
-    policy = Policy(agent, experiment.env_spec(), actors.num_training_envs, greedy=greedy, seed=seed)
-    policy.checkpoint = path
-    policy.env_frames = env_frames
-    return policy
+
+
+def assign(agent: Agent, path: str, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> int:
+    """Give an agent the weights of a checkpoint, or raise a CheckpointError; return `Policy.env_frames`."""
+    env_frames = checkpoints.env_frames(state, path)
+    weights = {name: array for name, array in arrays.items() if name.startswith("agent/")}
+    checkpoints.assign(checkpoints.variables_for(agent, weights), weights, path)
+    return env_frames
 
 
 def _built(experiment: Experiment, nbytes: int, logdir: str) -> Agent:
     """Build the agent of a run, limiting memory in case its configuration doesn't match the checkpoint of `nbytes`."""
     try:
         with allocating_at_most(4 * nbytes + _TENSORFLOW_BYTES):
-            return experiment.build_agent()
+            return experiment.build_agent(for_evaluation=True)
     except (CannotAct, CannotBuild):
         raise
     except (tf.errors.OpError, MemoryError, OverflowError, ValueError) as error:

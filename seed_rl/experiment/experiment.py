@@ -221,8 +221,8 @@ class Experiment(Settings):
         """
         return _env_spec(self.env)
 
-    def build_agent(self) -> Agent:
-        """Build the agent for these environments. Imports TensorFlow.
+    def build_agent(self, for_evaluation: bool = False) -> Agent:
+        """Build the agent for these environments; all are for evaluation, or some as in `actors`. Imports TensorFlow.
 
         Raises:
           CannotAct: the agent does not support these environments.
@@ -230,7 +230,7 @@ class Experiment(Settings):
         """
         from seed_rl.agents.reward_norm import NormalisedRewards
 
-        agent = self.agent.build(self.env_spec(), self.actors.num_training_envs, self.seed)
+        agent = self.agent.build(self.env_spec(), 0 if for_evaluation else self.actors.num_training_envs, self.seed)
         return NormalisedRewards(agent, self.agent.discount) if self.agent.reward_norm else agent
 
     @property

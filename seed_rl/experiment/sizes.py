@@ -87,6 +87,15 @@ class Sizes:
             slot_nbytes=_slot_nbytes(agent),
         )
 
+    @classmethod
+    def of_policy(cls, num_envs: int, max_batch: int, greedy: bool) -> Sizes:
+        """Compute the sizes of acting for up to `num_envs` evaluation environments, whose steps are not stored."""
+        most = min(num_envs, max_batch)
+        batches = tuple(sorted({-(-most // 2**halvings) for halvings in range(most.bit_length() + 1)}))
+        sizes: dict[str, Any] = dict.fromkeys((field.name for field in dataclasses.fields(cls)), 0)
+        sizes |= {"num_envs": num_envs, "greedy_evaluation": greedy, "num_devices": 1, "act_batches": batches}
+        return cls(**sizes | {"length": 1, "stride": 1, "queue_capacity": 1})
+
     @property
     def depth(self) -> int:
         """D: number of unrolls to which a step is written; above 1 if consecutive unrolls overlap by several steps."""

@@ -87,7 +87,7 @@ def assemble(
     if actors.num_eval_envs:
         training, evaluation = actors.num_training_envs, actors.num_eval_envs
         _log.info("environments: %d for training (ids 0..%d), %d for evaluation", training, training - 1, evaluation)
-    settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group)
+    settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group, agent.env_spec)
     membership = order.membership(actors.num_envs, seed, experiment.inference.lease_timeout_s, len(acting))
     players = experiment.env.players
     service = CentralInference(settings, agent.env_spec, membership, [one.thread for one in acting], order, players)

@@ -95,7 +95,7 @@ def find(logdir: str, name: str | None) -> str:
 
     Args:
       logdir: log directory of the run.
-      name: `best`, the name of a file in its `checkpoints`, or a path or URL; None: the newest.
+      name: `best`, `newest` or None, a number of updates, the name of a file in its `checkpoints`, or a path or URL.
 
     Raises:
       CheckpointError: there is none.
@@ -104,7 +104,7 @@ def find(logdir: str, name: str | None) -> str:
     directory = os.path.join(logdir, "checkpoints")
     if not is_url(logdir) and not os.path.exists(settings := os.path.join(logdir, SAVED)):
         raise CheckpointError(f"{logdir} is not the log directory of a run: {settings} is missing")
-    if name is None:
+    if name in (None, "newest"):
         if found := paths(directory) or [os.path.join(logdir, file) for file in files_in(logdir) if file == WEIGHTS]:
             return found[-1]
         raise CheckpointError(
@@ -118,6 +118,8 @@ def find(logdir: str, name: str | None) -> str:
                 f"{logdir} has no best checkpoint: the first is written after {EVALUATION} evaluation episodes, "
                 "which need Actors.num_eval_envs"
             )
+    elif name.isdecimal():
+        name = os.path.join(directory, f"checkpoint-{int(name):012d}.npz")
     elif not os.path.dirname(name) and not os.path.exists(name):
         name = os.path.join(directory, name)
     if not is_url(name) and not os.path.exists(name):
@@ -128,7 +130,7 @@ def find(logdir: str, name: str | None) -> str:
 def chosen(logdir: str, name: str | None) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
     """Read a checkpoint that `find` finds, or without a name the newest readable one: path, arrays, state."""
     path = find(logdir, name)
-    return (newest(os.path.dirname(path)) if name is None else None) or (path, *load(path))
+    return (newest(os.path.dirname(path)) if name in (None, "newest") else None) or (path, *load(path))
 
 
 def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

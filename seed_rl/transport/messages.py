@@ -18,7 +18,7 @@ from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.protocol import MAX_GROUPS, VersionMismatch, WireError
 
 PROTOCOL_VERSION = 5
-"""Incremented with every change to the messages or their meaning."""
+"""Incremented with every change to the messages or their meaning, except new fields that peers may ignore."""
 
 MAX_REQUEST_BYTES = 1 << 16
 """Largest request in the handshake; reading it and comparing its spaces delays all other actors."""
@@ -64,6 +64,7 @@ def describe_reply(settings: specs.ActorSettings) -> bytes:
         env=pb.EnvDescription(suite=settings.env.suite, options=options),
         num_groups=settings.num_groups,
         envs_per_group=settings.envs_per_group,
+        env_spec=_env_spec_message(settings.env_spec) if settings.env_spec else None,
     ).SerializeToString()
 
 
@@ -77,20 +78,16 @@ def read_describe_reply(data: bytes) -> specs.ActorSettings:
         )
     options = {name: _option(name, value) for name, value in sorted(reply.env.options.items())}
     env = specs.EnvDescription(_text("the name of the suite", reply.env.suite), options)
-    return specs.ActorSettings(env, reply.num_groups, reply.envs_per_group)
+    env_spec = _env_spec(reply.env_spec) if reply.HasField("env_spec") else None
+    return specs.ActorSettings(env, reply.num_groups, reply.envs_per_group, env_spec)
 
 
 def join_request(run_id: str, env_spec: specs.EnvSpec, group_sizes: Sequence[int]) -> bytes:
     """Encode the request for room for groups of these sizes."""
-    observation = {
-        name: pb.TensorSpec(dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
-    }
-    kind = next(kind for kind, spec in _ACTIONS.items() if isinstance(env_spec.action, spec))
-    action: dict[str, Any] = {kind: dataclasses.asdict(env_spec.action)}
     return pb.JoinRequest(
         protocol_version=PROTOCOL_VERSION,
         run_id=run_id,
-        env_spec=pb.EnvSpec(observation=observation, **action),
+        env_spec=_env_spec_message(env_spec),
         group_sizes=group_sizes,
     ).SerializeToString()
 
@@ -157,6 +154,15 @@ def _parse(kind: type[_Message], data: bytes) -> _Message:
         sentence = f"expected version {PROTOCOL_VERSION} of the protocol, the other side has {version}"
         raise VersionMismatch(f"{sentence}: install the same version of seed_rl for learner and actors")
     return message
+
+
+def _env_spec_message(env_spec: specs.EnvSpec) -> pb.EnvSpec:
+    observation = {
+        name: pb.TensorSpec(dtype=spec.dtype, shape=spec.shape) for name, spec in env_spec.observation_tensors()
+    }
+    kind = next(kind for kind, spec in _ACTIONS.items() if isinstance(env_spec.action, spec))
+    action: dict[str, Any] = {kind: dataclasses.asdict(env_spec.action)}
+    return pb.EnvSpec(observation=observation, **action)
 
 
 def _env_spec(message: pb.EnvSpec) -> specs.EnvSpec:

@@ -24,6 +24,7 @@ EXPECTED = {
     "act": (["shallow", "float32", "XLA"], lambda result: result["act"][0]["ratio"]),
     "train": (["shallow", "GFLOP/s"], lambda result: result["updates"][0]["utilisation"]),
     "replay": (["1,000", "sample, ms", "round, ms"], lambda result: result["sizes"][0]["milliseconds"]["read"]),
+    "serve": (["clients", "p99"], lambda result: result["rows"][0]["share"]),
     "load": (["acting and learning, 5 ms", "p99", "answered"], lambda result: result["rows"][0]["observations"]),
     "end_to_end": (["catch", "share of", "ceiling"], lambda result: result["runs"][0]["efficiency"]),
     "time_to_score": (["catch/vtrace", "M frames"], lambda result: result["experiments"][0]["env_steps"]),

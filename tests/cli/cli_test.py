@@ -90,6 +90,8 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["eval"], "expected either --logdir, the log directory of a run, or --pretrained, a policy's name"),
         (["play", "--logdir=x", "--pretrained=pong"], "expected either --logdir, the log directory of a run, or --pre"),
         (["play", "--pretrained=pnog"], "no pretrained policy 'pnog'; known are .*catch.* Did you mean 'pong'?"),
+        (["serve", "a", "--logdir=b"], "expected a single log directory"),
+        (["serve", "a", "--server_address=0.0.0.0:1"], "--tls_cert.*--insecure"),
         (["play", "--logdir=x", "--output=x.avi"], "--output files must end in .mp4 or .gif, got x.avi"),
         (["export", "--batch_size=0"], "flag --batch_size=0: 0 is not a positive integer"),
         (["eval", "--logdir=nowhere"], "nowhere is not the log directory of a run: nowhere/config.json is missing"),
@@ -148,12 +150,12 @@ def test_what_environments_rule_out_is_found_before_tensorflow_is_loaded(flag, s
     assert re.search(sentence, capsys.readouterr().err.splitlines()[-1])
 
 
-@pytest.mark.parametrize("command", ["eval", "play", "export"])
+@pytest.mark.parametrize("command", ["eval", "play", "export", "serve"])
 def test_a_checkpoint_that_does_not_exist_is_found_before_tensorflow_is_loaded(command, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "load_tensorflow", lambda: pytest.fail("TensorFlow was loaded"))
     (tmp_path / "config.json").write_text("{}")
     for checkpoint, sentence in (
-        ("7", f"{tmp_path}/checkpoints/7 can't be read: No such file or directory"),
+        ("7", f"{tmp_path}/checkpoints/checkpoint-000000000007.npz can't be read: No such file or directory"),
         ("best", f"{tmp_path} has no best checkpoint: "),
     ):
         assert main([command, f"--logdir={tmp_path}", f"--checkpoint={checkpoint}"]) == 2

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.evaluation.policy import NoPolicy, Policy, experiment_of, load_policy
+from seed_rl.learner import checkpoints
 from seed_rl.types import EnvOutput
 
 CATCH = (10, 5, 1)
@@ -75,10 +76,10 @@ def test_a_step_of_another_shape_or_dtype_is_refused(saved_run):
             policy.act(wrong)
 
 
-def test_a_checkpoint_is_found_by_its_name_alone(saved_run):
+@pytest.mark.parametrize("name", ["checkpoint-000000000007.npz", "7", "newest"])
+def test_a_checkpoint_is_found_by_its_name_alone(saved_run, name):
     logdir, _ = saved_run("catch/vtrace")
-    path = only_file(logdir)
-    assert load_policy(logdir, os.path.basename(path)).checkpoint == path
+    assert checkpoints.chosen(logdir, name)[0] == only_file(logdir)
 
 
 def test_the_state_is_reset_where_an_episode_begins(saved_run):

@@ -29,7 +29,7 @@ class Runs:
         """Starts a command, or another program; its output is in `.text()`. A learner is forked: see `zygote`."""
         output = self._directory / f"output-{len(self._processes)}"
         with open(output, "wb") as file:
-            if program is None and arguments[0] in ("train", "learner", "replay"):
+            if program is None and arguments[0] in ("train", "learner", "replay", "serve"):
                 process = zygote.start(arguments, file, **options)
             else:
                 command = [*(program or (sys.executable, "-m", "seed_rl")), *arguments]

@@ -47,10 +47,15 @@ options = st.one_of(*scalars, *(st.lists(scalar, max_size=3).map(tuple) for scal
 seeded = settings(derandomize=True, database=None, deadline=None)
 
 
-@given(st.dictionaries(strategies.names, options), st.integers(1, 1000), st.integers(1, 1000))
+@given(
+    st.dictionaries(strategies.names, options),
+    st.integers(1, 1000),
+    st.integers(1, 1000),
+    st.none() | strategies.env_specs,
+)
 @seeded
-def test_settings_survive_the_round_trip(options, num_groups, envs_per_group):
-    sent = ActorSettings(EnvDescription("atari", options), num_groups, envs_per_group)
+def test_settings_survive_the_round_trip(options, num_groups, envs_per_group, env_spec):
+    sent = ActorSettings(EnvDescription("atari", options), num_groups, envs_per_group, env_spec)
     received = messages.read_describe_reply(messages.describe_reply(sent))
     assert received == sent
     for name, value in options.items():  # True == 1 in Python

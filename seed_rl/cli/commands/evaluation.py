@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,10 @@ from absl import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import Failure, UsageError, check_outputs
 from seed_rl.cli.flags import (
+    DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
     IMPORT_MODULE,
+    SECURITY,
     boolean,
     choice,
     comma_separated,
@@ -22,6 +25,7 @@ from seed_rl.cli.flags import (
     integer,
     number,
     repeated,
+    server_security,
     string,
 )
 from seed_rl.experiment import pretrained as policies
@@ -36,7 +40,7 @@ from seed_rl.system.signals import signals, stop_at_end_of_input
 _POLICY = (
     string("logdir", None, "Log directory of the run, or its bundle."),
     string("pretrained", None, "Name of a pretrained policy, instead of a run; see `seed_rl pretrained`."),
-    string("checkpoint", None, "Checkpoint of the run: a file name, or best; default: the newest."),
+    string("checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."),
     IMPORT_MODULE,
 )
 _CHOOSING = (
@@ -187,6 +191,37 @@ def pretrained(values: flags.FlagValues) -> int:
         score = f"{about['mean']:>10,.2f} ({about['low']:,.2f} to {about['high']:,.2f})"
         print(f"{name:16} {about['task']:24} {about['agent']:6} {score:36} {about['bytes'] / 1e6:4.2f} MB")
     return 0
+
+
+@command(
+    "seed_rl serve runs/pong --server_address=localhost:8686",
+    *_POLICY,
+    *_CHOOSING,
+    string("server_address", DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
+    integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
+    SECURITY,
+    takes_paths=True,
+)
+def serve(values: flags.FlagValues, *places: str) -> int:
+    """Serves a run's policy to actors and other clients, as its learner would."""
+    if len(places) + bool(values.logdir) > 1:
+        raise UsageError("expected a single log directory")
+    security = server_security(values, values.server_address)
+    with signals() as stopped, _usable_run(values, *places or [values.logdir]) as (logdir, _):
+        stopped.raises = True
+        from seed_rl.evaluation.serving import PolicyServer
+
+        server = PolicyServer(logdir, values.checkpoint, values.greedy, values.seed, values.max_envs)
+        with contextlib.closing(server.serve(values.server_address, security, stopped)) as rows:
+            for row in rows:
+                stopped.asks()
+                clients = f"{row['actors']} client{'s' * (row['actors'] != 1)}"
+                line = "{environments} environments of {}, {steps_per_second:,.0f} steps/s".format(clients, **row)
+                if row["episodes"]:
+                    line += ", return {episode_return:.2f} after {episodes:,} episodes".format(**row)
+                weights = f"{os.path.basename(server.checkpoint)} ({server.env_frames:,} frames)"
+                print(f"{time.strftime('%H:%M:%S')} {line}, {weights}", flush=True)
+    return stopped.exit_code
 
 
 @contextlib.contextmanager

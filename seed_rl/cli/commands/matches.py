@@ -38,18 +38,15 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
     checkpoints.find(first, None)  # a mistake needs no TensorFlow
     load_tensorflow()
     from seed_rl.evaluation import matches
-    from seed_rl.evaluation.policy import NoPolicy, experiment_of
+    from seed_rl.evaluation.policy import experiment_of
 
     played = []
-    try:
-        with signals() as stopped:
-            game = experiment_of(first).env
-            for match in matches.tournament(game, everyone, values.games, values.seed, values.greedy, stopped):
-                result = f"{match.wins} won, {match.draws} drawn, {match.losses} lost"
-                print(f"{match.first} against {match.second}: {result}", flush=True)
-                played.append(match)
-    except NoPolicy as error:
-        raise UsageError(str(error)) from error
+    with signals() as stopped:
+        game = experiment_of(first).env
+        for match in matches.tournament(game, everyone, values.games, values.seed, values.greedy, stopped):
+            result = f"{match.wins} won, {match.draws} drawn, {match.losses} lost"
+            print(f"{match.first} against {match.second}: {result}", flush=True)
+            played.append(match)
     if played:
         print(f"\n{matches.text(played)}")
     return stopped.exit_code

@@ -18,7 +18,7 @@ from seed_rl.cli.errors import Failure, UsageError
 from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
-    SHARED_CREDENTIALS,
+    SECURITY,
     Flag,
     alias,
     boolean,
@@ -28,6 +28,7 @@ from seed_rl.cli.flags import (
     group,
     integer,
     number,
+    server_security,
     string,
 )
 from seed_rl.experiment import Experiment
@@ -43,8 +44,6 @@ from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
-from seed_rl.transport.address import parse_address
-from seed_rl.transport.credentials import ServerSecurity, read_certificate, read_token
 
 _FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError, OrderFailed)
 _RUN = group(
@@ -61,12 +60,6 @@ _RUN = group(
     boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
     string("fork", "", "Begin where a recorded run was: LOGDIR@UPDATE."),
     boolean("quiet", False, "Show only warnings and errors."),
-)
-_SECURITY = group(
-    "security",
-    string("tls_cert", None, "PEM file with the learner's certificate chain."),
-    string("tls_key", None, "PEM file with the certificate's private key."),
-    *SHARED_CREDENTIALS,
 )
 _RAY = group(
     "Ray",
@@ -92,7 +85,7 @@ def _machines(address: str, text: str) -> Flag:
     "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
     *EXPERIMENT,
     _RUN,
-    _SECURITY,
+    SECURITY,
     _machines("", "Address for actors; default: a unix socket."),
     _RAY,
     EXIT_WITH_PARENT,
@@ -115,7 +108,7 @@ def train(values: flags.FlagValues) -> int:
     "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
     *EXPERIMENT,
     _RUN,
-    _SECURITY,
+    SECURITY,
     _machines(DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
     failures=_FAILURES,
 )
@@ -134,7 +127,7 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         logdir_of(values),
         actors=actors,
         address=values.server_address,
-        security=_server_security(values, values.server_address),
+        security=server_security(values, values.server_address),
         actor_arguments=_actor_arguments(values),
         native_log=True,
         accelerator=values.accelerator or "",
@@ -142,14 +135,6 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         synchronous=values.synchronous,
         hosts=hosts,
     )
-
-
-def _server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
-    certificate, key = read_certificate(values.tls_cert, values.tls_key)
-    security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)
-    if address:  # otherwise a unix socket that only this user can reach
-        security.check(parse_address(address))
-    return security
 
 
 def _actor_arguments(values: flags.FlagValues) -> list[str]:
@@ -171,7 +156,7 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
         if error.name not in ("ray", "cryptography"):
             raise
         raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
-    security = _server_security(values, "localhost:0")  # loopback needs no credentials: checks only those given
+    security = server_security(values, "localhost:0")  # loopback needs no credentials: checks only those given
     try:
         with ray_run(values, experiment, logdir_of(values), security) as run:
             return _train(values, run)

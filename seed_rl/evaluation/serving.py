@@ -1,0 +1,132 @@
+"""A policy server: the service of a learner that doesn't learn, with the weights of a run's checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Generator
+from typing import Any
+
+from seed_rl.evaluation.policy import assign, experiment_of, restored
+from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference.acting import Acting
+from seed_rl.inference.order import Order
+from seed_rl.inference.service import CentralInference
+from seed_rl.learner import checkpoints
+from seed_rl.learner.assembly import server_of
+from seed_rl.learner.ending import Stop
+from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
+from seed_rl.specs import ActorSettings
+from seed_rl.system.files import allow_many_files
+from seed_rl.system.object_store import CannotReach
+from seed_rl.transport.credentials import ServerSecurity
+
+_log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+_PERIODS = {None: math.inf, "newest": math.inf, "best": 300.0}
+"""Checkpoints that training replaces, and the seconds after which a file of the same name is read again."""
+
+
+class PolicyServer:
+    """Central inference with a run's policy, which keeps recurrent states for each environment of its clients."""
+
+    def __init__(self, logdir: str, checkpoint: str | None, greedy: bool = False, seed: int = 1, max_envs: int = 1024):
+        """
+        Args:
+          logdir: log directory of the run, which may still be training.
+          checkpoint: see `checkpoints.find`; `best` and the newest are taken up again while training replaces them.
+          greedy: see `load_policy`, also for the errors.
+          seed: seed of sampled actions, and of the seeds that clients get for their environments.
+          max_envs: number of environments that may be connected.
+        """
+        self._logdir, self._name, self._order = logdir, checkpoint, _BetweenBatches()
+        self._experiment = experiment = experiment_of(logdir)
+        self._agent, self.checkpoint, self.env_frames = restored(experiment, logdir, checkpoint)
+        self._version, self._problem = ("", 0.0), ""
+        actors, inference, env_spec = experiment.actors, experiment.inference, self._agent.env_spec
+        sizes = Sizes.of_policy(max_envs, inference.max_batch_size, greedy or actors.greedy_evaluation)
+        self.acting = Acting(self._agent, sizes, inference, seed, order=self._order)
+        settings = ActorSettings(experiment.env.describe(), actors.groups_per_actor, actors.envs_per_group, env_spec)
+        membership = self._order.membership(max_envs, seed, inference.lease_timeout_s, num_devices=1)
+        self.service = CentralInference(settings, env_spec, membership, [self.acting.thread], self._order)
+        self._episodes = EpisodeWindow(RECENT_EPISODES)
+
+    def serve(self, address: str, security: ServerSecurity, stop: Stop) -> Generator[dict[str, float], None, None]:
+        """Act for clients until `stop` is set or the caller leaves.
+
+        Every `Logs.metrics_interval_s` seconds newer weights are looked for, and taken up between two batches.
+
+        Args:
+          address, security: see `ActorServer`, also for the errors.
+          stop: event that ends serving.
+
+        Yields:
+          Rows of numbers, if they have changed; the first as soon as clients get actions.
+
+        Raises:
+          RuntimeError: inference failed.
+        """
+        allow_many_files()
+        inference, interval_s = self._experiment.inference, self._experiment.logs.metrics_interval_s
+        server = server_of(self.service, self._agent.env_spec, inference, address, security)
+        _log.info("serving %s at %s", self.checkpoint, server.start())
+        try:
+            self.acting.act_step.warm_up()
+            self.service.start()
+            row: dict[str, float] = {}
+            began, steps, rate = time.monotonic(), 0, 0.0
+            while not stop.is_set():
+                if row != (row := self._row(rate)):
+                    yield row
+                while (seconds := time.monotonic() - began) < interval_s and not stop.is_set():
+                    time.sleep(_POLL_SECONDS)
+                    self.service.raise_failure()
+                if self._name in _PERIODS:
+                    self._refresh()
+                began, total = began + seconds, self.service.stats.agent_steps
+                rate, steps = (total - steps) / seconds, total
+        finally:
+            self.service.stop()  # first: it answers on the server's streams
+            server.stop(grace=0.5)
+
+    def _row(self, rate: float) -> dict[str, float]:
+        for ended in self.service.take_episodes():
+            self._episodes.add(ended.returns, ended.lengths)
+        return {
+            "actors": self.service.actors,
+            "environments": self.service.leased_envs,
+            "steps_per_second": rate,
+            "episodes": self._episodes.count,
+            **self._episodes.means(),
+            "env_frames": self.env_frames,
+        }
+
+    def _refresh(self) -> None:
+        """Take up a newer checkpoint; if it can't be used, log why, once, and keep the weights."""
+        try:
+            path = checkpoints.find(self._logdir, self._name)
+            if (version := (path, time.monotonic() // _PERIODS[self._name])) == self._version:
+                return
+            arrays, state = checkpoints.load(path)
+            with self._order.refreshing():
+                self.env_frames = assign(self._agent, path, arrays, state)
+            self.checkpoint, self._version, self._problem = path, version, ""
+        except (CannotReach, checkpoints.CheckpointError) as error:
+            if str(error) != self._problem:
+                _log.warning("%s; the weights of %s stay in use", error, self.checkpoint)
+            self._problem = str(error)
+
+
+class _BetweenBatches(Order):
+    """Weights change between batches only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def acting(self, *_: Any) -> threading.Lock:
+        return self._lock
+
+    refreshing = acting

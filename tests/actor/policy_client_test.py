@@ -1,0 +1,69 @@
+"""What a policy client sends, seen by a stream in place of a server's."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from seed_rl.actor import policy_client
+from seed_rl.actor.policy_client import PolicyClient
+from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec
+from seed_rl.transport.client import Rejected
+from seed_rl.transport.codec import StepCodec
+
+ONE = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(9))
+MASKED = EnvSpec({"observation": ONE.observation, LEGAL_ACTIONS: ArraySpec((2,), "uint8")}, DiscreteSpec(9))
+
+
+@pytest.fixture
+def connect(monkeypatch):
+    """Make a client of a server with these spaces, which answers 0, 1, ...; returns it and the outputs that it sent."""
+
+    def make(spec, num_envs=None):
+        sent, ended = [], []
+
+        def step(output):
+            StepCodec(spec, num_envs or 1).encode_step(output)
+            sent.append(output)
+            return np.arange(num_envs or 1, dtype=np.int32)
+
+        def fake(address, security):
+            return SimpleNamespace(
+                describe=lambda timeout: SimpleNamespace(env_spec=spec),
+                join=lambda run_id, env_spec, sizes, timeout: SimpleNamespace(groups=[SimpleNamespace(seed=7)]),
+                open=lambda lease, group, env_spec: SimpleNamespace(step=step, close=lambda: ended.append("stream")),
+                close=lambda: ended.append("client"),
+            )
+
+        monkeypatch.setattr(policy_client, "LearnerClient", fake)
+        return PolicyClient("localhost:1", num_envs), sent, ended
+
+    return make
+
+
+def test_a_single_simulator_needs_no_axis_and_plain_numbers_do(connect):
+    client, sent, ended = connect(ONE)
+    with client:
+        assert client.reset([0.5, 1.0]) == 0
+        assert client.act(np.array([2.0, 3.0]), reward=1, last=True) == 0
+    assert [(output.reward.tolist(), output.done.tolist(), output.last.tolist()) for output in sent] == [
+        ([0.0], [True], [False]),
+        ([1.0], [False], [True]),
+    ]
+    np.testing.assert_array_equal([output.observation for output in sent], [[[0.5, 1.0]], [[2.0, 3.0]]])
+    assert (client.seed, ended) == (7, ["stream", "client"])
+
+
+def test_legal_actions_are_packed_beside_the_observation(connect):
+    client, (*_,), _ = connected = connect(MASKED, 2)
+    legal = np.arange(18).reshape(2, 9) % 2 == 0
+    assert client.act(np.zeros((2, 2)), [1.0, 2.0], legal=legal).tolist() == [0, 1]
+    (output,) = connected[1]
+    assert (output.reward.tolist(), output.done.tolist()) == ([1.0, 2.0], [False, False])
+    bits = np.unpackbits(output.observation[LEGAL_ACTIONS], axis=1, count=9, bitorder="little")
+    np.testing.assert_array_equal(bits, legal)
+
+
+def test_a_server_that_does_not_name_its_spaces_is_left(connect):
+    with pytest.raises(Rejected, match="the server at localhost:1 doesn't name the spaces of its environments"):
+        connect(None)
