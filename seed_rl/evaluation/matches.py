@@ -16,6 +16,7 @@ from seed_rl.envs.base import CannotBuild, EnvConfig, legal_actions, random_acti
 from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
+from seed_rl.experiment.pretrained import located
 from seed_rl.foreign import described
 from seed_rl.learner.ending import Stop
 from seed_rl.specs import EnvSpec
@@ -55,8 +56,8 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
     """Build what a player does in a number of rows.
 
     Args:
-      name: `random`; `module:function`, a function of the `EnvSpec` and a seed that returns an `Act`; or the policy of
-        a run, `logdir` or `logdir@checkpoint`.
+      name: `random`; `module:function`, a function of the `EnvSpec` and a seed that returns an `Act`; the policy of a
+        run, `logdir` or `logdir@checkpoint`; or a pretrained one.
       spec: spec of the environments.
       rows: number of rows.
       seed: seed of its actions.
@@ -75,7 +76,7 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
         except (ImportError, AttributeError, TypeError) as error:
             raise NoPolicy(f"the player {name} can't be made: {described(error)}") from error
     logdir, _, checkpoint = name.partition("@")
-    policy = load_policy(logdir, checkpoint or None, greedy, seed)
+    policy = load_policy(located(logdir), checkpoint or None, greedy, seed)
     policy.reset(rows)
     return policy.act
 

@@ -11,6 +11,7 @@ from absl import flags
 from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, integer
+from seed_rl.experiment.pretrained import located
 from seed_rl.learner import checkpoints
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
@@ -31,7 +32,7 @@ def tournament(values: flags.FlagValues, *players: str) -> int:
         raise UsageError("ratings need the package openskill: pip install openskill")
     if not players:
         raise UsageError("expected players, of which the first is a log directory, whose run defines the game")
-    first = players[0].partition("@")[0]
+    first = located(players[0].partition("@")[0])
     everyone = [*players, *_members(first, values.members)]
     if len(set(everyone)) < max(2, len(everyone)):
         raise UsageError(f"expected at least two different players, got {', '.join(everyone)}")
