@@ -98,14 +98,13 @@ class EnvConfig(Settings, abc.ABC):
     def players(self) -> int:
         """P: number of players of a game; each is a row, with its own observation, action and reward. Otherwise 1.
 
-        Row i is player i mod P of game i // P. A game's rows end together, and each episode draws the seats of its
-        players anew; player 0 is the home player.
+        Row i is player i mod P of game i // P. A game's rows end together. Each episode draws the players' seats anew.
         """
         return 1
 
     @property
     def home_players(self) -> int:
-        """Number of players of a game on the side of the home player, the first rows of a game."""
+        """Number of players of a game on the home side, whose rows are the first; the others are opponents."""
         return 1
 
     def check_rows(self, name: str, rows: int) -> None:
