@@ -236,7 +236,8 @@ def _usable_run(values: flags.FlagValues, place: str | None, *names: str) -> Ite
     """
     if bool(place) == bool(values.pretrained):
         raise UsageError("expected either --logdir, the log directory of a run, or --pretrained, a policy's name")
-    given = [values.output] if isinstance(values.output, str) else values.output
+    given = values.output if "output" in values else None
+    given = [given] if isinstance(given, str) else given
     for path in given or ():
         if is_url(path):
             raise UsageError(f"--output must be a local path, got {path}")
