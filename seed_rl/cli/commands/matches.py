@@ -27,11 +27,12 @@ from seed_rl.system.signals import signals
     takes_paths=True,
 )
 def tournament(values: flags.FlagValues, *players: str) -> int:
-    """Plays games between policies, LOGDIR or LOGDIR@CHECKPOINT, `random` and MODULE:FUNCTION, and rates them."""
+    """Plays games of several players between policies, and rates these."""
     if importlib.util.find_spec("openskill") is None:
         raise UsageError("ratings need the package openskill: pip install openskill")
     if not players:
-        raise UsageError("expected players, of which the first is a log directory, whose run defines the game")
+        kinds = "LOGDIR, LOGDIR@CHECKPOINT, `random` or MODULE:FUNCTION"
+        raise UsageError(f"expected players ({kinds}), of which the first is a run, which defines the game")
     first = located(players[0].partition("@")[0])
     everyone = [*players, *_members(first, values.members)]
     if len(set(everyone)) < max(2, len(everyone)):
