@@ -87,7 +87,7 @@ def filled(page: str) -> str:
             about["task"],
             about["agent"],
             f"{about['env_frames'] / 1e6:.2f} M",
-            f"{about['mean']:,.2f}, {'greedy' if about['greedy'] else 'sampled'}",
+            f"{about['mean']:,.2f}{', greedy' if about['greedy'] else ''}",
             f"{about['low']:,.2f} to {about['high']:,.2f}",
             f"[film]({place}/replay.mp4)",
         ]

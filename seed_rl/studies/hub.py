@@ -71,7 +71,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
             **about,
             name=os.path.basename(os.path.abspath(directory)),
             deviation=score.standard_error * math.sqrt(score.episodes),
-            how="greedy" if score.greedy else "sampled",
+            how="greedy" if score.greedy else "evaluation",
             flag=" --greedy" if score.greedy else "",
             options=", ".join(f"`{key} = {value}`" for key, value in env.describe().options.items()),
         )
