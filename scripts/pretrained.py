@@ -25,7 +25,7 @@ PAGE = ROOT / "docs" / "guides" / "pretrained.md"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end -->)", re.DOTALL)
 COLUMNS = ("env_frames", "seconds", "episode_return", "eval/episode_return")
 LARGEST = {"model.safetensors": 4_000_000, "replay.mp4": 2_000_000}
-"""Bytes that a file may have; a policy lacks none of these files."""
+"""Largest size in bytes of each file that a policy must have."""
 CURVE = "\n![Learning curve](curve.png)\n"
 
 

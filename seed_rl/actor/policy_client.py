@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seed_rl.specs import LEGAL_ACTIONS
-from seed_rl.transport.client import LearnerClient, Rejected
+from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, read_authorities
 from seed_rl.types import EnvOutput
 
@@ -61,6 +61,7 @@ class PolicyClient(contextlib.AbstractContextManager):
             self._stream = self._client.open(lease, 0, spec)
             cleanup.pop_all()
         self.env_spec, self.seed = spec, lease.groups[0].seed
+        self._closed = False
 
     def reset(self, observation: Any, legal: Any = None) -> Any:
         """Begin new episodes in all simulators; those under way end here. See `act`."""
@@ -82,6 +83,8 @@ class PolicyClient(contextlib.AbstractContextManager):
           Disconnected: the server is gone, or this client is closed.
           RunOver: the learner's run has ended.
         """
+        if self._closed:
+            raise Disconnected("this client is closed")
         if legal is not None:
             named = observation if isinstance(observation, Mapping) else {"observation": observation}
             observation = {**named, LEGAL_ACTIONS: np.packbits(np.asarray(legal, bool), axis=-1, bitorder="little")}
@@ -103,6 +106,7 @@ class PolicyClient(contextlib.AbstractContextManager):
 
     def close(self) -> None:
         """Leave the server. May be called twice."""
+        self._closed = True
         self._stream.close()
         self._client.close()
 

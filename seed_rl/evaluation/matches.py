@@ -20,6 +20,7 @@ from seed_rl.experiment.pretrained import located
 from seed_rl.foreign import described
 from seed_rl.learner.ending import Stop
 from seed_rl.specs import EnvSpec
+from seed_rl.system.object_store import is_url
 from seed_rl.types import EnvOutput
 
 RANDOM = "random"
@@ -70,13 +71,15 @@ def new_player(name: str, spec: EnvSpec, rows: int, seed: int = 0, greedy: bool 
         rng = np.random.default_rng(seed)
         return lambda output: random_actions(spec.action, rng, rows, legal_actions(spec, output.observation))
     module, _, function = name.partition(":")
-    if function and not os.path.exists(name.partition("@")[0]):
+    if function and not is_url(name) and not os.path.exists(name.partition("@")[0]):
         try:
             return cast(Act, getattr(importlib.import_module(module), function)(spec, seed))
-        except (ImportError, AttributeError, TypeError) as error:
+        except Exception as error:
             raise NoPolicy(f"the player {name} can't be made: {described(error)}") from error
     logdir, _, checkpoint = name.partition("@")
     policy = load_policy(located(logdir), checkpoint or None, greedy, seed)
+    if policy.env_spec != spec:
+        raise NoPolicy(f"{name} plays with {policy.env_spec}; here are {spec}")
     policy.reset(rows)
     return policy.act
 
@@ -107,6 +110,8 @@ def match(
 ) -> Match:
     """Play games in which the first player has the home players' rows, and the second one the others.
 
+    A game is won by the side with the higher mean return.
+
     Args:
       config: the game; the home side takes either seat.
       names: the two players, as in `new_player`.
@@ -130,15 +135,16 @@ def match(
         )
         played = play(cast(Policy, _Sides(home, away, at_home)), env, games * config.players, seed, stop=stop)
     # Rows of a game end together, and each row plays as often as the others of its game.
-    returns = played.returns.reshape(-1, config.players)[:, : config.home_players].mean(axis=1)
-    wins, losses = int(np.sum(returns > 0)), int(np.sum(returns < 0))
-    return Match(*names, wins, len(returns) - wins - losses, losses)
+    home_returns, others = np.split(played.returns.reshape(-1, config.players), [config.home_players], axis=1)
+    ahead = home_returns.mean(axis=1) - others.mean(axis=1)
+    wins, losses = int(np.sum(ahead > 0)), int(np.sum(ahead < 0))
+    return Match(*names, wins, len(ahead) - wins - losses, losses)
 
 
 def tournament(
     config: EnvConfig, players: Sequence[str], games: int, seed: int = 1, greedy: bool = False, stop: Stop | None = None
 ) -> Iterator[Match]:
-    """Play a match between each two players; see `match` for the arguments.
+    """Play a match between every pair of players; see `match` for the arguments.
 
     Yields:
       Each match, unless it was stopped.

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _PERIODS = {None: math.inf, "newest": math.inf, "best": 300.0}
-"""Checkpoints that training replaces, and the seconds after which a file of the same name is read again."""
+"""Names that are followed, and the seconds after which a file of an unchanged name is read again."""
 
 
 class PolicyServer:
@@ -45,7 +45,7 @@ class PolicyServer:
         self._logdir, self._name, self._order = logdir, checkpoint, _BetweenBatches()
         self._experiment = experiment = experiment_of(logdir)
         self._agent, self.checkpoint, self.env_frames = restored(experiment, logdir, checkpoint)
-        self._version, self._problem = ("", 0.0), ""
+        self._version, self._problem = self._version_of(self.checkpoint), ""
         actors, inference, env_spec = experiment.actors, experiment.inference, self._agent.env_spec
         sizes = Sizes.of_policy(max_envs, inference.max_batch_size, greedy or actors.greedy_evaluation)
         self.acting = Acting(self._agent, sizes, inference, seed, order=self._order)
@@ -104,17 +104,24 @@ class PolicyServer:
             "env_frames": self.env_frames,
         }
 
+    def _version_of(self, path: str) -> tuple[str, float]:
+        """Return what changes when a checkpoint is worth reading."""
+        return path, time.monotonic() // _PERIODS.get(self._name, math.inf)
+
     def _refresh(self) -> None:
         """Take up a newer checkpoint; if it can't be used, log why, once, and keep the weights."""
         try:
-            path = checkpoints.find(self._logdir, self._name)
-            if (version := (path, time.monotonic() // _PERIODS[self._name])) == self._version:
+            version = self._version_of(checkpoints.find(self._logdir, self._name))
+            if version == self._version:
                 return
-            arrays, state = checkpoints.load(path)
+            self._version = version  # also if it is damaged
+            path, arrays, state = checkpoints.chosen(self._logdir, self._name)
             with self._order.refreshing():
                 self.env_frames = assign(self._agent, path, arrays, state)
-            self.checkpoint, self._version, self._problem = path, version, ""
+            self.checkpoint, self._problem = path, ""
         except (CannotReach, checkpoints.CheckpointError) as error:
+            if isinstance(error, CannotReach):
+                self._version = ("", 0.0)
             if str(error) != self._problem:
                 _log.warning("%s; the weights of %s stay in use", error, self.checkpoint)
             self._problem = str(error)

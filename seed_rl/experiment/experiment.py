@@ -196,6 +196,8 @@ class Experiment(Settings):
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
+        if self.league is not None and not isinstance(self.league, League):
+            raise ValueError(f"Experiment.league must be @League() or None, got {self.league!r}")
         if self.league is not None and self.env.players <= self.env.home_players:
             raise ValueError(
                 f"Experiment.league needs games with opponents, {self.env.title} has none: it must be None"

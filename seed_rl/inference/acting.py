@@ -52,10 +52,11 @@ class Acting:
         pool = SlotPool(sizes.num_slots)
         store = UnrollStore(agent.step_spec, sizes.length, sizes.num_slots, store_device)
         self.unrolls = Unrolls(store, pool, UnrollQueue(sizes.queue_capacity))
+        own_sizes = sizes
         if league is not None:  # of a full batch, opponents may have a quarter
             batches = {*sizes.act_batches, -(-3 * sizes.max_batch // 4)}
-            sizes = dataclasses.replace(sizes, act_batches=tuple(sorted(batches)))
-        self.act_step = ActStep(agent, store, sizes, seed, device)
+            own_sizes = dataclasses.replace(sizes, act_batches=tuple(sorted(batches)))
+        self.act_step = ActStep(agent, store, own_sizes, seed, device)
         self.opponents: Opponents | None = None
         if league is not None:
             self.opponents = Opponents(self.act_step, league[1], sizes, league[0], seed, device, number)

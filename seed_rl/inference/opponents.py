@@ -16,9 +16,10 @@ from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment.league import League
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.act_step import ActStep
+from seed_rl.rl.randomness import split
 from seed_rl.types import EnvOutput
 
-_AGENT = -1  # takes the place of a member
+_NO_MEMBER = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +79,9 @@ class Opponents:
         self._parts = sorted({-(-size // 2) for size in sizes.act_batches} | {sizes.max_batch})
         own_sizes = dataclasses.replace(sizes, act_batches=tuple(len(agents) * part for part in self._parts))
         store = UnrollStore(agents[0].step_spec, sizes.length, 0, device)
-        self._frozen_step = ActStep(cast(Agent, _Parts(agents)), store, own_sizes, (seed + 1) % 2**31, device)
-        self._members = [_AGENT] * len(agents)
+        own_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0] >> 1)
+        self._frozen_step = ActStep(cast(Agent, _Parts(agents)), store, own_sizes, own_seed, device)
+        self._members = [_NO_MEMBER] * len(agents)
         self._nobody = sizes.num_envs  # id of padding
         self.rows = seats.opponents(sizes)
         """bool [N]: whether the row with each environment id is an opponent's."""
@@ -87,6 +89,9 @@ class Opponents:
         own = np.arange(sizes.num_envs) % sizes.num_devices == number
         self._is_first = np.zeros(sizes.num_envs, bool)
         self._is_first[self._first_rows[self.rows & own]] = True  # of a game with opponents
+        away = seats.players - seats.home_players
+        self._shares = np.where(self.rows, -1 / away, 1 / seats.home_players)  # of rewards, in the result of a game
+        self._over = np.zeros(sizes.num_envs, bool)  # whether the last output of a truncated episode has come
         self._drawn = np.zeros(sizes.num_envs, np.int64)  # agent that plays in the game, by its first row
         self._counts = np.zeros(sizes.num_envs, bool)  # whether the result of the episode will count
         self._returns = np.zeros(sizes.num_envs)
@@ -98,7 +103,7 @@ class Opponents:
     @property
     def is_empty(self) -> bool:
         """Whether some agents have no member's weights yet."""
-        return _AGENT in self._members
+        return _NO_MEMBER in self._members
 
     def load(self, number: int, member: int, weights: Sequence[np.ndarray]) -> None:
         """Give an agent the weights of a member. Results of its games in progress will not count.
@@ -115,8 +120,8 @@ class Opponents:
             self._counts[self._drawn == number] = False
 
     def take_results(self) -> list[tuple[int, float]]:
-        """Return a member and the result of the learning agent for each game since the last call: 1 for a positive
-        return of the game's first row, 0 for a negative one, otherwise 0.5."""
+        """Return a member and the result of the learning agent for each game since the last call: 1 if the mean return
+        of its rows was higher than that of the opponents', 0 if it was lower, otherwise 0.5."""
         return [self._results.popleft() for _ in range(len(self._results))]
 
     def warm_up(self) -> None:
@@ -165,12 +170,14 @@ class Opponents:
 
     def _follow(self, env_ids: np.ndarray, restarted: np.ndarray, output: EnvOutput) -> None:
         """Note the results of games that have ended, and draw the opponents of those that begin."""
+        np.add.at(self._returns, self._first_rows[env_ids], self._shares[env_ids] * output.reward)
         first = self._is_first[env_ids]
-        ids, restarted, done = env_ids[first], restarted[first], output.done[first]
-        self._returns[ids] += output.reward[first]
-        for each in ids[done & ~restarted & self._counts[ids]]:
+        ids, restarted, last = env_ids[first], restarted[first], output.last[first]
+        over = (output.done[first] | last) & ~self._over[ids] & ~restarted
+        for each in ids[over & self._counts[ids]]:
             self._results.append((self._members[self._drawn[each]], 0.5 + 0.5 * float(np.sign(self._returns[each]))))
-        begun = ids[done | restarted]
+        self._over[ids] = last
+        begun = ids[over | restarted]
         self._returns[begun] = 0
         self._drawn[begun] = self._random.integers(len(self._members), size=len(begun))
         self._counts[begun] = True
@@ -189,13 +196,14 @@ class _Parts:
         def part(tensors: Any, number: int) -> Any:
             return tf.nest.map_structure(lambda tensor: tf.split(tensor, len(self._agents))[number], tensors)
 
+        seeds = split(seed, len(self._agents))
         outputs = [
             agent.act(
                 part(prev_action, number),
                 part(env_output, number),
                 part(state, number),
                 part(env_ids, number),
-                seed + tf.constant([0, number]),
+                seeds[number],
                 greedy if isinstance(greedy, bool) else part(greedy, number),
             )
             for number, agent in enumerate(self._agents)

@@ -121,7 +121,7 @@ def find(logdir: str, name: str | None) -> str:
     elif name.isdecimal():
         name = os.path.join(directory, f"checkpoint-{int(name):012d}.npz")
     elif not os.path.dirname(name) and not os.path.exists(name):
-        name = os.path.join(directory, name)
+        name = os.path.join(logdir if name == WEIGHTS else directory, name)
     if not is_url(name) and not os.path.exists(name):
         raise CheckpointError(f"{name} can't be read: No such file or directory")
     return name

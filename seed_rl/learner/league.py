@@ -41,6 +41,7 @@ class Pool:
         self._results: dict[int, tuple[int, float]] = {}  # by member: games, and the sum of their results
         self._recent: collections.deque[float] = collections.deque(maxlen=_RECENT)
         self._every = settings.every_updates
+        self._removed: list[int] = []  # left at the last thinning; older checkpoints still refer to them
         self._no_members = Outage("members of the league", "the league goes on with those there are", _log)
 
     @property
@@ -117,8 +118,10 @@ class Pool:
         self._results.setdefault(updates, (0, 0.0))
         if len(self._results) > self._settings.most_members:
             self._every *= 2
-            for member in self.members[1:-1:2]:
+            for member in self._removed:
                 os.remove(self.path(member))
+            self._removed = [member for member in self.members[1:-1] if member % self._every]
+            for member in self._removed:
                 del self._results[member]
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")

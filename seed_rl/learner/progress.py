@@ -78,6 +78,8 @@ class Progress:
             for prefix, which in (("", ~evaluated & own), ("eval/", evaluated & own)):
                 self._windows[prefix].add(episodes.returns[which], episodes.lengths[which])
         for env_id, name, value in self._service.take_numbers() if self._service else ():
+            if self._opponents is not None and self._opponents.rows[env_id] and name != RESTARTS:
+                continue
             metric = f"{'eval/' * (env_id >= self._num_training_envs)}episode/{name}"
             if name == RESTARTS:
                 self.counters.environment_restarts += int(value)
@@ -86,7 +88,9 @@ class Progress:
 
     def new_evaluation(self) -> float | None:
         """Return the mean return of the evaluation episodes since the last call that returned one, at most the latest
-        30; None if there are fewer than ten."""
+        30; None if there are fewer than ten, or if their opponents change with a league."""
+        if self._pool is not None:
+            return None
         window = self._windows["eval/"]
         if (new := window.count - self._evaluated) < EVALUATION:
             return None

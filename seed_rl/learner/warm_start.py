@@ -47,7 +47,8 @@ def warm_start(agent: Agent, experiment: Experiment) -> str:
     if not taken:
         raise CheckpointError(f"Experiment.init_from: nothing in {path} fits: {reason}")
     checkpoints.assign({name: variables[name] for name in taken}, {name: weights[name] for name in taken}, path)
-    agent.after_update(0)  # sets `Agent.copies`, which published weights lack
+    if len(weights) < len(agent.variables):
+        agent.after_update(0)  # sets `Agent.copies`, which published weights lack
     source = f"{path} ({checkpoints.env_frames(state, path):,} frames)"
     if not reason:
         return f"starting with all weights of {source}"
@@ -62,7 +63,8 @@ def _located(place: str) -> tuple[str, str | None, Any]:
     for logdir, checkpoint in ((place.rstrip("/"), None), (above, name), (os.path.dirname(above), name)):
         with contextlib.suppress(FileNotFoundError):
             return logdir, checkpoint, saved_settings(logdir).get("agent.kind")
-    raise CheckpointError(f"Experiment.init_from: {place} is no log directory, checkpoint in one, or pretrained policy")
+    expected = "a log directory, a checkpoint in one, or a pretrained policy"
+    raise CheckpointError(f"Experiment.init_from: {place} is not {expected}")
 
 
 def _matching(variables: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> tuple[list[str], str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
+from seed_rl.foreign import number as checked_number
 from seed_rl.journal import file, segments
 from seed_rl.journal.errors import JournalError
 from seed_rl.journal.replayed import Replayed
@@ -154,7 +155,11 @@ def updates_behind(checkpoint: str) -> int:
     Raises:
       CheckpointError: it is not usable.
     """
-    return checkpoints.load(checkpoint)[1].get("counters", {}).get("learner_updates")  # type: ignore[no-any-return]
+    counters = checkpoints.load(checkpoint)[1].get("counters")
+    try:
+        return int(checked_number(counters, "learner_updates"))
+    except ValueError as error:
+        raise checkpoints.CheckpointError(f"{checkpoint} is not usable: {error}") from error
 
 
 def todo(path: str, begin: str, until: int | None) -> list[Segment]:

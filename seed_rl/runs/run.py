@@ -113,6 +113,8 @@ class Run:
         allow_many_files()
         if self.record or self.synchronous:
             check_repeatable(self.experiment, self.hosts.count)
+        if self.experiment.league and self.hosts.count > 1:
+            raise ConfigError(f"a league needs a single learner host, this run has {self.hosts.count}")
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.experiment import pretrained
 from seed_rl.experiment.config_files import differences
 from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
 from seed_rl.foreign import json_object, shortened
@@ -104,10 +103,10 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
         if random_part:
             later = _beginnings(logdir, journal)
             if not later:
-                raise JournalError(f"{path} has a single part, see Logs.keep_every_frames: check the whole of it")
-            begin = random.SystemRandom().choice(["", *later])
-            ends = {segment.begin: segment.end[0] for segment in journal}
-            until = ends[updates_behind(begin) if begin else journal[0].begin]
+                raise JournalError(f"{path} can only be checked as a whole: it has no checkpoints between parts")
+            number = random.SystemRandom().randrange(1 + len(later))
+            begin = ["", *later][number]
+            until = [*map(updates_behind, later), last.end[0]][number]
         end: Progress | None = None
         for end in replay(logdir, os.path.join(temporary, "replay"), begin, until):
             yield end
@@ -120,18 +119,19 @@ def verify(path: str, until: int | None = None, random_part: bool = False) -> It
 
 @contextlib.contextmanager
 def opened(place: str) -> Iterator[str]:
-    """Yield a log directory as `load_policy` takes it, for one or its URL, a pretrained policy's name, or a bundle.
+    """Yield a log directory as `load_policy` takes it, for one or its URL, or a bundle.
 
     Raises:
       JournalError: it is a file but no bundle, or a damaged one.
     """
     if not os.path.isfile(place):
-        yield pretrained.located(place)
+        yield place
         return
     with tempfile.TemporaryDirectory(prefix="seed_rl-bundle-") as temporary:
         _unpack(place, logdir := os.path.join(temporary, "run"))
         os.mkdir(directory := os.path.join(logdir, "checkpoints"))
-        os.rename(os.path.join(logdir, POLICY), os.path.join(directory, f"checkpoint-{0:012d}.npz"))
+        policy = os.path.join(logdir, POLICY)
+        os.rename(policy, os.path.join(directory, f"checkpoint-{updates_behind(policy):012d}.npz"))
         yield logdir
 
 

@@ -20,6 +20,7 @@ from seed_rl.evaluation.export import ABOUT, new_directory
 from seed_rl.evaluation.film import Limits, film_run
 from seed_rl.evaluation.policy import experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
+from seed_rl.foreign import read_json_object
 from seed_rl.learner import checkpoints
 from seed_rl.learner.checkpoints import WEIGHTS
 
@@ -30,13 +31,13 @@ _FILM_STEPS, _FILM_BYTES = 400, 1_500_000  # at least, in whole episodes; at mos
 _CARD = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
 
 
-def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = __version__, **how: Any) -> None:
+def export(logdir: str, directory: str, checkpoint: str | None = None, version: str = "", **how: Any) -> None:
     """Write weights, configuration, score, film and model card of a policy; kernels are stored in float16.
 
     Args:
       logdir, checkpoint: see `load_policy`.
       directory: output directory, named as the model; created atomically, and replaces an earlier export.
-      version: version of seed_rl that trained the policy.
+      version: version of seed_rl that trained the policy; "": as an earlier export in `logdir` says, else this one.
       how: `episodes` (at least 2), `greedy` and `seed` of `evaluate_run`, which plays what the directory holds.
 
     Raises:
@@ -45,8 +46,10 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
     """
     experiment, policy = experiment_of(logdir), load_policy(logdir, checkpoint)
     env = experiment.env
+    earlier = os.path.join(logdir, ABOUT)
+    version = version or (str(read_json_object(earlier)["seed_rl"]) if os.path.isfile(earlier) else __version__)
     with new_directory(directory) as new:
-        save_config(experiment, new)
+        save_config(dataclasses.replace(experiment, init_from=""), new)  # a path that others don't have
         variables = checkpoints.variables_for(policy.agent)
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
         checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})

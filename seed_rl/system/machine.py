@@ -9,7 +9,18 @@ from typing import Any
 
 from seed_rl import __version__
 
-_PACKAGES = ("tensorflow", "keras", "numpy", "gymnasium", "ale-py", "envpool", "gfootball", "mujoco", "box2d")
+_PACKAGES = (
+    "tensorflow",
+    "keras",
+    "numpy",
+    "gymnasium",
+    "ale-py",
+    "envpool",
+    "gfootball",
+    "mujoco",
+    "box2d",
+    "pettingzoo",
+)
 _ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE")
 """Environment variables with which TensorFlow computes differently."""
 

@@ -48,5 +48,5 @@ def load(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             content = memoryview(data)[begin:][first:end]
             arrays[name] = np.frombuffer(content, f"<{kind.lower()}{int(bits) // 8}").reshape(entry["shape"])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadArchive(f"it is no safetensors file: {error}") from error
+        raise BadArchive(f"it is not a safetensors file: {error}") from error
     return arrays, metadata

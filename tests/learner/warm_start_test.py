@@ -81,7 +81,7 @@ def test_published_weights_lack_the_target_network_and_set_it(saved):
         (
             "/no/where/at/all",
             PIXELS,
-            "{}/no/where/at/all is no log directory, checkpoint in one, or pretrained",
+            "{}/no/where/at/all is not a log directory, a checkpoint in one, or a pretrained",
         ),
         ("/no.npz", PIXELS, "{}/checkpoints/no.npz can't be read: .*No such file"),
         ("", WORDS, "the agent of {} is 'VTrace', expected R2D2"),

@@ -51,5 +51,5 @@ def test_arrays_come_back_behind_an_aligned_header(tmp_path):
     ],
 )
 def test_a_damaged_file_is_refused(data):
-    with pytest.raises(BadArchive, match="it is no safetensors file: "):
+    with pytest.raises(BadArchive, match="it is not a safetensors file: "):
         safetensors.load(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
@@ -76,7 +77,10 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
     with signals() as stopped:
         for place in places or [values.logdir]:
             if not stopped.is_set():
-                evaluations.append(_evaluated(values, place, stopped))
+                name = "evaluation.json"
+                if len(places) > 1 and not os.path.isdir(place):
+                    name = f"{os.path.splitext(os.path.basename(place))[0]}.{name}"
+                evaluations.append(_evaluated(values, place, name, stopped))
     if len(evaluations) > 1 and not stopped.is_set():
         from seed_rl.evaluation import episodes
 
@@ -89,9 +93,9 @@ def evaluate(values: flags.FlagValues, *places: str) -> int:
     return stopped.exit_code
 
 
-def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> Any:
+def _evaluated(values: flags.FlagValues, place: str | None, name: str, stop: Stop) -> Any:
     """Evaluate a run; print the result, and write it unless the evaluation was interrupted."""
-    with _usable_run(values, logdir, "evaluation.json") as (logdir, (path,)):
+    with _usable_run(values, place, name) as (logdir, (path,)):
         from seed_rl.evaluation import episodes
 
         evaluation = episodes.evaluate_run(
@@ -105,6 +109,9 @@ def _evaluated(values: flags.FlagValues, logdir: str, stop: Stop) -> Any:
             max_steps=values.max_steps,
             gin_params=values.gin_param,
         )
+        if place not in (None, logdir):  # a bundle, unpacked into a directory that others don't find
+            checkpoint = os.path.basename(evaluation.checkpoint)
+            evaluation = dataclasses.replace(evaluation, logdir=str(place), checkpoint=checkpoint)
         print(episodes.text(evaluation) if evaluation.episodes else "interrupted before an episode ended")
         if evaluation.episodes == values.episodes:
             with explained(UsageError, f"--output {path} can't be written"):
@@ -165,6 +172,9 @@ def play(values: flags.FlagValues) -> int:
 )
 def export(values: flags.FlagValues) -> int:
     """Writes a policy as a SavedModel without seed_rl, or for the Hugging Face Hub."""
+    others = ("batch_size",) if values.format == "hub" else ("greedy", "seed", "episodes")
+    if given := [flag for flag in others if values[flag].present]:
+        raise UsageError(f"--{given[0]} has no effect on --format={values.format}")
     with _usable_run(values, values.logdir, "export") as (logdir, (directory,)):
         with explained(UsageError, f"--output {directory} can't be written"):
             if values.format == "hub":

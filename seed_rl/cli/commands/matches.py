@@ -18,8 +18,8 @@ from seed_rl.system.signals import signals
 
 
 @command(
-    "seed_rl tournament runs/chess runs/chess@best random --members=3",
-    integer("games", 100, "Games of each two players.", lower_bound=1),
+    "seed_rl tournament runs/chess runs/older_chess random --members=3",
+    integer("games", 100, "Games per pair of players.", lower_bound=1),
     integer("members", 0, "Also the members of the first run's league, this many evenly spread ones.", lower_bound=0),
     boolean("greedy", False, "Policies always take the greedy action."),
     integer("seed", 1, "Seed of games and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
