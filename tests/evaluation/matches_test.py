@@ -31,6 +31,11 @@ def test_results_are_the_first_players_from_either_seat():
     assert matches.match(GAME, (PERFECT, "board_games:tic_tac_toe"), 8) == Match(PERFECT, PERFECT, 0, 8, 0)
 
 
+def test_a_search_of_two_plies_beats_random_play_at_connect_four():
+    game = PettingZoo(env="classic/connect_four-v3")
+    assert matches.match(game, ("board_games:connect_four", "random"), 16).wins > 12
+
+
 def test_ratings_follow_results_whatever_the_order_of_matches():
     played = [Match("a", "b", 15, 2, 3), Match("a", "c", 20, 0, 0), Match("b", "c", 12, 6, 2)]
     for order in (played, played[::-1]):

@@ -52,7 +52,8 @@ def test_a_killed_actor_comes_back_and_a_signal_ends_the_run_with_a_checkpoint_a
 ):
     logdir = str(tmp_path / "catch")
     run = runs.start("train", *ENDLESS_CATCH, f"--logdir={logdir}", "--num_actors=2")
-    wait_for(lambda: any(row["environments"] == 64 for row in rows(logdir)), run)
+    # Before the first update, an actor's environments may not have begun an unroll that could be lost.
+    wait_for(lambda: any(row["environments"] == 64 and row["learner_updates"] > 3 for row in rows(logdir)), run)
 
     victim = actors_of(run.pid)[0]
     victim.send_signal(signal.SIGKILL)
