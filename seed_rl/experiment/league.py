@@ -30,6 +30,6 @@ class League(Settings):
     (1 - score)^2, where score is the agent's mean result against the member from 0 to 1 (`prioritized`, fictitious
     self-play as in doi:10.1038/s41586-019-1724-z)."""
     every_updates: Count = 200
-    """Interval between new members, learner updates. With each, one of the sets is drawn anew."""
+    """Interval between new members, learner updates. With each, one of the sets is redrawn."""
     most_members: Count = 64
     """Number of members above which every second one leaves, and the interval doubles."""

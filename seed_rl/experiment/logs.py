@@ -23,7 +23,7 @@ class Logs(Settings):
     """Number of checkpoints to keep; older ones are removed."""
     keep_every_frames: Annotated[int, Within(0)] = 0
     """Interval between checkpoints that are never removed (`frames-<n>.npz`), environment frames; 0: none. A recorded
-    run starts its learner and environments anew after each, so that a replay can begin there."""
+    run restarts its learner and environments after each, so that a replay can begin there."""
     digest_updates: Count = 20
     """Interval between digests of all weights in the journal of a recorded run, learner updates."""
     film_interval_min: NonNegative = 0.0

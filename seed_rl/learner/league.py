@@ -80,7 +80,7 @@ class Pool:
     def refresh(
         self, updates: int, frames: int, weights: Mapping[str, Any], acting: Sequence[Opponents], seed: int
     ) -> None:
-        """Take the results of all games; if it is time, add a member and draw one of the sets of weights anew.
+        """Take the results of all games; if it is time, add a member and redraw one of the sets of weights.
 
         Args:
           updates: number of learner updates so far.
