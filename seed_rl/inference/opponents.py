@@ -138,23 +138,23 @@ class Opponents:
     ) -> np.ndarray:
         """See `ActStep.__call__`."""
         theirs, ours = np.flatnonzero(self.rows[env_ids]), np.flatnonzero(~self.rows[env_ids])
+        if not len(theirs):  # no copy of the observations, and no game with opponents to follow
+            self._padding = self._act_step.padding(len(env_ids))
+            return self._act_step(env_ids, restarted, writes, outputs)
         output = outputs[0] if len(outputs) == 1 else tf.nest.map_structure(lambda *of: np.concatenate(of), *outputs)
-        spec, self._padding = self._agents[0].env_spec.action.tensor, 0
+        spec = self._agents[0].env_spec.action.tensor
         actions = np.empty((len(env_ids), *spec.shape), spec.dtype)
         with self._lock:
             self._follow(env_ids, restarted, output)
-            if len(ours):
-                to = StepWrites(*(each[..., ours] for each in writes))
-                actions[ours] = self._act_step(env_ids[ours], restarted[ours], to, [_rows(output, ours)])
-                self._padding += self._act_step.padding(len(ours))
-            if len(theirs):
-                at, rows = self._arranged(theirs, self._drawn[self._first_rows[env_ids[theirs]]])
-                ids = np.full(len(rows), self._nobody, env_ids.dtype)
-                ids[at] = env_ids[theirs]
-                nowhere = np.zeros((len(writes.slots), len(rows)), np.int32)
-                to = StepWrites(nowhere, nowhere, opened=nowhere[0])
-                actions[theirs] = self._frozen_step(ids, restarted[rows], to, [_rows(output, rows)])[at]
-                self._padding += len(rows) - len(theirs)
+            to = StepWrites(*(each[..., ours] for each in writes))  # the home players' rows, which each game has
+            actions[ours] = self._act_step(env_ids[ours], restarted[ours], to, [_rows(output, ours)])
+            at, rows = self._arranged(theirs, self._drawn[self._first_rows[env_ids[theirs]]])
+            ids = np.full(len(rows), self._nobody, env_ids.dtype)
+            ids[at] = env_ids[theirs]
+            nowhere = np.zeros((len(writes.slots), len(rows)), np.int32)
+            to = StepWrites(nowhere, nowhere, opened=nowhere[0])
+            actions[theirs] = self._frozen_step(ids, restarted[rows], to, [_rows(output, rows)])[at]
+            self._padding = self._act_step.padding(len(ours)) + len(rows) - len(theirs)
         return actions
 
     def _arranged(self, rows: np.ndarray, agents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

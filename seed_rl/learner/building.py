@@ -86,20 +86,19 @@ def build_learner(
     saver.attach(assembly.source.snapshot, restored_from is not None, order)
     server = server_of(assembly.service, agent.env_spec, experiment.inference, address, security)
     return Learner(
-        experiment,
-        logdir,
-        replicas,
-        agent,
-        train_step,
-        variables,
-        progress,
-        saver,
-        assembly,
-        server,
-        link,
-        order,
-        pool,
-        restored_from,
+        experiment=experiment,
+        logdir=logdir,
+        replicas=replicas,
+        agent=agent,
+        train_step=train_step,
+        variables=variables,
+        progress=progress,
+        saver=saver,
+        assembly=assembly,
+        server=server,
+        link=link,
+        order=order,
+        restored_from=restored_from,
     )
 
 

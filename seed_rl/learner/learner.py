@@ -17,7 +17,6 @@ from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.assembly import Assembly
 from seed_rl.learner.collectives import Link
 from seed_rl.learner.ending import Diverged, Stop
-from seed_rl.learner.league import Pool
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
@@ -67,8 +66,6 @@ class Learner:
     """Connection to other hosts that train the same model."""
     order: Order
     """Order of acting and learning."""
-    pool: Pool | None
-    """Members of the league; None without one."""
     restored_from: str | None
     """Path of the checkpoint that the run continues from; None for a new run, and on all hosts but the first."""
 
@@ -181,7 +178,6 @@ class Learner:
             gauges={
                 **self.progress.gauges(),
                 **self.assembly.source.gauges(),
-                **(self.pool.gauges() if self.pool else {}),
                 "actors": self.assembly.service.actors,
                 "environments": self.assembly.service.leased_envs,
             },

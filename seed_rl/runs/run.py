@@ -172,7 +172,6 @@ class Run:
         link = self._connect(stopping)
         if link is None:
             return
-        gc.freeze()  # spares the collector the many objects of the imported modules
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(actors.stop)
             while (yield from self._train_part(stop, stopping, link, actors, started)):
@@ -183,7 +182,8 @@ class Run:
     def _train_part(
         self, stop: Stop, stopping: Stop, link: Link, actors: Fleet, started: float
     ) -> Generator[dict[str, float], None, bool]:
-        """Train with one learner; return whether a recorded run goes on with another one."""
+        """Train with one learner; return whether a recorded run continues with another one."""
+        gc.freeze()  # spares the collector the many objects of the imported modules
         with contextlib.ExitStack() as cleanup:
             order = self.order
             if self.record or self.synchronous:
