@@ -44,8 +44,9 @@ class TrunkConfig(Settings):
     torso: Annotated[str, _Layer("auto", "shallow", "deep", "mlp", "module:Class")] = "auto"
     """The network for images (uint8 [H, W, C]) and bit planes (uint16 [H, W]). `shallow`: a few convolutions; `deep`:
     IMPALA's ResNet; `mlp`: dense layers, for small boards; `auto`: `shallow`, or `mlp` if the images are too small for
-    it; `module:Class`: a custom Keras layer (`networks.own_layers.Torso`). Words (uint16 [W]) go through an LSTM, all
-    other observations through dense layers."""
+    it; `module:Class`: a custom Keras layer (`networks.own_layers.Torso`). Other numbers [H, W, C], such as boards, go
+    through the network that is named here, dense layers by default; words (uint16 [W]) go through an LSTM, all other
+    observations through dense layers."""
     hidden: Annotated[int, Within(0, 65_536)] = 0
     """Units of each dense layer, including the one after the convolutions; 0: 512 (shallow) or 256."""
     mlp_layers: Annotated[int, Within(0, 64)] = 1

@@ -41,7 +41,8 @@ class Trunk(keras.layers.Layer):
     """Maps T steps of B environments to features [T, B, F] in the compute dtype.
 
     Each observation tensor has a separate torso: images (stacked over time) and bit planes go through convolutions,
-    words (uint16 [W]) through an LSTM, everything else is flattened and goes through dense layers. The features are
+    words (uint16 [W]) through an LSTM, grids of numbers [H, W, C] through convolutions if the settings name them;
+    everything else is flattened and goes through dense layers. The features are
     concatenated, together with the previous reward and action if the settings ask for them, and passed through the
     recurrent core if there is one.
     """
@@ -103,6 +104,8 @@ class Trunk(keras.layers.Layer):
                 after.append(frames)
             elif is_planes(spec):
                 tensor = unpack_planes(tensor)
+            elif is_grid(spec) and name not in self._moments and as_image(spec, self._config):
+                tensor = 255.0 * tf.cast(tensor, tf.float32)
             if name in self._moments:
                 tensor = self._standardised(name, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
@@ -129,9 +132,9 @@ class Trunk(keras.layers.Layer):
         return masks.legal_actions(env_output.observation[LEGAL_ACTIONS], choices_of(self._env_spec.action))
 
     def _standardise(self, name: str, tensor: tf.Tensor, present: tf.Tensor | None) -> tf.Tensor:
-        """Standardises a tensor, in the compute dtype: frames to a deviation of 255, absent ones in a stack to zero."""
+        """Standardises a tensor, in the compute dtype: images to a deviation of 255, absent ones in a stack to zero."""
         spec = dict(self._tensors)[name]
-        standard = self._moments[name].normalise(tensor) * (255.0 if is_frame(spec) else 1.0)
+        standard = self._moments[name].normalise(tensor) * (255.0 if as_image(spec, self._config) else 1.0)
         if present is not None:
             channels = tf.repeat(tf.cast(present, tf.float32), spec.shape[-1], axis=-1)
             standard *= channels[:, :, tf.newaxis, tf.newaxis]
@@ -209,6 +212,16 @@ def is_words(spec: ArraySpec) -> bool:
     return spec.dtype == "uint16" and len(spec.shape) == 1
 
 
+def is_grid(spec: ArraySpec) -> bool:
+    """Whether a tensor holds numbers on a grid, such as the pieces on a board, [H, W, C] of any dtype but uint8."""
+    return spec.dtype != "uint8" and len(spec.shape) == 3
+
+
+def as_image(spec: ArraySpec, config: TrunkConfig) -> bool:
+    """Whether the torso of a tensor takes images, from 0 to 255 or with a deviation of 255."""
+    return is_frame(spec) or is_planes(spec) or torso_of(spec, config) not in ("mlp", "words")
+
+
 def unpack_planes(packed: Any) -> tf.Tensor:
     """Unpacks bits, uint16 [..., H, W], to frames uint8 [..., H, W, 16] of 0 and 255, lowest bit first."""
     return 255 * tf.cast(masks.unpack_bits(packed, 16), tf.uint8)
@@ -218,7 +231,7 @@ def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
     """The kind of torso for a tensor: the one named in the settings, or `shallow`, `mlp` or `words`."""
     if is_words(spec):
         return "words"
-    if not (is_frame(spec) or is_planes(spec)):
+    if not (is_frame(spec) or is_planes(spec) or is_grid(spec) and config.torso != "auto"):
         return "mlp"
     if config.torso != "auto":
         return config.torso
@@ -226,10 +239,10 @@ def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
 
 
 def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
-    images = [spec for _, spec in env_spec.network_inputs() if is_frame(spec) or is_planes(spec)]
+    images = [spec for _, spec in env_spec.network_inputs() if len(spec.shape) == 3 or is_planes(spec)]
     if config.torso not in ("auto", "mlp") and not images:
         raise CannotAct(
-            f"the {config.torso} torso takes images, uint8 [height, width, channels] or uint16 [height, width] of "
+            f"the {config.torso} torso takes images, [height, width, channels] or uint16 [height, width] of "
             f"bit planes, got {env_spec}; {type(config).__name__}.torso = 'mlp' takes anything"
         )
     smallest = smallest_frame(config.convolutions)
@@ -242,7 +255,7 @@ def _build_torso(config: TrunkConfig, spec: ArraySpec, name: str) -> Any:
     if kind == "words":
         return WordTorso(dtype=config.dtype, name=name)
     if kind == "mlp":
-        return mlp_torso(config, 1 / 255 if is_frame(spec) or is_planes(spec) else 1.0, name)
+        return mlp_torso(config, 1 / 255 if as_image(spec, config) else 1.0, name)
     if kind in ("shallow", "deep"):
         return (shallow_torso if kind == "shallow" else deep_torso)(config, name)
     arguments = {"units": config.hidden or 256, "kernel_initializer": config.kernel_initializer, "dtype": config.dtype}

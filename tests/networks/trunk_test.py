@@ -202,12 +202,12 @@ def test_behind_the_torso_stand_the_reward_and_the_features_of_the_previous_acti
         (ArraySpec((72, 96), "uint16"), {"auto": "shallow", "shallow": "shallow", "deep": "deep", "mlp": "mlp"}),
         (ArraySpec((10, 7), "uint16"), {"auto": "mlp", "deep": "deep", "mlp": "mlp"}),
         (ArraySpec((36, 36), "uint8"), {"auto": "mlp", "shallow": "mlp", "deep": "mlp", "mlp": "mlp"}),
-        (ArraySpec((36, 36, 3), "float32"), {"auto": "mlp", "shallow": "mlp", "deep": "mlp", "mlp": "mlp"}),
+        (ArraySpec((36, 36, 3), "float32"), {"auto": "mlp", "shallow": "shallow", "deep": "deep", "mlp": "mlp"}),
         (ArraySpec((), "int32"), {"auto": "mlp", "shallow": "mlp", "deep": "mlp", "mlp": "mlp"}),
     ],
     ids=str,
 )
-def test_images_and_planes_go_through_the_torso_and_all_else_through_dense_layers(spec, torsos):
+def test_each_observation_goes_through_the_torso_made_for_its_kind(spec, torsos):
     assert {wanted: torso_of(spec, TrunkConfig(torso=wanted)) for wanted in torsos} == torsos
 
 
@@ -283,8 +283,22 @@ def test_each_pixel_is_standardised_by_statistics_of_its_own(dtype):
     assert not np.any(first), "an absent frame is zero"
 
 
+@pytest.mark.parametrize("observation_norm", [False, True])
+def test_a_torso_sees_a_board_as_an_image(observation_norm):
+    of = EnvSpec(ArraySpec((6, 7, 2), "int64"), DiscreteSpec(A))
+    trunk = make(of=of, torso=f"{__name__}:Pixels", core="none", observation_norm=observation_norm)
+    prev_action, env_output = random_steps(6, 5, of=of)
+    for _ in range(2):
+        trunk.update(trunk.moments(env_output), 30)
+    features, _ = trunk(prev_action, env_output, trunk.initial_state(5))
+    if observation_norm:
+        np.testing.assert_allclose(features.numpy()[..., :84].std(axis=(0, 1)), 255, rtol=1e-3)
+    else:
+        np.testing.assert_array_equal(features[..., :84], 255 * tf.reshape(env_output.observation, [6, 5, 84]))
+
+
 IMAGE = ArraySpec((36, 36, 1), "uint8")
-TAKES_IMAGES = r"torso takes images, uint8 .* or uint16 .* of bit planes, got "
+TAKES_IMAGES = r"torso takes images, .* or uint16 .* of bit planes, got "
 TOO_SMALL = r"the shallow torso needs frames of at least 36 x 36, got "
 
 
