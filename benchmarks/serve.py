@@ -22,7 +22,7 @@ from benchmarks.report import columns, median
 from benchmarks.timing import ratio, spreads
 from seed_rl.evaluation.serving import PolicyServer
 from seed_rl.experiment import Actors, Experiment, config_files
-from seed_rl.learner import checkpoints
+from seed_rl.weights import checkpoints
 
 PERCENTILES = {"p50": 50.0, "p99": 99.0}
 

@@ -18,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvConfig, Watchable
 from seed_rl.envs.references import read_references
-from seed_rl.envs.wrappers import FlatVectorEnv
+from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.settings import Count, OneOf, UnitInterval, Within, did_you_mean
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, failure
-from seed_rl.envs.final import RESTARTS, numbers_of
+from seed_rl.envs.vector.final import RESTARTS, numbers_of
 from seed_rl.foreign import described
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv
 
 from seed_rl.envs import base
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable
-from seed_rl.envs.processes import ProcessVectorEnv
+from seed_rl.envs.vector.processes import ProcessVectorEnv
 from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec
 from seed_rl.types import EnvOutput
 

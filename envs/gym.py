@@ -22,12 +22,12 @@ from seed_rl.envs.base import (
     spec_of,
 )
 from seed_rl.envs.checks import Checked, Tolerance, sentences_of
-from seed_rl.envs.masks import packed, with_mask
 from seed_rl.envs.packages import import_package_of, package_of
-from seed_rl.envs.pool import INSTALL, make_pool
-from seed_rl.envs.processes import ProcessVectorEnv, alone
-from seed_rl.envs.rendering import watched
-from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
+from seed_rl.envs.vector.masks import packed, with_mask
+from seed_rl.envs.vector.pool import INSTALL, make_pool
+from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
+from seed_rl.envs.vector.rendering import watched
+from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import json_object
 from seed_rl.settings import Count, OneOf, UnitInterval, Within
 

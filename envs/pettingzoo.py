@@ -15,10 +15,10 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
 from seed_rl.envs.checks import sentences_of
-from seed_rl.envs.games import Game, GamesVectorEnv
-from seed_rl.envs.masks import packed
-from seed_rl.envs.rendering import watched
-from seed_rl.envs.wrappers import FlatVectorEnv
+from seed_rl.envs.vector.games import Game, GamesVectorEnv
+from seed_rl.envs.vector.masks import packed
+from seed_rl.envs.vector.rendering import watched
+from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.foreign import json_object
 from seed_rl.settings import Count, Within
 

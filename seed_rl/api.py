@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.agents.transitions import transitions_of
     from seed_rl.envs.base import CannotBuild, EnvConfig, EnvironmentFailed, UniformVectorEnv, Watchable
     from seed_rl.envs.conformance import check_suite
-    from seed_rl.envs.masks import packed as pack_masks
     from seed_rl.envs.registry import register as register_suite
-    from seed_rl.envs.wrappers import FlatVectorEnv, RepeatedActions, SameStep
+    from seed_rl.envs.vector.masks import packed as pack_masks
+    from seed_rl.envs.vector.wrappers import FlatVectorEnv, RepeatedActions, SameStep
     from seed_rl.evaluation.episodes import Evaluation, Played, evaluate_run, play
     from seed_rl.evaluation.film import film_run
     from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.experiment.config_files import load as load_experiment
     from seed_rl.experiment.config_files import shipped_configs
     from seed_rl.experiment.optimizer import Optimizer
-    from seed_rl.learner.checkpoints import CheckpointError
     from seed_rl.learner.ending import Diverged
     from seed_rl.learner.hosts import HostLost, Hosts, find_hosts
     from seed_rl.networks.config import TrunkConfig
@@ -53,6 +52,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.transport.client import Disconnected, Rejected, RunOver
     from seed_rl.transport.credentials import ServerSecurity
     from seed_rl.types import EnvOutput, Unroll
+    from seed_rl.weights.checkpoints import CheckpointError
 
 __all__ = [
     "ELSEWHERE", "PROCESSES", "THREADS", "ActOutput", "ActionDistribution", "ActorFailed", "Actors", "Agent",

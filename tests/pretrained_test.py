@@ -10,8 +10,8 @@ from scripts import pretrained as script
 from seed_rl.cli.main import main
 from seed_rl.evaluation.policy import experiment_of
 from seed_rl.experiment import config_files, pretrained
-from seed_rl.learner import checkpoints
-from seed_rl.learner.warm_start import warm_start
+from seed_rl.weights import checkpoints
+from seed_rl.weights.warm_start import warm_start
 
 
 @pytest.mark.parametrize("name", pretrained.names())

@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from seed_rl.envs.base import CannotBuild, EnvConfig, spec_of_spaces
 from seed_rl.envs.dmlab.levels import DMLAB_30, has_instructions, is_held_out, needs_dataset, path_of, reference_of
-from seed_rl.envs.processes import ProcessVectorEnv, alone
+from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import EnvSpec
 

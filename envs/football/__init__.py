@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 import gin
 from gymnasium.vector import VectorEnv
 
-from seed_rl.envs import pool
 from seed_rl.envs.base import CannotBuild, EnvConfig, ObservationPictures, Watchable
 from seed_rl.envs.football.maps import PackedMaps, newest_in_colours
-from seed_rl.envs.games import GamesVectorEnv
-from seed_rl.envs.wrappers import RepeatedActions, SameStep
+from seed_rl.envs.vector import pool
+from seed_rl.envs.vector.games import GamesVectorEnv
+from seed_rl.envs.vector.wrappers import RepeatedActions, SameStep
 from seed_rl.settings import Count, OneOf, Within
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 

@@ -18,7 +18,7 @@ from seed_rl.envs.football.maps import (
     observation_space,
     stack_map,
 )
-from seed_rl.envs.games import Game
+from seed_rl.envs.vector.games import Game
 
 gym_notices.notices.notices.clear()  # gfootball imports Gym (unused here), which would print that it is unmaintained
 from gfootball.env import config as gfootball_config  # noqa: E402

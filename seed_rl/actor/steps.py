@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from seed_rl.envs import base
-from seed_rl.envs.final import final_numbers, final_observations, replaced, rows
+from seed_rl.envs.vector.final import final_numbers, final_observations, replaced, rows
 from seed_rl.types import EnvOutput
 
 

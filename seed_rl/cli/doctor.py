@@ -17,8 +17,9 @@ from typing import Any, TypeAlias
 
 from seed_rl import __version__
 from seed_rl.cli.flags import DEFAULT_TCP_ADDRESS
-from seed_rl.envs import pool, registry
+from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
+from seed_rl.envs.vector import pool
 from seed_rl.system.files import reason, socket_directory
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url

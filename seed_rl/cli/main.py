@@ -25,7 +25,6 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import printable
 from seed_rl.journal.errors import JournalError
-from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
@@ -34,6 +33,7 @@ from seed_rl.system.native_output import CannotLoad
 from seed_rl.system.object_store import CannotReach
 from seed_rl.transport.address import AddressError
 from seed_rl.transport.credentials import SecurityError
+from seed_rl.weights.checkpoints import CheckpointError
 
 _log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ import tensorflow as tf
 from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.experiment import ConfigError, Experiment, config_files, saved_config
-from seed_rl.learner import checkpoints
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.specs import ArraySpec, CannotAct, EnvSpec
 from seed_rl.system.host_memory import allocating_at_most
 from seed_rl.types import EnvOutput
+from seed_rl.weights import checkpoints
 
 _TENSORFLOW_BYTES = 4 << 30  # memory allowed in addition to the weights when building an agent
 

@@ -14,7 +14,6 @@ from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.inference.order import Order
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner import checkpoints
 from seed_rl.learner.assembly import server_of
 from seed_rl.learner.ending import Stop
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
@@ -22,6 +21,7 @@ from seed_rl.specs import ActorSettings
 from seed_rl.system.files import allow_many_files
 from seed_rl.system.object_store import CannotReach
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
 

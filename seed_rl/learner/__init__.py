@@ -1,1 +1,1 @@
-"""The learner: the one training loop, its optimizer, checkpoints and metrics."""
+"""The learner: the one training loop, its optimizer, devices and metrics."""

@@ -15,8 +15,6 @@ from seed_rl.inference.acting import Acting
 from seed_rl.inference.opponents import Seats
 from seed_rl.inference.order import FREE, Order
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.checkpoints import name_variables
-from seed_rl.learner.league import Pool
 from seed_rl.learner.placement import place_store
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.sources import JoinedSource, Source, new_source
@@ -25,6 +23,8 @@ from seed_rl.transport import messages
 from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
+from seed_rl.weights.checkpoints import name_variables
+from seed_rl.weights.league import Pool
 
 _log = logging.getLogger(__name__)
 

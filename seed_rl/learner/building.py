@@ -13,17 +13,17 @@ import numpy as np
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.assembly import assemble, server_of
-from seed_rl.learner.checkpoints import name_variables
 from seed_rl.learner.collectives import NO_OTHERS, Link
-from seed_rl.learner.league import Pool
 from seed_rl.learner.learner import Learner
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.learner.warm_start import warm_start
 from seed_rl.reporting.wandb_run import check_wandb
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.weights.checkpoints import name_variables
+from seed_rl.weights.league import Pool
+from seed_rl.weights.warm_start import warm_start
 
 _log = logging.getLogger(__name__)
 

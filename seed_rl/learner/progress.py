@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from seed_rl.envs.final import RESTARTS
+from seed_rl.envs.vector.final import RESTARTS
 from seed_rl.foreign import number
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.opponents import Opponents
 from seed_rl.inference.service import CentralInference
-from seed_rl.learner.league import Pool
 from seed_rl.reporting.metrics import EVALUATION, RECENT_EPISODES, RECENT_EVAL_EPISODES, EpisodeWindow
+from seed_rl.weights.league import Pool
 
 _MOST_NUMBERS = 64  # metrics about episodes
 

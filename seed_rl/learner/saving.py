@@ -20,12 +20,12 @@ import numpy as np
 from seed_rl.experiment import Logs
 from seed_rl.foreign import number
 from seed_rl.inference.order import FREE, Order
-from seed_rl.learner import checkpoints
-from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.system.archives import BadArchive
 from seed_rl.system.files import PARTIAL, Outage, complete_or_absent, reason
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError
 
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Torsos: networks that map the observation of a single step to a vector of features.
 
 Shapes: N observations (all steps of all sequences); images of H x W pixels and C channels, including those of a frame
-stack. Images are uint8, or floats such as standardised frames or boards times 255: the torso divides either by 255. Weights are
-float32; computation and features have the compute dtype of `TrunkConfig.dtype`.
+stack. Images are uint8, or floats such as standardised frames or boards times 255: the torso divides either by 255.
+Weights are float32; computation and features have the compute dtype of `TrunkConfig.dtype`.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
     """The kind of torso for a tensor: the one named in the settings, or `shallow`, `mlp` or `words`."""
     if is_words(spec):
         return "words"
-    if not (is_frame(spec) or is_planes(spec) or is_grid(spec) and config.torso != "auto"):
+    if not (is_frame(spec) or is_planes(spec) or (is_grid(spec) and config.torso != "auto")):
         return "mlp"
     if config.torso != "auto":
         return config.torso

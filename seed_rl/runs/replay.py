@@ -21,13 +21,13 @@ from seed_rl.journal import file, segments
 from seed_rl.journal.errors import JournalError
 from seed_rl.journal.replayed import Replayed
 from seed_rl.journal.segments import Segment
-from seed_rl.learner import checkpoints
 from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
+from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
 

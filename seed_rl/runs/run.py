@@ -246,9 +246,9 @@ class Run:
         import tensorflow as tf
 
         from seed_rl.learner.building import build_learner
-        from seed_rl.learner.checkpoints import CheckpointError
         from seed_rl.learner.placement import DoesNotFit
         from seed_rl.learner.split import BadDevices
+        from seed_rl.weights.checkpoints import CheckpointError
 
         address = self._served_at or self.address
         if not address:

@@ -23,8 +23,8 @@ from seed_rl.foreign import json_object, shortened
 from seed_rl.journal import file, segments
 from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.journal.segments import Segment
-from seed_rl.learner import checkpoints
 from seed_rl.runs.replay import Progress, newest_checkpoint, replay, updates_behind
+from seed_rl.weights import checkpoints
 
 MANIFEST = "manifest.json"
 """Name of the file in a bundle with the SHA-256 of all others."""

@@ -21,8 +21,8 @@ from seed_rl.evaluation.film import Limits, film_run
 from seed_rl.evaluation.policy import experiment_of, load_policy
 from seed_rl.experiment.config_files import save_config
 from seed_rl.foreign import read_json_object
-from seed_rl.learner import checkpoints
-from seed_rl.learner.checkpoints import WEIGHTS
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import WEIGHTS
 
 _log = logging.getLogger(__name__)
 

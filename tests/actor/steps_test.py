@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
 from seed_rl.actor.steps import Steps
-from seed_rl.envs.wrappers import FlatVectorEnv, SameStep
+from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
 
 KEY = spaces.Dict({"at": spaces.Box(0, 99, (2,), np.int32), "kind": spaces.Discrete(3)})
 

@@ -12,10 +12,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import TimeLimit
 
-from seed_rl.envs import processes
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
-from seed_rl.envs.final import final_numbers
-from seed_rl.envs.processes import ProcessVectorEnv, alone
+from seed_rl.envs.vector import processes
+from seed_rl.envs.vector.final import final_numbers
+from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from tests.support.failing_env import BE_KILLED, END_EPISODE, EXIT, GO_ON, RAISE, FailingEnv
 
 
@@ -143,7 +143,7 @@ def test_processes_end_with_the_one_that_steps_them():
     program = """
 import functools
 import sys
-from seed_rl.envs.processes import ProcessVectorEnv, alone
+from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
 from tests.support.failing_env import FailingEnv
 if __name__ == "__main__":
     env = ProcessVectorEnv([alone(functools.partial(FailingEnv, compiles=True))] * 2, "the thing")

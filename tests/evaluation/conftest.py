@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
-from seed_rl.learner import checkpoints
+from seed_rl.weights import checkpoints
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.evaluation.policy import NoPolicy, Policy, experiment_of, load_policy
-from seed_rl.learner import checkpoints
 from seed_rl.types import EnvOutput
+from seed_rl.weights import checkpoints
 
 CATCH = (10, 5, 1)
 VTRACE = ("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3")

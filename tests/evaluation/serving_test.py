@@ -12,10 +12,10 @@ import pytest
 from seed_rl.actor.policy_client import PolicyClient
 from seed_rl.evaluation.policy import load_policy
 from seed_rl.evaluation.serving import PolicyServer
-from seed_rl.learner import checkpoints
 from seed_rl.transport.client import Disconnected
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.types import EnvOutput
+from seed_rl.weights import checkpoints
 
 RECURRENT = ("VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3")
 FAST = "Logs.metrics_interval_s = 0.1"

@@ -5,7 +5,7 @@ import re
 import resource
 import signal
 
-from seed_rl.learner.checkpoints import load, paths
+from seed_rl.weights.checkpoints import load, paths
 
 SMALL = 250_000  # bytes: less than a checkpoint of this run, more than its metrics and logs
 FAILS = "checkpoints can't be written (File too large): training continues, with retries"

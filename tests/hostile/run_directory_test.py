@@ -17,10 +17,10 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
-from seed_rl.learner import checkpoints
 from seed_rl.runs.run import ELSEWHERE, Run
 from seed_rl.runs.run_directory import CannotUse
 from seed_rl.system import archives
+from seed_rl.weights import checkpoints
 
 CHECKPOINT = "checkpoints/checkpoint-000000000007.npz"
 SHELL = """from __gin__ import dynamic_registration

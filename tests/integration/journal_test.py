@@ -11,9 +11,9 @@ import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.journal import file, segments
-from seed_rl.learner import checkpoints
 from seed_rl.runs import replay
 from seed_rl.studies.bundle import opened
+from seed_rl.weights import checkpoints
 
 SETTINGS = (
     "Experiment.total_frames=10_000",

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
-from seed_rl.learner import checkpoints
 from seed_rl.learner.building import build_learner
 from seed_rl.transport.credentials import ServerSecurity
+from seed_rl.weights import checkpoints
 
 SMALL = ("VTrace.hidden = 8", "VTrace.core = 'lstm'", "VTrace.core_units = 4")
 

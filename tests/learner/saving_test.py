@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import Logs
-from seed_rl.learner import checkpoints
-from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
 from seed_rl.system import archives
 from seed_rl.system.archives import BadArchive
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError
 from tests.support.full_disk import largest_file
 
 

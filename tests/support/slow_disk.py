@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from seed_rl.learner import checkpoints
+from seed_rl.weights import checkpoints
 
 
 def save_for_ever(directory: str, half_written: Event) -> None:

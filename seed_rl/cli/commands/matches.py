@@ -12,9 +12,9 @@ from seed_rl.cli.command import command
 from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, integer
 from seed_rl.experiment.pretrained import located
-from seed_rl.learner import checkpoints
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
+from seed_rl.weights import checkpoints
 
 
 @command(

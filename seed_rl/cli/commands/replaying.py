@@ -18,13 +18,13 @@ from seed_rl.inference.order import OrderFailed
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
 from seed_rl.journal.errors import Differs, JournalError
-from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.reporting.text import duration
 from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
 from seed_rl.system.object_store import is_url
+from seed_rl.weights.checkpoints import CheckpointError
 
 _FAILURES = (JournalError, Differs, OrderFailed, ActorFailed, CheckpointError)
 _UNTIL = integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)

@@ -34,7 +34,6 @@ from seed_rl.cli.flags import (
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.errors import Differs, JournalError
-from seed_rl.learner.checkpoints import CheckpointError
 from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, find_hosts
 from seed_rl.learner.split import BadDevices
@@ -44,6 +43,7 @@ from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
+from seed_rl.weights.checkpoints import CheckpointError
 
 _FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError, OrderFailed)
 _RUN = group(

@@ -13,10 +13,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from seed_rl.envs import frames
 from seed_rl.envs.base import CannotBuild
-from seed_rl.envs.final import final_observations, replaced
-from seed_rl.envs.masks import USUAL_PLACES
+from seed_rl.envs.vector import frames
+from seed_rl.envs.vector.final import final_observations, replaced
+from seed_rl.envs.vector.masks import USUAL_PLACES
 
 _SENT_AS = {
     "int8": "int32",

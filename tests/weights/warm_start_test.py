@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import config_files
-from seed_rl.learner import checkpoints
-from seed_rl.learner.checkpoints import CheckpointError
-from seed_rl.learner.warm_start import warm_start
 from seed_rl.specs import DiscreteSpec, EnvSpec
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError
+from seed_rl.weights.warm_start import warm_start
 
 PIXELS = ("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 8")
 WORDS = ("memory/r2d2",)

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from seed_rl.learner import checkpoints
-from seed_rl.learner.checkpoints import CheckpointError, assign, load, name_variables
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError, assign, load, name_variables
 from tests.support.slow_disk import save_for_ever
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b/c": np.array(3, np.int64)}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from seed_rl.experiment import League
-from seed_rl.learner import checkpoints
-from seed_rl.learner.league import Pool
+from seed_rl.weights import checkpoints
+from seed_rl.weights.league import Pool
 
 SETS = 2
 

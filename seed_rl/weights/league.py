@@ -15,8 +15,8 @@ import numpy as np
 
 from seed_rl.experiment.league import NEWEST, PRIORITIZED, League
 from seed_rl.inference.opponents import Opponents
-from seed_rl.learner import checkpoints
 from seed_rl.system.files import Outage, complete_or_absent
+from seed_rl.weights import checkpoints
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from seed_rl.agents.base import Agent
 from seed_rl.experiment import Experiment, pretrained
 from seed_rl.experiment.saved_config import saved_settings
 from seed_rl.foreign import shortened
-from seed_rl.learner import checkpoints
-from seed_rl.learner.checkpoints import CheckpointError
+from seed_rl.weights import checkpoints
+from seed_rl.weights.checkpoints import CheckpointError
 
 
 def warm_start(agent: Agent, experiment: Experiment) -> str:

@@ -27,7 +27,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure
-from seed_rl.envs.final import final_numbers
+from seed_rl.envs.vector.final import final_numbers
 from seed_rl.system import children
 
 CLOSE_SECONDS = 3.0
@@ -147,7 +147,7 @@ class _Process(subprocess.Popen[bytes]):
 
     def __init__(self, name: str, folder: str):
         super().__init__(
-            children.python("from seed_rl.envs.processes import serve; serve()"),
+            children.python("from seed_rl.envs.vector.processes import serve; serve()"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

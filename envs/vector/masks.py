@@ -16,7 +16,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import EnvironmentFailed, failure, spec_of
-from seed_rl.envs.final import final_observations, replaced
+from seed_rl.envs.vector.final import final_observations, replaced
 from seed_rl.specs import LEGAL_ACTIONS, choices_of
 
 _METHOD = "action_masks"

@@ -18,10 +18,10 @@ import numpy as np
 from seed_rl.experiment.saved_config import SAVED
 from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import EVALUATION
-from seed_rl.system import safetensors
 from seed_rl.system.archives import Archive, BadArchive, writing
 from seed_rl.system.files import complete_or_absent, reason
 from seed_rl.system.object_store import files_in, is_url, local_file
+from seed_rl.weights import safetensors
 
 _log = logging.getLogger(__name__)
 

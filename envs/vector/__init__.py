@@ -1,0 +1,1 @@
+"""What suites are built from: vector environments and wrappers of them."""
