@@ -43,6 +43,8 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         make = lambda: ActorCritic(Trunk(config, env_spec), *heads)  # noqa: E731
         model = RoleModels(make, env_spec) if config.network_per_role else make()
         super().__init__(model, env_spec, config.unroll_length)
+        roles = {f"role_{n}": own for n, own in enumerate(getattr(model, "models", []))}
+        self._networks: Mapping[str, Any] = roles or {"model": model}
         self._log_entropy_cost: Any = None
         if config.target_entropy is not None:
             self._log_entropy_cost = keras.Variable(
@@ -57,7 +59,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
 
     @property
     def groups(self) -> Mapping[str, VariableGroup]:
-        groups = dict(super().groups)
+        groups = {name: VariableGroup(network.trainable_variables) for name, network in self._networks.items()}
         if self._log_entropy_cost is not None:
             speed = self.config.entropy_cost_adjustment_speed
             groups["entropy_cost"] = VariableGroup(
@@ -93,7 +95,7 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
         total, metrics = self.actor_critic_loss(output, unroll, tf.stop_gradient(entropy_cost))
-        losses = {"model": total}
+        losses: dict[str, tf.Tensor] = dict.fromkeys(self._networks, total)  # to each, the loss of its role's steps
         if self._log_entropy_cost is not None:
             # Gradient descent on this raises the cost while the entropy is below its target, and lowers it above.
             excess = tf.stop_gradient(metrics["policy/entropy"] - self.config.target_entropy)
