@@ -71,7 +71,7 @@ def add_common_flags(parser: Parser) -> None:
     """Those of every command that starts a run."""
     add = parser.add_argument
     add("--gin_param", type=binding, action="append", default=[], help="a setting; may be repeated")
-    suites = ("atari", "football", "dmlab", "mujoco")
+    suites = ("atari", "football", "dmlab", "mujoco", "pettingzoo")
     add("--suite", choices=suites, help="decides the images (mujoco: also Box2D); default: the experiment's")
     add("--secrets", type=pathlib.Path, default=DOCKER / "secrets", help="of make_secrets.sh, made if missing")
     add("--dry_run", action="store_true", help="print the commands without running them")
@@ -99,8 +99,9 @@ def choose_images(suite: str, device: str) -> tuple[str, str, list[str]]:
     """
     if suite.startswith("football"):
         return device, "football", ["Football.backend='gfootball'"]
-    if suite.startswith("mujoco") or suite == "gym/lunar_lander":
-        return f"{device}-mujoco", "actor-mujoco", []
+    for extra in ("mujoco", "pettingzoo"):
+        if suite.startswith(extra) or (suite, extra) == ("gym/lunar_lander", "mujoco"):
+            return f"{device}-{extra}", f"actor-{extra}", []
     return device, "dmlab" if suite.startswith("dmlab") else "actor", []
 
 
@@ -170,10 +171,11 @@ def build(arguments: Sequence[str]) -> None:
     cpu, gpu, tpu                      learner, TensorBoard and every other command
     actor, atari, football, dmlab      actors without TensorFlow; atari is another name of actor
     cpu-mujoco, actor-mujoco, ...      the same with MuJoCo and Box2D
+    cpu-pettingzoo, ...                the same with PettingZoo
     """
     parser = Parser("build.sh", build.__doc__ or "")
-    known = r"(cpu|gpu|tpu|actor)(-mujoco)?|atari|football|dmlab"
-    words = "cpu, gpu, tpu or actor, one of them with -mujoco, atari, football or dmlab"
+    known = r"(cpu|gpu|tpu|actor)(-mujoco|-pettingzoo)?|atari|football|dmlab"
+    words = "cpu, gpu, tpu or actor, one of them with -mujoco or -pettingzoo, atari, football or dmlab"
     parser.add_argument("images", type=form(known, words), nargs="+", metavar="IMAGE")
     parser.add_argument("--repository", type=repository, help="to push to, such as registry.example/rl")
     parser.add_argument("--tag", type=tag, default="latest")

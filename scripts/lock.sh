@@ -34,6 +34,7 @@ compile build "${pinned[@]}" "$@" <<<$'psutil\nsetuptools\nuv\nwheel'
 compile dmlab "${pinned[@]}" "$@" < <(extra dmlab)
 compile football "${pinned[@]}" "$@" < <(extra gfootball)
 compile mujoco "${pinned[@]}" "$@" < <(extra mujoco && extra box2d)
+compile pettingzoo "${pinned[@]}" "$@" < <(extra pettingzoo)
 compile engine --no-deps --no-annotate "$@" <<<'gfootball==2.10.2'
 # The images: actors need no TensorFlow; learners get packages for log directories in Google Cloud Storage and S3.
 compile actor "${pins[@]}" "$@" <requirements/actor.in

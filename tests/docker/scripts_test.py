@@ -17,6 +17,7 @@ from seed_rl.envs.dmlab import DMLab
 from seed_rl.envs.football import Football
 from seed_rl.envs.gym import Gym
 from seed_rl.envs.mujoco import MuJoCo
+from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.envs.packages import package_of
 from seed_rl.experiment import config_files
 
@@ -56,7 +57,7 @@ def test_git_docker_and_the_source_distribution_leave_secrets_out():
     [
         ("make_secrets.sh new a,DNS:evil", "NAME must be a host name or an IP address, got 'a,DNS:evil'"),
         ("build.sh --pull cpu", "unrecognized arguments: --pull; --help lists the flags"),
-        ("build.sh cpu-mujocco", "IMAGE must be cpu, gpu, tpu or actor, one of them with -mujoco, atari, football or"),
+        ("build.sh cpu-mujocco", "IMAGE must be cpu, gpu, tpu or actor, one of them with -mujoco or -pettingzoo, atari,"),
         ("run_local.sh atari/vtrase 2 8", "run_local.sh: there is no experiment 'atari/vtrase' in configs/"),
         ("run_local.sh ../../etc/passwd 2 8", "there is no experiment '../../etc/passwd' in configs/"),
         ("run_local.sh atari/vtrace 2", "the following arguments are required: ENVS"),
@@ -90,7 +91,7 @@ def test_every_experiment_starts_in_the_images_that_have_its_packages(dry_run, n
     package = package_of(env.id) if isinstance(env, Gym) else None
     is_mujoco = isinstance(env, MuJoCo) or (package is not None and package[0] in ("mujoco", "Box2D"))
     actor = "football" if isinstance(env, Football) else "dmlab" if isinstance(env, DMLab) else "actor"
-    extra = "-mujoco" if is_mujoco else ""
+    extra = "-mujoco" if is_mujoco else "-pettingzoo" if isinstance(env, PettingZoo) else ""
     for device, command in (
         ("cpu", ("run_local", name, 2, 8)),
         ("gpu", ("gke", *GKE.split()[1:], f"--gin_file={name}")),
