@@ -110,8 +110,8 @@ IMPORT_MODULE = repeated(
     "DMLab.runfiles_path. May be repeated.",
 )
 
+TLS_SERVER_NAME = string("tls_server_name", None, "Name in the certificate, if not the host name.")
 SHARED_CREDENTIALS = (
-    string("tls_server_name", None, "Name in the certificate, if not the host name."),
     string("token_file", None, "File with the shared secret (or SEED_RL_TOKEN)."),
     boolean("insecure", False, "Allow other hosts to connect without TLS and token."),
 )
