@@ -107,7 +107,8 @@ class Trunk(keras.layers.Layer):
             elif is_grid(spec) and name not in self._moments and as_image(spec, self._config):
                 tensor = 255.0 * tf.cast(tensor, tf.float32)
             if name in self._moments:
-                tensor = self._standardised(name, tensor, present)
+                standardise = self._standardised if is_frame(spec) else self._standardise
+                tensor = standardise(name, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
                 features = torso(tf.reshape(tensor, [steps * batch, *tensor.shape[2:]]))
