@@ -39,6 +39,8 @@ COLUMNS = (
     "replay/ratio",
     "q/abs_td_error",
     "q/value",
+    "league/score",
+    "league/members",
     "loss/total",
     "loss/entropy",
     "gradient_norm",
