@@ -30,7 +30,6 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.experiment.config_files import load as load_experiment
     from seed_rl.experiment.config_files import shipped_configs
     from seed_rl.experiment.optimizer import Optimizer
-    from seed_rl.learner.ending import Diverged
     from seed_rl.learner.hosts import HostLost, Hosts, find_hosts
     from seed_rl.networks.config import TrunkConfig
     from seed_rl.networks.frame_stack import stack_frames
@@ -39,6 +38,7 @@ if TYPE_CHECKING:  # the same imports happen below, one at a time
     from seed_rl.networks.target import TargetNetwork
     from seed_rl.networks.torsos import FrameConv
     from seed_rl.networks.trunk import Trunk, TrunkModel
+    from seed_rl.reporting.learning import Diverged
     from seed_rl.reporting.metrics import read as read_metrics
     from seed_rl.rl.distributions import ActionDistribution, distribution_of
     from seed_rl.rl.masks import masked

@@ -36,8 +36,7 @@ LAYERS = (
     ("seed_rl.experiment", "seed_rl.configs"),
     ("seed_rl.inference",),
     ("seed_rl.journal",),
-    ("seed_rl.learner.ending",),
-    ("seed_rl.reporting", "seed_rl.learner.hosts"),
+    ("seed_rl.reporting",),
     ("seed_rl.weights",),
     ("seed_rl.learner",),
     ("seed_rl.evaluation",),
@@ -74,7 +73,6 @@ WITHOUT_TENSORFLOW = (
     "seed_rl.experiment.experiment",
     "seed_rl.experiment.saved_config",
     "seed_rl.learner.hosts",
-    "seed_rl.learner.ending",
     "seed_rl.__main__",
 )
 """Loaded in actors, or before the learner is known to be needed."""

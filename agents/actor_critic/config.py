@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, ClassVar, TypeAlias
 
-from seed_rl.agents.actor_critic.metrics import METRICS
 from seed_rl.agents.config import AgentConfig
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import NonNegative, OneOf, UnitInterval, Within
@@ -18,7 +17,30 @@ ContinuousPolicy: TypeAlias = Annotated[str, OneOf("squashed", "clipped")]
 class ActorCriticConfig(TrunkConfig, AgentConfig):
     """Settings of an agent with a policy and a value."""
 
-    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss/policy", "", "policy gradient loss"),
+        Metric("loss/baseline", "", "squared error of the value, times `baseline_cost`"),
+        Metric("loss/entropy", "", "negative entropy of the policy, times its cost"),
+        Metric("policy/entropy", "nats", "mean entropy of the learned policy"),
+        Metric("policy/entropy_cost", "", "current entropy cost, if `target_entropy` adapts it"),
+        Metric("policy/kl_behaviour_target", "nats", "KL divergence between acting and learned policy"),
+        Metric("policy/mean_abs_advantage", "return", "mean magnitude of the advantages, before standardisation"),
+        Metric("policy/mean_value", "return", "mean value estimate"),
+        Metric(
+            "policy/value_unit", "return", "unit in which values are learned: with `value_norm`, the targets' deviation"
+        ),
+        Metric(
+            "learning/value_to_bound",
+            "",
+            "mean magnitude of the values, divided by the largest one possible, `max_abs_reward` / (1 - `discount`)",
+        ),
+        Metric(
+            "learning/explained_variance",
+            "share",
+            "fraction of the targets' variance that the values explain; at least -1",
+        ),
+        Metric("learning/entropy_share", "share", "entropy relative to that of equally likely actions; if discrete"),
+    )
 
     lambda_: UnitInterval = 1.0
     """Interpolates between the one-step target (0) and the full return (1)."""

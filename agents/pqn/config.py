@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import gin
 
 from seed_rl.agents.config import AgentConfig
-from seed_rl.agents.pqn.metrics import METRICS
 from seed_rl.networks.config import Initializer, LayerNorm, TrunkConfig
 from seed_rl.settings import Count, UnitInterval
 from seed_rl.specs import EnvSpec
@@ -24,7 +23,12 @@ class PQN(TrunkConfig, AgentConfig):
     """Parallelised Q-network. Layer normalisation keeps it stable without a target network."""
 
     actions: ClassVar[str] = "discrete"
-    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("q/value", "return", "mean value of the actions taken"),
+        Metric("q/max_value", "return", "the largest of these values in a batch"),
+        Metric("q/abs_td_error", "return", "mean magnitude of the errors to the lambda-returns"),
+        Metric("q/epsilon", "share", "of actions of training environments that are random"),
+    )
 
     layer_norm: LayerNorm = "all"
     kernel_initializer: Initializer = "he_normal"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import gin
 
 from seed_rl.agents.config import AgentConfig, TargetConfig
-from seed_rl.agents.r2d2.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Count, NonNegative, UnitInterval, Within
 from seed_rl.specs import EnvSpec
@@ -25,7 +24,11 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
 
     learns_from_replay: ClassVar[bool] = True
     actions: ClassVar[str] = "discrete"
-    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("q/value", "return", "mean value of the actions taken"),
+        Metric("q/max_value", "return", "the largest of these values in a batch"),
+        Metric("q/abs_td_error", "rescaled return", "mean magnitude of the n-step temporal-difference errors"),
+    )
 
     core: str = "lstm"
     core_units: Count = 512

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import gin
 
 from seed_rl.agents.config import AgentConfig, TargetConfig
-from seed_rl.agents.sac.metrics import METRICS
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Count, Within
 from seed_rl.specs import EnvSpec
@@ -29,7 +28,14 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
 
     learns_from_replay: ClassVar[bool] = True
     actions: ClassVar[str] = "continuous"
-    metrics: ClassVar[tuple[Metric, ...]] = METRICS
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        Metric("loss/critics", "", "half the squared errors of both critics"),
+        Metric("loss/actor", "", "temperature times log pi(a), minus the smaller of the critics' values of a"),
+        Metric("policy/entropy", "nats", "mean entropy of the learned policy; may be negative for a density"),
+        Metric("policy/temperature", "", "weight of the entropy bonus, adapted to reach the target entropy"),
+        Metric("q/value", "return", "mean value of the actions taken, including the entropy bonus"),
+        Metric("q/abs_td_error", "return", "mean magnitude of the critics' errors"),
+    )
 
     hidden: Annotated[int, Within(1, 65_536)] = 256
     mlp_layers: Annotated[int, Within(0, 64)] = 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import gin
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
-from seed_rl.agents.vtrace.metrics import METRICS
 from seed_rl.settings import NonNegative
 from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
@@ -24,7 +23,12 @@ class VTrace(ActorCriticConfig):
 
     clip_reward_input: bool = True
 
-    metrics: ClassVar[tuple[Metric, ...]] = ActorCriticConfig.metrics + METRICS
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        *ActorCriticConfig.metrics,
+        Metric("loss/kl", "", "KL divergence between acting and learned policy, times `kl_cost`"),
+        Metric("learning/clipped_share", "share", "fraction of importance weights above `clip_rho`"),
+        Metric("learning/clipped_mass", "share", "fraction of the learned policy that `clip_rho` removes"),
+    )
 
     clip_rho: NonNegative = 1.0
     """rho_bar, upper bound of the importance weights in the targets; 0: no bound."""

@@ -18,9 +18,9 @@ from seed_rl.envs import base
 from seed_rl.envs.elsewhere import make_elsewhere
 from seed_rl.evaluation.policy import Policy, env_of, experiment_of, load_policy
 from seed_rl.evaluation.statistics import interquartile_mean
-from seed_rl.learner.ending import Stop
 from seed_rl.specs import EnvDescription
 from seed_rl.system.files import complete_or_absent
+from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from seed_rl.evaluation.episodes import play
 from seed_rl.evaluation.policy import NoPolicy, Policy, load_policy
 from seed_rl.experiment.pretrained import located
 from seed_rl.foreign import described
-from seed_rl.learner.ending import Stop
 from seed_rl.specs import EnvSpec
 from seed_rl.system.object_store import is_url
+from seed_rl.system.signals import Stop
 from seed_rl.types import EnvOutput
 
 RANDOM = "random"

@@ -15,11 +15,11 @@ from seed_rl.inference.acting import Acting
 from seed_rl.inference.order import Order
 from seed_rl.inference.service import CentralInference
 from seed_rl.learner.assembly import server_of
-from seed_rl.learner.ending import Stop
 from seed_rl.reporting.metrics import RECENT_EPISODES, EpisodeWindow
 from seed_rl.specs import ActorSettings
 from seed_rl.system.files import allow_many_files
 from seed_rl.system.object_store import CannotReach
+from seed_rl.system.signals import Stop
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.weights import checkpoints
 

@@ -25,8 +25,8 @@ import psutil
 import tensorflow as tf
 
 from seed_rl.experiment import ConfigError
-from seed_rl.learner.ending import Stop
 from seed_rl.learner.hosts import ALONE, HostLost, Hosts, meet
+from seed_rl.system.signals import Stop
 from seed_rl.transport.address import AddressError
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from seed_rl.learner.ending import Stop
+from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, AddressError, parse_address
 
 _log = logging.getLogger(__name__)

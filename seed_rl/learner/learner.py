@@ -16,14 +16,15 @@ from seed_rl.inference.order import Order
 from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.assembly import Assembly
 from seed_rl.learner.collectives import Link
-from seed_rl.learner.ending import Diverged, Stop
 from seed_rl.learner.progress import Counters, Progress
 from seed_rl.learner.replicas import Replicas
 from seed_rl.learner.saving import Saver
 from seed_rl.learner.sources import Batch
 from seed_rl.learner.train_step import TrainStep, Update
+from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.run_log import RunLog, RunState
 from seed_rl.reporting.sinks import sinks_of
+from seed_rl.system.signals import Stop
 from seed_rl.transport.server import ActorServer
 
 _log = logging.getLogger(__name__)

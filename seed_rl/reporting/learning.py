@@ -24,6 +24,10 @@ _ADVANTAGE_TO_VALUE = 0.34
 _ADVANTAGE_TO_LARGEST = 0.4
 
 
+class Diverged(Exception):
+    """Training has failed beyond repair; the message says how."""
+
+
 class LearningMonitor:
     """Diagnoses learning problems from the successive rows of a run."""
 

@@ -27,12 +27,11 @@ from seed_rl.runs.run_directory import run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
-from seed_rl.system.signals import StopFlag, ctrl_c_asks
+from seed_rl.system.signals import Stop, StopFlag, ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
     from seed_rl.learner.collectives import Link
-    from seed_rl.learner.ending import Stop
     from seed_rl.learner.learner import Learner
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from seed_rl.system.children import guard_of
 from seed_rl.system.files import remove_socket_directories
@@ -23,6 +23,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NATIVE_SECONDS = 1.5  # time for native code, such as a compilation, to return before a raising signal ends the process
 _SHOW_CURSOR = b"\x1b[?25h"  # undoes the hiding by a live display
 _INSIST_SECONDS = 1.0  # a process group may get one Ctrl-C twice, so only later signals count as a second one
+
+
+class Stop(Protocol):
+    """Whether to end a run; a `threading.Event` will do."""
+
+    def is_set(self) -> bool:
+        """Return whether to end."""
 
 
 class StopFlag:

@@ -7,8 +7,8 @@ import pytest
 
 from seed_rl.experiment import config_files
 from seed_rl.learner.building import build_learner
-from seed_rl.learner.ending import Diverged
 from seed_rl.learner.learner import PATIENCE
+from seed_rl.reporting.learning import Diverged
 from seed_rl.transport.client import Disconnected, LearnerClient, Rejected
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 from seed_rl.types import EnvOutput

@@ -30,12 +30,11 @@ from seed_rl.cli.flags import (
     string,
 )
 from seed_rl.experiment import pretrained as policies
-from seed_rl.learner.ending import Stop
 from seed_rl.studies.bundle import opened
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import is_url
-from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.system.signals import Stop, signals, stop_at_end_of_input
 from seed_rl.weights import checkpoints
 
 _POLICY = (

@@ -35,9 +35,9 @@ from seed_rl.cli.flags import (
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.errors import Differs, JournalError
-from seed_rl.learner.ending import Diverged
 from seed_rl.learner.hosts import HostLost, find_hosts
 from seed_rl.learner.split import BadDevices
+from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import duration
 from seed_rl.runs.fleet import ActorFailed

@@ -9,7 +9,6 @@ import logging
 import re
 import secrets
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
 
 import ray
 from absl import flags
@@ -23,11 +22,9 @@ from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.runs.ray.cluster import connected, this_node
 from seed_rl.runs.ray.fleet import RayActors
 from seed_rl.runs.run import Run
+from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, parse_address
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
-
-if TYPE_CHECKING:
-    from seed_rl.learner.ending import Stop
 
 _log = logging.getLogger(__name__)
 
