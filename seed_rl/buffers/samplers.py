@@ -227,7 +227,6 @@ class PrioritizedSampler(Sampler):
     """
 
     def __init__(self, capacity: int, num_slots: int, seed: int, *exponents: float):
-        """See `Sampler`."""
         super().__init__(capacity, num_slots, seed, *exponents)
         # p^alpha by place in the ring: which slot a sequence got depends on timing and must not change the draws.
         self._tree = SumTree(self.capacity)

@@ -87,13 +87,11 @@ class OrderedBatcher(Batcher):
         self._left: list[GroupLease] = []
 
     def group_opened(self, lease: GroupLease) -> None:
-        """See `Batcher.group_opened`."""
         super().group_opened(lease)
         with self._changed:
             self._open = sorted([*self._open, lease], key=lambda group: group.env_ids)
 
     def group_closed(self, lease: GroupLease) -> None:
-        """See `Batcher.group_closed`."""
         super().group_closed(lease)
         with self._changed:
             self._open = [group for group in self._open if group is not lease]
@@ -140,7 +138,6 @@ class Synchronous(Order):
         self._next: dict[int, int] = {}  # by device: the group whose turn it is
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
-        """See `Order.batcher`."""
         self._next[device] = 0
 
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
@@ -154,7 +151,6 @@ class Synchronous(Order):
 
     @contextlib.contextmanager
     def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
-        """See `Order.acting`."""
         queue.wait_for_demand()
         yield
         self._next[device] += len(groups)

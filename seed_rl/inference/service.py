@@ -16,7 +16,7 @@ from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.hosts import HostLog
 from seed_rl.transport.protocol import Refusal, Refused
-from seed_rl.transport.streams import ActorStream
+from seed_rl.transport.streams import ActorStream, Service
 from seed_rl.types import EnvOutput
 
 _log = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ _NUMBERS = 100_000  # kept until the next row of metrics
 _LINES = 100  # in the log, of one host's actors in a minute
 
 
-class CentralInference:
-    """Implements `transport.streams.Service`.
+class CentralInference(Service):
+    """Answers actors from the threads of the inference devices.
 
     The server's thread calls it, and each call only queues work for the thread of an inference device. If such a thread
     fails, `raise_failure` raises, and every later request is refused with a sentence.
@@ -107,11 +107,9 @@ class CentralInference:
         return self._membership.leased
 
     def describe(self) -> ActorSettings:
-        """Return the settings from which an actor builds its environments."""
         return self._settings
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
-        """Make room for an actor's groups, or refuse with a sentence."""
         if env_spec != self._env_spec:
             raise Refused(
                 Refusal.FAILED_PRECONDITION,
@@ -130,13 +128,11 @@ class CentralInference:
         return lease
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
-        """Register a group whose stream begins."""
         lease = self._membership.open(session, group)
         self._batcher(lease).group_opened(lease)
         return lease, self._env_spec
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
-        """Remove a group whose stream has ended; its environment ids may be leased again."""
         self._batcher(lease).group_closed(lease)
         actor = self._membership.actor_of(session)
         self._membership.close(session, group)
@@ -144,14 +140,12 @@ class CentralInference:
         self._host_log.write(logging.INFO, actor, sentence)
 
     def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        """Queue the observations of a group's environments; the stream receives the actions [E, ...]."""
         thread = self._threads[self._membership.device_of(lease)]
         if thread.failure is not None:
             raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")
         thread.batcher.put(Request(lease, env_ids, first, output, stream))
 
     def report(self, numbers: Sequence[tuple[int, str, float]]) -> None:
-        """Keep numbers about episodes for `take_numbers`."""
         self._numbers.extend(numbers)
 
     def _batcher(self, lease: GroupLease) -> Batcher:

@@ -50,37 +50,31 @@ class Recorded(Order):
         self._turns: dict[int, threading.Lock] = {}  # by device
 
     def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
-        """See `Order.began`."""
         start = {**self._start, "updates": updates, "frames": frames, "variables": [*variables]}
         self._begin = frames
         self._write("run", start)
         self._write(f"digest {updates} {digest_of(variables)}")
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        """See `Order.membership`."""
         return self._order.membership(num_envs, seed, timeout, num_devices)
 
     def joined(self, lease: Lease) -> None:
-        """See `Order.joined`."""
         for group in lease.groups:
             self._numbers[group.seed] = len(self._numbers)
         self._write("join", [[group.env_ids, group.seed] for group in lease.groups])
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
-        """See `Order.batcher`."""
         self._turns[device] = threading.Lock()
         return self._order.batcher(device, max_batch_size, max_wait, num_envs)
 
     @contextlib.contextmanager
     def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
-        """See `Order.acting`."""
         with self._order.acting(device, groups, queue), self._turns[device]:
             self._write(f"act {device} {' '.join(str(self._numbers[group.seed]) for group in groups)}")
             yield
 
     @contextlib.contextmanager
     def refreshing(self) -> Iterator[None]:
-        """See `Order.refreshing`."""
         with contextlib.ExitStack() as turns:
             turns.enter_context(self._order.refreshing())
             for turn in self._turns.values():
@@ -89,22 +83,19 @@ class Recorded(Order):
             yield
 
     def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
-        """See `Order.learned`."""
         if updates % self._every == 0:
             self._write(f"digest {updates} {digest_of(variables)}")
 
     def saving(self, updates: int, variables: Mapping[str, Any]) -> None:
-        """See `Order.saving`."""
         if updates % self._every:
             self._write(f"digest {updates} {digest_of(variables)}")
         self._tolerant(Writer.flush)
 
     def ended(self, updates: int, frames: int) -> bool:
-        """See `Order.ended`."""
         return self._part_frames > 0 and frames // self._part_frames > self._begin // self._part_frames
 
     def close(self) -> None:
-        """See `Order.close`. The journal ends here."""
+        """End the journal."""
         self._order.close()
         self._tolerant(Writer.close)
         self._journal = None

@@ -43,14 +43,12 @@ class Replayed(Order):
         """Number of digests compared."""
 
     def began(self, updates: int, frames: int, variables: Mapping[str, Any]) -> None:
-        """See `Order.began`."""
         expected = self._segment.begin, self._segment.start["frames"]
         if (updates, frames) != expected:
             raise Differs(f"the run continues from update and frame {expected}, its replay from {updates, frames}")
         self.learned(updates, variables)
 
     def membership(self, num_envs: int, seed: int, timeout: float, num_devices: int) -> Membership:
-        """See `Order.membership`."""
         return _RecordedLeases(self._segment.joins, num_envs, num_devices)
 
     def needs(self, actor: int) -> bool:
@@ -58,7 +56,6 @@ class Replayed(Order):
         return self._segment.needed_after.get(actor, math.inf) <= self._refreshes + 1
 
     def batcher(self, device: int, max_batch_size: int, max_wait: float, num_envs: int) -> Batcher:
-        """See `Order.batcher`."""
 
         def members(groups: Sequence[GroupLease]) -> Sequence[GroupLease] | None:
             with self._changed:
@@ -76,7 +73,6 @@ class Replayed(Order):
 
     @contextlib.contextmanager
     def acting(self, device: int, groups: Sequence[GroupLease], queue: UnrollQueue) -> Iterator[None]:
-        """See `Order.acting`."""
         yield
         with self._changed:
             self._position[device] += 1
@@ -84,7 +80,6 @@ class Replayed(Order):
 
     @contextlib.contextmanager
     def refreshing(self) -> Iterator[None]:
-        """See `Order.refreshing`."""
         if missing := self._segment.turns.keys() - self._batchers.keys():
             raise OrderFailed(f"the run acted on inference device {min(missing)}, here are {len(self._batchers)}")
         with self._changed:
@@ -98,7 +93,6 @@ class Replayed(Order):
             batcher.wake()
 
     def learned(self, updates: int, variables: Mapping[str, Any]) -> None:
-        """See `Order.learned`."""
         recorded = self._segment.digests.get(updates)
         if recorded is None or not self._check:
             return
@@ -108,11 +102,9 @@ class Replayed(Order):
         self.checked += 1
 
     def ended(self, updates: int, frames: int) -> bool:
-        """See `Order.ended`."""
         return updates >= self._end[0] and (self._end[1] is None or frames >= self._end[1])
 
     def close(self) -> None:
-        """See `Order.close`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -257,7 +257,6 @@ class JoinedSource(Source):
         )
 
     def write_back(self, priorities: np.ndarray) -> None:
-        """See `Source.write_back`."""
         for source, own in zip(self._sources, np.split(priorities, len(self._sources)), strict=True):
             source.write_back(own)
 
