@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.buffers.samplers import SAMPLERS, Sampler
-from seed_rl.buffers.snapshot import Snapshot, write_snapshot
+from seed_rl.buffers.snapshot import arrays_of, read_unrolls, write_snapshot
 from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
-from seed_rl.system.archives import BadArchive
+from seed_rl.system.archives import Archive, BadArchive
 from seed_rl.types import Unroll
 
 Reader = Callable[[tf.Tensor], Sequence[Unroll]]
@@ -187,8 +187,8 @@ class ReplaySource(Source):
         Raises:
           BadArchive: the file is not one of such a replay.
         """
-        snapshot = Snapshot(file)
-        arrays = snapshot.arrays()
+        snapshot = Archive(file)
+        arrays = arrays_of(snapshot)
         try:
             taken, drawn = map(int, arrays.pop("counts"))
             versions, count = arrays.pop("versions"), len(arrays["slots"])
@@ -197,7 +197,7 @@ class ReplaySource(Source):
             self._unrolls.pool.versions[slots] = versions
         except (KeyError, RuntimeError, ValueError, TypeError, OverflowError) as error:
             raise BadArchive(f"it is not of such a replay: {error}") from error
-        snapshot.unrolls(self._unrolls.store, slots)
+        read_unrolls(snapshot, self._unrolls.store, slots)
         self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from seed_rl.buffers import snapshot
-from seed_rl.buffers.snapshot import Snapshot, write_snapshot
+from seed_rl.buffers.snapshot import arrays_of, read_unrolls, write_snapshot
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.system.archives import BadArchive
+from seed_rl.system.archives import Archive, BadArchive
 from seed_rl.types import EnvOutput, Unroll
 
 LENGTH, SLOTS = 3, 12
@@ -39,8 +39,8 @@ def written(store, slots, **arrays):
     return file.getvalue()
 
 
-def read_unrolls(data, store, slots):
-    Snapshot(io.BytesIO(data)).unrolls(store, np.array(slots, np.int32))
+def read(data, store, slots):
+    read_unrolls(Archive(io.BytesIO(data)), store, np.array(slots, np.int32))
 
 
 @pytest.fixture(params=[1, 100, 10_000])
@@ -56,8 +56,8 @@ def test_unrolls_come_back_in_other_slots_and_leave_the_rest_alone():
     assert not np.array_equal(contents(store, [9, 10, 11])[0], before[0])
     data = written(store, [7, 2, 11, 4, 5], counts=np.array([3, 4]))
     assert 5 * store.nbytes_each < len(data) < 5 * store.nbytes_each + 15_000
-    np.testing.assert_equal(Snapshot(io.BytesIO(data)).arrays(), {"counts": np.array([3, 4])})
-    read_unrolls(data, other, [0, 8, 1, 2, 3])
+    np.testing.assert_equal(arrays_of(Archive(io.BytesIO(data))), {"counts": np.array([3, 4])})
+    read(data, other, [0, 8, 1, 2, 3])
     for restored, original in zip(contents(other, [0, 8, 1, 2, 3]), contents(store, [7, 2, 11, 4, 5]), strict=True):
         np.testing.assert_array_equal(restored, original)
     for now, then in zip(contents(other, [9, 10, 11]), before, strict=True):
@@ -69,16 +69,16 @@ def test_damage_and_other_unrolls_are_refused(monkeypatch):
     data = written(store, slots, a=np.zeros(3))
     for damaged in (data[:-50], b"nonsense"):
         with pytest.raises(BadArchive, match="its checksum doesn't match its content"):
-            read_unrolls(damaged, store, slots)
+            read(damaged, store, slots)
     middle = len(data) // 2  # of some unroll, where no structure would be missed
     with pytest.raises(BadArchive, match="its checksum"):
-        read_unrolls(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], store, slots)
+        read(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], store, slots)
     longer = UnrollStore(SPEC, LENGTH + 1, SLOTS)
     with pytest.raises(BadArchive, match=r"expected int32\[4, 4\], got int32\[4, 3\]"):
-        read_unrolls(data, longer, slots)
+        read(data, longer, slots)
     np.testing.assert_array_equal(contents(longer, [0, 1])[0], 0)
     with pytest.raises(BadArchive, match="expected 8 tensors, got 0"):
-        read_unrolls(written(store, slots[:0]), store, slots)
+        read(written(store, slots[:0]), store, slots)
     monkeypatch.setattr(snapshot, "PIECE_BYTES", 1)
     with pytest.raises(BadArchive, match="it holds more than 2 unrolls"):
-        read_unrolls(written(store, [0, 1, 2]), store, [0, 1])
+        read(written(store, [0, 1, 2]), store, [0, 1])
