@@ -11,7 +11,7 @@ import shutil
 import zipfile
 
 from seed_rl.envs.base import CannotBuild
-from seed_rl.system.files import complete_or_absent
+from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.system.object_store import CannotReach, ObjectStore, is_url
 
 _log = logging.getLogger(__name__)
@@ -35,10 +35,8 @@ class LevelCache:
         """
         self._place = os.path.expanduser(place)
         self._warned: set[str] = set()
-        try:
+        with explained(CannotBuild, f"the level cache {place} can't be opened", CannotReach):
             self._store = ObjectStore(place) if is_url(place) else None
-        except CannotReach as error:
-            raise CannotBuild(f"the level cache {place} can't be opened: {error}") from error
 
     def fetch(self, key: str, pk3_path: str) -> bool:
         """Copies the compiled map of `key` to `pk3_path`; False if it has to be compiled."""

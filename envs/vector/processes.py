@@ -29,6 +29,7 @@ from gymnasium.vector.utils import CloudpickleWrapper
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed, UniformVectorEnv, failure
 from seed_rl.envs.vector.final import final_numbers
 from seed_rl.system import children
+from seed_rl.system.files import explained
 
 CLOSE_SECONDS = 3.0
 """How long an environment's process may take to end before it is killed."""
@@ -59,10 +60,12 @@ class ProcessVectorEnv(UniformVectorEnv):
           CannotBuild: raised by a maker, or a maker can't be pickled or unpickled.
           EnvironmentFailed: a maker raised another error, or its process died.
         """
-        try:
+        what, errors = (
+            f"{name} can't be described to another process",
+            (AttributeError, TypeError, pickle.PicklingError),
+        )
+        with explained(CannotBuild, what, *errors):
             pickled = [pickle.dumps(maker) for maker in makers]
-        except (AttributeError, TypeError, pickle.PicklingError) as error:
-            raise CannotBuild(f"{name} can't be described to another process: {error}") from error
         self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
         self._guard: subprocess.Popen[bytes] | None = None
         self.processes: list[_Process] = []
@@ -219,7 +222,9 @@ def serve() -> None:
             try:
                 if what == "make":
                     name, maker = argument
-                    env = at_end.enter_context(contextlib.closing(_unpickled(maker, name)()))
+                    with explained(CannotBuild, f"{name} isn't known in another process", AttributeError, ImportError):
+                        make = pickle.loads(maker)
+                    env = at_end.enter_context(contextlib.closing(make()))
                     spaces = env.single_observation_space, env.single_action_space
                     answer: Any = (env.num_envs, *spaces, env.metadata["autoreset_mode"])
                 elif what == "reset":
@@ -236,10 +241,3 @@ def serve() -> None:
                 reply = pickle.dumps((kind(str(failure(f"{name} failed in {what}", error))), traceback.format_exc()))
             answers.write(reply)
             answers.flush()
-
-
-def _unpickled(maker: bytes, name: str) -> Any:
-    try:
-        return pickle.loads(maker)
-    except (AttributeError, ImportError) as error:
-        raise CannotBuild(f"{name} isn't known in another process: {error}") from error

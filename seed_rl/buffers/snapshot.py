@@ -8,7 +8,7 @@ from typing import IO
 import numpy as np
 
 from seed_rl.buffers.unroll_store import UnrollStore
-from seed_rl.system.archives import Archive, BadArchive, writing
+from seed_rl.system.archives import Archive, writing
 
 PIECE_BYTES = 64_000_000
 """Bytes of unrolls copied out of a store at a time."""
@@ -41,18 +41,15 @@ def read_unrolls(snapshot: Archive, store: UnrollStore, slots: np.ndarray) -> No
     """Reads the unrolls of a snapshot into `slots` of a store, int32 [n], in the order in which they were written.
 
     Raises:
-      BadArchive: the unrolls can't be read, have the wrong shapes, or do not fit into the slots.
+      ValueError: the unrolls can't be read, have the wrong shapes, or do not fit into the slots.
     """
     pieces = _pieces(slots, store.nbytes_each)
     rows = sorted(name for name in snapshot if name.startswith(_UNROLLS))
     members = [[name for name in rows if name.startswith(f"{_UNROLLS}{piece:06d}/")] for piece in range(len(pieces))]
     if sum(map(len, members)) != len(rows):
-        raise BadArchive(f"it holds more than {len(slots)} unrolls")
+        raise ValueError(f"it holds more than {len(slots)} unrolls")
     for part, own in zip(pieces, members, strict=True):
-        try:
-            store.set_rows(part, [snapshot[name] for name in own])
-        except ValueError as error:
-            raise BadArchive(f"it is not of such a replay: {error}") from error
+        store.set_rows(part, [snapshot[name] for name in own])
 
 
 def _pieces(slots: np.ndarray, nbytes_each: int) -> list[np.ndarray]:

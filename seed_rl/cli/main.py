@@ -29,6 +29,7 @@ from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct
 from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
+from seed_rl.system.files import explained
 from seed_rl.system.native_output import CannotLoad
 from seed_rl.system.object_store import CannotReach
 from seed_rl.transport.address import AddressError
@@ -131,10 +132,8 @@ def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
         raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
     _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
     for module in values.import_module if "import_module" in values else ():
-        try:
+        with explained(UsageError, f"--import_module={module}", ImportError):
             registry.permit(module)
-        except ImportError as error:
-            raise UsageError(f"--import_module={module}: {error}") from error
     return command.run(values, *paths)
 
 

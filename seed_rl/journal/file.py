@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from seed_rl.foreign import shortened
 from seed_rl.journal.errors import JournalError
+from seed_rl.system.files import explained
 from seed_rl.system.object_store import local_file
 
 NAME = "journal.gz"
@@ -113,14 +114,12 @@ def _chunks(data: bytes, path: str) -> Iterator[tuple[bytes, list[str]]]:
     number, link, begin, left = 0, "", 0, _MOST_BYTES
     while begin < len(data):
         unpacker, end, pieces = zlib.decompressobj(wbits=_GZIP), begin, []
-        try:
+        with explained(JournalError, f"chunk {number} of {path} is damaged", zlib.error, UnicodeDecodeError):
             while not unpacker.eof and end < len(data) and left > 0:
                 pieces.append(unpacker.decompress(data[end : end + _WINDOW]))
                 left -= len(pieces[-1])
                 end += _WINDOW
             text = b"".join(pieces).decode()
-        except (zlib.error, UnicodeDecodeError) as error:
-            raise JournalError(f"chunk {number} of {path} is damaged: {error}") from error
         if left <= 0:
             raise JournalError(f"{path} has more than {_MOST_BYTES:,} bytes of text")
         if not unpacker.eof:  # cut off by a kill

@@ -23,7 +23,7 @@ from seed_rl.inference.order import FREE, Order
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.sources import ReplaySource
 from seed_rl.system.archives import BadArchive
-from seed_rl.system.files import PARTIAL, Outage, complete_or_absent, reason
+from seed_rl.system.files import PARTIAL, Outage, complete_or_absent, explained, reason
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 
@@ -86,10 +86,9 @@ class Saver:
             return None
         path, arrays, state = newest
         checkpoints.assign(self._variables, arrays, path)
-        try:
+        errors = KeyError, TypeError, ValueError, OverflowError
+        with explained(CheckpointError, f"{path} is of another version of seed_rl", *errors):
             self._progress.set_state(state)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"{path} is of another version of seed_rl: {error}") from error
         self._kept = self._multiples()
         return path
 

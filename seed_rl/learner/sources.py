@@ -16,6 +16,7 @@ from seed_rl.buffers.unroll_store import Unrolls
 from seed_rl.experiment import Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.system.archives import Archive, BadArchive
+from seed_rl.system.files import explained
 from seed_rl.types import Unroll
 
 Reader = Callable[[tf.Tensor], Sequence[Unroll]]
@@ -189,15 +190,14 @@ class ReplaySource(Source):
         """
         snapshot = Archive(file)
         arrays = arrays_of(snapshot)
-        try:
+        what, errors = "it is not of such a replay", (KeyError, RuntimeError, ValueError, TypeError, OverflowError)
+        with explained(BadArchive, what, *errors):
             taken, drawn = map(int, arrays.pop("counts"))
             versions, count = arrays.pop("versions"), len(arrays["slots"])
             slots = self._unrolls.pool.acquire(count)
             self._sampler.set_state({**arrays, "slots": slots})
             self._unrolls.pool.versions[slots] = versions
-        except (KeyError, RuntimeError, ValueError, TypeError, OverflowError) as error:
-            raise BadArchive(f"it is not of such a replay: {error}") from error
-        read_unrolls(snapshot, self._unrolls.store, slots)
+            read_unrolls(snapshot, self._unrolls.store, slots)
         self.taken, self._drawn = taken, drawn
 
     def gauges(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.reporting.catalogue import tag
-from seed_rl.system.files import complete_or_absent
+from seed_rl.system.files import complete_or_absent, explained
 
 _log = logging.getLogger(__name__)
 
@@ -37,10 +37,8 @@ def check_wandb(logs: Logs) -> None:
         import wandb
     except ImportError as error:
         raise ConfigError(f"{project} needs another package: pip install wandb") from error
-    try:
+    with explained(ConfigError, "Weights & Biases can't be set up", wandb.Error, ValueError):
         settings = wandb.setup(settings=_settings(wandb, logs.wandb_project)).settings
-    except (wandb.Error, ValueError) as error:
-        raise ConfigError(f"Weights & Biases can't be set up: {' '.join(str(error).split())}") from error
     if settings.mode == "online" and not wandb.login(prompt=False, verify=False):
         raise ConfigError(
             f"{project} needs a login to Weights & Biases: run `wandb login`, set WANDB_API_KEY, or "

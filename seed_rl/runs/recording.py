@@ -12,6 +12,7 @@ from seed_rl.inference.order import FREE, Order, Synchronous
 from seed_rl.journal import file
 from seed_rl.journal.errors import JournalError
 from seed_rl.journal.recorded import Recorded
+from seed_rl.system.files import explained
 from seed_rl.system.machine import make_deterministic, threads, versions
 
 
@@ -46,10 +47,8 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
         yield order
         return
     start = {"settings": experiment.to_json(), "versions": versions(), "machine": machine}
-    try:
+    with explained(ConfigError, "the journal can't be continued", JournalError):
         journal = file.Writer(os.path.join(logdir, file.NAME))
-    except (JournalError, OSError) as error:
-        raise ConfigError(f"the journal can't be continued: {error}") from error
     logs = experiment.logs
     recorded = Recorded(journal, start, logs.digest_updates, logs.keep_every_frames, order)
     try:

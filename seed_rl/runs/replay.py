@@ -25,6 +25,7 @@ from seed_rl.runs.fleet import ActorEnd
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.runs.recording import deterministic
 from seed_rl.runs.run import Run
+from seed_rl.system.files import explained
 from seed_rl.system.machine import processor, versions
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.weights import checkpoints
@@ -156,10 +157,8 @@ def updates_behind(checkpoint: str) -> int:
       CheckpointError: it is not usable.
     """
     counters = checkpoints.load(checkpoint)[1].get("counters")
-    try:
+    with explained(checkpoints.CheckpointError, f"{checkpoint} is not usable", ValueError):
         return int(checked_number(counters, "learner_updates"))
-    except ValueError as error:
-        raise checkpoints.CheckpointError(f"{checkpoint} is not usable: {error}") from error
 
 
 def todo(path: str, begin: str, until: int | None) -> list[Segment]:

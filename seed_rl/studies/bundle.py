@@ -24,6 +24,7 @@ from seed_rl.journal import file, segments
 from seed_rl.journal.errors import Differs, JournalError
 from seed_rl.journal.segments import Segment
 from seed_rl.runs.replay import Progress, newest_checkpoint, replay, updates_behind
+from seed_rl.system.files import explained
 from seed_rl.weights import checkpoints
 
 MANIFEST = "manifest.json"
@@ -140,7 +141,7 @@ def _unpack(path: str, logdir: str) -> None:
     os.makedirs(logdir)
     names = {*_COPIED, POLICY, "requirements.txt"}
     contents: dict[str, bytes] = {}
-    try:
+    with explained(JournalError, f"{path} is not a bundle", tarfile.TarError, KeyError, ValueError):
         with tarfile.open(path, "r:") as archive:
             for entry in archive:
                 regular = entry.type == tarfile.REGTYPE  # neither a link nor sparse
@@ -149,8 +150,6 @@ def _unpack(path: str, logdir: str) -> None:
                     raise JournalError(f"{path} has an unexpected entry {shortened(entry.name)}")
                 contents[entry.name] = archive.extractfile(entry).read()  # type: ignore[union-attr]
         manifest: Mapping[str, Any] = json_object(contents.pop(MANIFEST))
-    except (OSError, tarfile.TarError, KeyError, ValueError) as error:
-        raise JournalError(f"{path} is not a bundle: {error}") from error
     for name in sorted(names | set(contents) | set(manifest)):
         if name not in contents or manifest.get(name) != _sha256(contents[name]):
             raise JournalError(f"{name} in {path} is {'missing' if name not in contents else 'changed'}")

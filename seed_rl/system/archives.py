@@ -7,6 +7,7 @@ takes no more memory than its size.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 import zipfile
@@ -16,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from seed_rl.foreign import shortened
+from seed_rl.system.files import explained
 from seed_rl.system.host_memory import free_host_memory
 
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
@@ -30,6 +32,10 @@ _HEADER = re.compile(
 
 class BadArchive(ValueError):
     """A file that is no archive, or a damaged one; the message is the reason."""
+
+
+_ODD = (EOFError, ValueError, TypeError, RuntimeError, OverflowError, zipfile.BadZipFile)  # also with a valid checksum
+_reading = functools.partial(explained, BadArchive, "it is no archive of arrays", *_ODD)
 
 
 class _Hashed:
@@ -120,14 +126,3 @@ class Archive(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._infos)
-
-
-@contextlib.contextmanager
-def _reading() -> Iterator[None]:
-    """Turns what is raised by an odd archive, with a valid checksum too, into `BadArchive`."""
-    try:
-        yield
-    except BadArchive:
-        raise
-    except (OSError, EOFError, ValueError, TypeError, RuntimeError, OverflowError, zipfile.BadZipFile) as error:
-        raise BadArchive(f"it is no archive of arrays: {error}") from error

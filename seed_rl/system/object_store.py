@@ -78,10 +78,8 @@ class ObjectStore:
             from fsspec.implementations.dirfs import DirFileSystem
         except ImportError as error:
             raise CannotReach(f"{url} needs fsspec: pip install fsspec") from error
-        try:
+        with explained(CannotReach, f"{url} can't be used here", ImportError, ValueError):
             system, path = url_to_fs(url.rstrip("/"))
-        except (ImportError, ValueError) as error:
-            raise CannotReach(f"{url} can't be used here: {error}") from error
         self._system = DirFileSystem(fo=path.rstrip("/"), fs=system)  # fsspec before 2026 takes a `path` "" for None
 
     def files(self) -> list[str]:

@@ -15,6 +15,7 @@ import ssl
 
 import grpc
 
+from seed_rl.system.files import explained
 from seed_rl.transport.address import Address
 from seed_rl.transport.protocol import Metadata, Refusal, Refused
 
@@ -76,10 +77,8 @@ def read_authorities(file: str | None) -> bytes | None:
     if not file:
         return None
     authorities = _read(file, "--tls_ca")
-    try:
+    with explained(SecurityError, f"--tls_ca {file} holds no certificate in PEM", ValueError):
         ssl.create_default_context(cadata=authorities.decode("ascii"))
-    except (ssl.SSLError, ValueError) as error:
-        raise SecurityError(f"--tls_ca {file} holds no certificate in PEM: {error}") from error
     return authorities
 
 
@@ -174,8 +173,5 @@ def _bearer(token: str) -> str:
 
 
 def _read(path: str, flag: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise SecurityError(f"cannot read {flag} {path}: {error.strerror}") from error
+    with explained(SecurityError, f"cannot read {flag} {path}"), open(path, "rb") as file:
+        return file.read()

@@ -19,7 +19,7 @@ from seed_rl.experiment.saved_config import SAVED
 from seed_rl.foreign import json_object, number, shortened
 from seed_rl.reporting.metrics import EVALUATION
 from seed_rl.system.archives import Archive, BadArchive, writing
-from seed_rl.system.files import complete_or_absent, reason
+from seed_rl.system.files import complete_or_absent, explained
 from seed_rl.system.object_store import files_in, is_url, local_file
 from seed_rl.weights import safetensors
 
@@ -140,23 +140,21 @@ def load(path: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
       CheckpointError: it can't be read.
       CannotReach: the object store can't be read.
     """
-    try:
-        with local_file(path) as local, open(local, "rb") as file:
-            if path.endswith(WEIGHTS):
-                arrays, metadata = safetensors.load(file.read())
-                arrays[_STATE] = np.frombuffer(metadata.get(_STATE, "").encode(), np.uint8)
-            else:
-                arrays = dict(Archive(file))
-    except OSError as error:
-        raise CheckpointError(f"{path} can't be read: {reason(error)}") from error
-    except BadArchive as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from error
+    with (
+        explained(CheckpointError, f"{path} is damaged", BadArchive),
+        explained(CheckpointError, f"{path} can't be read"),
+        local_file(path) as local,
+        open(local, "rb") as file,
+    ):
+        if path.endswith(WEIGHTS):
+            arrays, metadata = safetensors.load(file.read())
+            arrays[_STATE] = np.frombuffer(metadata.get(_STATE, "").encode(), np.uint8)
+        else:
+            arrays = dict(Archive(file))
     if _STATE not in arrays:
         raise CheckpointError(f"{path} is not a checkpoint: {_STATE} is missing")
-    try:
+    with explained(CheckpointError, f"{path} is not a checkpoint: its {_STATE} can't be read", ValueError):
         return arrays, json_object(arrays.pop(_STATE).tobytes())
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not a checkpoint: its {_STATE} can't be read: {error}") from error
 
 
 def env_frames(state: Mapping[str, Any], path: str) -> int:
@@ -165,10 +163,8 @@ def env_frames(state: Mapping[str, Any], path: str) -> int:
     Raises:
       CheckpointError: the state lacks them.
     """
-    try:
+    with explained(CheckpointError, f"{path} is not a checkpoint of a run", ValueError, OverflowError):
         return int(number(state.get("counters"), "env_frames"))
-    except (ValueError, OverflowError) as error:
-        raise CheckpointError(f"{path} is not a checkpoint of a run: {error}") from error
 
 
 def name_variables(prefix: str, variables: Sequence[Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from seed_rl.foreign import json_object
 from seed_rl.system.archives import BadArchive
-from seed_rl.system.files import complete_or_absent
+from seed_rl.system.files import complete_or_absent, explained
 
 
 def save(path: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
@@ -39,7 +39,8 @@ def load(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
       BadArchive: it is damaged, or holds other types than floats and integers.
     """
     begin, arrays = 8 + int.from_bytes(data[:8], "little"), {}
-    try:
+    errors = AttributeError, KeyError, TypeError, ValueError, OverflowError
+    with explained(BadArchive, "it is not a safetensors file", *errors):
         header = json_object(data[8:begin])
         metadata = {str(name): str(text) for name, text in header.pop("__metadata__", {}).items()}
         for name, entry in header.items():
@@ -47,6 +48,4 @@ def load(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             kind, bits = re.fullmatch(r"([FIU])(8|16|32|64)", entry["dtype"]).groups()  # type: ignore[union-attr]
             content = memoryview(data)[begin:][first:end]
             arrays[name] = np.frombuffer(content, f"<{kind.lower()}{int(bits) // 8}").reshape(entry["shape"])
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadArchive(f"it is not a safetensors file: {error}") from error
     return arrays, metadata

@@ -23,6 +23,7 @@ from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
+from seed_rl.system.files import explained
 from seed_rl.system.object_store import is_url
 from seed_rl.weights.checkpoints import CheckpointError
 
@@ -77,10 +78,8 @@ def bundle(values: flags.FlagValues, *paths: str) -> int:
     """Writes all that others need to check a recorded run into one file."""
     logdir = _one(paths)
     output = values.output or os.path.join(logdir, "bundle.tar")
-    try:
+    with explained(UsageError, f"{output} can't be written"):
         size = bundles.write_bundle(logdir, output)
-    except OSError as error:
-        raise UsageError(f"{output} can't be written: {error}") from error
     print(f"{output} has {size:,} bytes")
     return 0
 

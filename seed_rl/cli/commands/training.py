@@ -42,6 +42,7 @@ from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import duration
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
+from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
@@ -120,10 +121,8 @@ def learner(values: flags.FlagValues) -> int:
 
 
 def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
-    try:
+    with explained(UsageError, "--learner_hosts", ValueError):
         hosts = find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
-    except ValueError as error:
-        raise UsageError(f"--learner_hosts: {error}") from error
     return Run(
         experiment,
         logdir_of(values),

@@ -23,7 +23,7 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.runs.fleet import STABLE_SECONDS, ActorFailed, Fleet
 from seed_rl.runs.ray.cluster import this_node
 from seed_rl.runs.run_directory import PrintableFormatter
-from seed_rl.system.files import Outage
+from seed_rl.system.files import Outage, explained
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
@@ -83,10 +83,8 @@ class RayActor:
 
     def _act(self, modules: tuple[str, ...]) -> None:
         for module in modules:
-            try:
+            with explained(CannotBuild, f"{module} can't be imported on {this_node()[0]}", ImportError):
                 registry.permit(module)
-            except ImportError as error:
-                raise CannotBuild(f"{module} can't be imported on {this_node()[0]}: {error}") from error
         self._actor.run()
 
     def stop(self) -> None:
