@@ -23,6 +23,7 @@ from seed_rl.envs.vector import pool
 from seed_rl.system.files import reason, socket_directory
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.object_store import CannotReach, check_writable, files_in, is_url
+from seed_rl.transport.address import AddressError, check_free, parse_address
 
 OK, OPTIONAL, BROKEN = "ok", "missing", "broken"
 Result: TypeAlias = tuple[str, str]
@@ -144,13 +145,10 @@ def _sockets() -> Result:
 
 def port(address: str = DEFAULT_TCP_ADDRESS) -> Result:
     """Check that a learner can listen on an address."""
-    host, number = address.rsplit(":", 1)
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(number)))
-        except OSError as error:
-            return OPTIONAL, f"{address} is taken ({reason(error)}): choose another --server_address"
+    try:
+        check_free(parse_address(address))
+    except AddressError as error:
+        return OPTIONAL, f"{error}: choose another --server_address"
     return OK, f"{address} is free"
 
 

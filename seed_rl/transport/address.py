@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import ipaddress
@@ -9,6 +10,7 @@ import os
 import re
 import socket
 import stat
+from typing import Any
 
 _ADDRESS = re.compile(
     r"unix:(//)?(?P<path>.+) | (\[(?P<ip6>[^][/]+)] | (?P<host>[^][/:]+)) : (?P<port>[0-9]{1,5})", re.VERBOSE
@@ -78,41 +80,35 @@ def clear_stale_socket(path: str) -> None:
     raise AddressError(f"cannot listen on unix:{path}: {reason}")
 
 
-def check_all_free(address: Address) -> None:
-    """Check that every local address a host name resolves to is free; gRPC would settle for one of them.
+def check_free(address: Address) -> None:
+    """Check that an address can be listened on, at every local address that a host name resolves to.
+
+    gRPC would settle for one of them, and doesn't say why it can't bind an address.
 
     Raises:
-      AddressError: another process listens at one of them.
+      AddressError: another process listens at one of them, or none can be bound.
     """
-    try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror:  # binding will fail too
-        return
-    for family, _, _, _, numeric in found:
+    places: list[tuple[int, Any]] = [(socket.AF_UNIX, address.path)]
+    if not address.path:
+        places = [(socket.AF_INET, (address.host, address.port))]
+        with contextlib.suppress(socket.gaierror):  # then binding fails, too
+            kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+            found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
+            places = [(each[0], each[4]) for each in found]
+    errors: dict[Any, OSError] = {}
+    for family, place in places:
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
-                probe.bind(numeric)
+                probe.bind(place)
             except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    where = "" if numeric[0] == address.host else f" at {numeric[0]}"
-                    raise AddressError(f"cannot listen on {address}: address already in use{where}") from error
-
-
-def explain_bind_failure(address: Address) -> AddressError:
-    """Return the error that explains why gRPC, which gives no reason, couldn't bind an address."""
-    family = socket.AF_UNIX if address.path else socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    reason = "gRPC could not bind it"
-    try:
-        with socket.socket(family) as probe:
-            if address.path:
-                probe.bind(address.path)
-                os.unlink(address.path)
-            else:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((address.host, address.port))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-    return AddressError(f"cannot listen on {address}: {reason}")
+                errors[place] = error
+    if address.path and not errors:
+        os.unlink(address.path)
+    for place, failed in errors.items():
+        if failed.errno == errno.EADDRINUSE or len(errors) == len(places):
+            where = "" if address.path or place[0] == address.host else f" at {place[0]}"
+            reason = (failed.strerror or str(failed)).lower()
+            raise AddressError(f"cannot listen on {address}: {reason}{where}") from failed

@@ -93,12 +93,11 @@ class ActorServer:
         """
         if self._address.path:
             addresses.clear_stale_socket(self._address.path)
-        elif self._address.port:
-            addresses.check_all_free(self._address)
+        addresses.check_free(self._address)
         reuse_freed_blocks()  # each message is one
         port = self._calls.start(str(self._address), self._credentials)
         if not port:
-            raise addresses.explain_bind_failure(self._address)
+            raise addresses.AddressError(f"cannot listen on {self._address}: gRPC could not bind it")
         if not self._address.path:
             self._address = dataclasses.replace(self._address, port=port)
         return str(self._address)
