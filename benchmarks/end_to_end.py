@@ -29,7 +29,7 @@ from benchmarks.report import columns, median
 from benchmarks.timing import milliseconds, ratio, spread
 from seed_rl.experiment import Experiment
 from seed_rl.reporting import metrics
-from seed_rl.runs.local_actors import how_it_ended
+from seed_rl.system.children import how_it_ended
 
 COMPONENTS = ("env", "act", "train")
 

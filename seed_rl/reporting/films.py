@@ -18,10 +18,9 @@ _log = logging.getLogger(__name__)
 
 DIRECTORY = "films"
 _OUTPUT = "play.log"
-_NO_ACCELERATOR = {"CUDA_VISIBLE_DEVICES": "-1"}  # it belongs to the learner
+_APART = ("nice", "-n", "19", "env", "CUDA_VISIBLE_DEVICES=-1")  # the accelerator belongs to the learner
 _END_SECONDS = 2.0
 _MAX_SECONDS = 1200.0  # twice the limit of a film: more means that the environment hangs
-_LAST = 500  # characters logged of a failed process's output
 
 
 class Films:
@@ -71,18 +70,10 @@ class Films:
 
     def _start(self, frames: int) -> None:
         self._frames = frames
-        command = ["nice", "-n", "19", *children.seed_rl("play", "--exit_with_parent")]
+        flags = *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}"
+        command = [*_APART, *children.seed_rl("play", "--exit_with_parent", *flags)]
         try:
-            os.makedirs(self._directory, exist_ok=True)
-            with open(self._path(_OUTPUT), "wb") as output:
-                self._process = subprocess.Popen(
-                    [*command, *self._imports, f"--logdir={self._logdir}", f"--output={','.join(self._paths())}"],
-                    env=os.environ | _NO_ACCELERATOR,
-                    stdin=subprocess.PIPE,  # closes when this process ends, which ends the child
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,  # only this process handles Ctrl-C
-                )
+            self._process = children.logged(command, self._path(_OUTPUT), "wb")
         except OSError as error:
             _log.warning("no film at %d frames: %s", frames, reason(error))
 
@@ -94,10 +85,10 @@ class Films:
 
     def _show(self, code: int, wall_time: float) -> None:
         if code:
-            last = ""
-            with contextlib.suppress(OSError), open(self._path(_OUTPUT), encoding="utf-8", errors="replace") as output:
-                last = output.read().strip().split("\n")[-1][-_LAST:]
-            _log.warning("no film at %d frames: %s", self._frames, last or f"exit code {code}")
+            how = f"exit code {code}"
+            with contextlib.suppress(OSError):
+                how = children.how_it_ended(code, self._path(_OUTPUT))
+            _log.warning("no film at %d frames: %s", self._frames, how)
             return
         mp4, gif = self._paths()
         _log.info("filmed %s", mp4)

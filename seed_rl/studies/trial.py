@@ -19,7 +19,6 @@ from rich.table import Table
 from seed_rl.experiment import ConfigError
 from seed_rl.reporting import metrics
 from seed_rl.reporting.text import duration
-from seed_rl.runs.local_actors import run_logged
 from seed_rl.system import children
 from seed_rl.system.files import explained, locked, reason
 
@@ -88,7 +87,7 @@ class Study(abc.ABC):
         try:
             say(f"started: {title}")
             self._await_orphan(trial, stopped)
-            code, ended = run_logged(
+            code, ended = children.run_logged(
                 [*command, *self._arguments_of(trial)],
                 self.path(trial, "output.log"),
                 lambda process: _wait(process, stopped),

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+
+from seed_rl.foreign import printable
+
+_MAX_QUOTE = 500  # characters
+_MAX_READ = 64 * 1024  # bytes read from the end of a process's output
+# A failing command prints `seed_rl train: ...`; tracebacks of this package's errors end with `seed_rl.x.Error: ...`.
+_SENTENCE = re.compile(r"seed_rl(?: \w+|[\w.]*): (?P<sentence>.+)")
+_LOG_LINE = re.compile(r"\d\d:\d\d:\d\d [DIWEC] ")
 
 
 def python(code: str, *arguments: str) -> list[str]:
@@ -28,3 +39,62 @@ def guard_of(groups: Iterable[int | None], folder: str = "") -> subprocess.Popen
     return subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
+
+
+def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Popen[bytes]:
+    """Start a command in a new session, which Ctrl-C doesn't reach, with its output in a file.
+
+    Args:
+      command: command to run; its standard input is an empty pipe that closes when this process ends.
+      path: path of the file, created with its directory if missing.
+      mode: `ab` to append, or `wb`.
+
+    Raises:
+      OSError: the command can't be started.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, mode) as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+
+def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:
+    """Run a command as `logged` starts it.
+
+    Args:
+      command: command to run.
+      path: path of the output file.
+      wait: waits for the process and returns its exit code.
+
+    Returns:
+      The exit code, and a one-line description of how the process ended.
+
+    Raises:
+      OSError: the command can't be started.
+    """
+    begin = os.path.getsize(path) if os.path.exists(path) else 0
+    with logged(command, path) as process:
+        code = wait(process)
+    return code, how_it_ended(code, path, begin)
+
+
+def how_it_ended(code: int, path: str, begin: int = 0) -> str:
+    """Describe in one line how a process ended: its error sentence or last line, otherwise its exit code or signal.
+
+    Args:
+      code: exit code as given by `subprocess`; a negative one is the signal that killed the process.
+      path: file with its output.
+      begin: offset of the output in the file, bytes.
+    """
+    with open(path, "rb") as file:
+        file.seek(max(begin, os.path.getsize(path) - _MAX_READ))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    sentences = [found["sentence"] for line in lines if (found := _SENTENCE.fullmatch(line))]
+    last = [line for line in lines[-1:] if not _LOG_LINE.match(line)]
+    quote = printable(next(iter(sentences[-1:] or last), "")[:_MAX_QUOTE])
+    if code >= 0:
+        return quote or f"exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    killed = f"killed by {names.get(-code, f'signal {-code}')}"
+    return f"{killed}: {quote}" if quote else killed

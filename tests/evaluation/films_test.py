@@ -84,7 +84,7 @@ def test_a_film_that_fails_says_why_once(play, tmp_path, caplog):
     rows([films], 20)
     made(films)
     rows([films], 21)
-    assert caplog.messages == ["no film at 20 frames: seed_rl play: no luck"]
+    assert caplog.messages == ["no film at 20 frames: no luck"]
 
 
 def test_a_film_may_import_the_modules_of_the_experiment(tmp_path, monkeypatch):
@@ -111,7 +111,7 @@ def test_a_film_that_takes_too_long_is_ended_and_the_next_is_tried(play, tmp_pat
     rows([films], 10)
     assert first.returncode
     assert films._process is not first
-    assert caplog.messages == ["no film at 0 frames: exit code -15"]
+    assert caplog.messages == ["no film at 0 frames: killed by SIGTERM"]
     films.close()
 
 

@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
-from seed_rl.runs.local_actors import LocalActors, how_it_ended
+from seed_rl.runs.local_actors import LocalActors
+from seed_rl.system.children import how_it_ended
 
 TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
 Traceback (most recent call last):

@@ -13,7 +13,7 @@ from seed_rl.system.files import locked
 def test_a_run_waits_for_the_one_that_a_killed_sweep_has_left(tmp_path, monkeypatch):
     (tmp_path / "one").mkdir()
     events = []
-    monkeypatch.setattr(trial, "run_logged", lambda *arguments: events.append("begins") or (0, ""))
+    monkeypatch.setattr(trial.children, "run_logged", lambda *arguments: events.append("begins") or (0, ""))
     with contextlib.ExitStack() as orphan:
         orphan.enter_context(locked(str(tmp_path / "one" / "lock")))
 
