@@ -15,14 +15,8 @@ import gin
 import gymnasium
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from seed_rl.envs.base import (
-    CannotBuild,
-    EnvConfig,
-    Watchable,
-    spec_of,
-)
+from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
 from seed_rl.envs.checks import Checked, Tolerance, sentences_of
-from seed_rl.envs.packages import import_package_of, package_of
 from seed_rl.envs.vector.masks import packed, with_mask
 from seed_rl.envs.vector.pool import INSTALL, make_pool
 from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
@@ -30,6 +24,26 @@ from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.wrappers import FlatVectorEnv, SameStep
 from seed_rl.foreign import json_object
 from seed_rl.settings import Count, OneOf, UnitInterval, Within
+
+_HIGHWAY = "(highway|merge|roundabout|parking|intersection|racetrack|exit|lane-keeping|two-way|u-turn)[-\\w]*-v"
+_ROBOTICS = "AdroitHand|AntMaze|Fetch|FrankaKitchen|HandManipulate|HandReach|PointMaze"
+_MULTI_OBJECTIVE = "mo-|breakable-bottles|deep-sea-treasure|fishwood|four-room|fruit-tree|minecart|resource-|water-res"
+_BY_ID = {  # patterns of ids: the package that registers them with Gymnasium, and how to install it
+    "MiniGrid-|BabyAI-": ("minigrid", "pip install minigrid"),
+    "Vizdoom": ("vizdoom.gymnasium_wrapper", "pip install vizdoom"),
+    "dm_control/": ("shimmy", "pip install shimmy dm-control 'mujoco<3.15'"),
+    "bsuite/": ("shimmy", "pip install shimmy bsuite"),
+    "Meta-World/": ("metaworld", "pip install metaworld"),
+    "popgym-": ("popgym", "pip install popgym"),
+    "Panda(Flip|PickAndPlace|Push|Reach|Slide|Stack)": ("panda_gym", "pip install panda-gym"),
+    _HIGHWAY: ("highway_env", "pip install highway-env"),
+    _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.15'"),
+    _MULTI_OBJECTIVE: ("mo_gymnasium", "pip install mo-gymnasium"),
+}
+_BY_ENTRY_POINT = {  # of Gymnasium's own environments
+    r"gymnasium\.envs\.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"),
+    r"gymnasium\.envs\.box2d": ("Box2D", "pip install box2d"),
+}
 
 
 @gin.configurable
@@ -42,7 +56,7 @@ class Gym(EnvConfig):
 
     id: str = "CartPole-v1"
     """The registered id, prefixed with `module:` if a module must be imported first (actors on other machines need
-    `--import_module` for that), unless it belongs to one of the packages in `envs/packages.py`; with `envpool`, an
+    `--import_module` for that), unless it belongs to a package that is known here (`envs/gym.py`); with `envpool`, an
     EnvPool id."""
     vectorization: Annotated[str, OneOf("sync", "async", "vector_entry_point")] = "sync"
     """`sync`: environments step in sequence in the actor; `async`: one process per environment; `vector_entry_point`:
@@ -178,3 +192,16 @@ def _wrapper_text(wrapper: Any) -> str:
         if isinstance(text, str) and re.fullmatch(r"[\w.]+:\w+( \{.*\})?", text):
             return text
     raise ValueError(f"Gym.wrappers must hold 'module:Class' or ('module:Class', {{'name': value}}), got {wrapper!r}")
+
+
+def package_of(env_id: str) -> tuple[str, str] | None:
+    """The module that an id without `module:` needs, and how to install that; None if it isn't known to need any."""
+    entry_point = str(getattr(gymnasium.registry.get(env_id), "entry_point", ""))
+    table, text = (_BY_ENTRY_POINT, entry_point) if env_id in gymnasium.registry else (_BY_ID, env_id)
+    return next((package for pattern, package in table.items() if re.match(pattern, text)), None)
+
+
+def import_package_of(env_id: str) -> None:
+    """Imports the package that registers an id, if it is a known one; raises ImportError."""
+    if (package := package_of(env_id)) is not None:
+        importlib.import_module(package[0])

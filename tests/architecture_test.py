@@ -22,7 +22,7 @@ LAYERS = (
     ("seed_rl.rl",),
     ("seed_rl.networks",),
     ("seed_rl.envs", "seed_rl.envs.base"),
-    ("seed_rl.envs.registry", "seed_rl.envs.packages", "seed_rl.envs.references"),
+    ("seed_rl.envs.registry", "seed_rl.envs.references"),
     ("seed_rl.envs.vector",),
     ("seed_rl.envs.conformance", "seed_rl.envs.checks", "seed_rl.envs.elsewhere"),
     ("seed_rl.envs.*",),  # suites

@@ -1,13 +1,21 @@
-"""The definition of a command: a function, its flags and its failures."""
+"""The definition of a command: a function, its flags and its failures, one-sentence errors that end it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from seed_rl.cli.errors import Failure
 from seed_rl.cli.flags import Flag
 from seed_rl.envs.base import EnvironmentFailed
+
+
+class UsageError(Exception):
+    """The command line is wrong; one sentence."""
+
+
+class Failure(Exception):
+    """The command could not do its work; one sentence."""
 
 
 class Command(NamedTuple):
@@ -34,3 +42,19 @@ def command(
 ) -> Callable[[Callable[..., int]], Command]:
     """Turn a function into a command; `failures` are added to `Failure` and `EnvironmentFailed`."""
     return lambda function: Command(function, example, declared, takes_paths, (Failure, EnvironmentFailed, *failures))
+
+
+def check_outputs(paths: Iterable[str], overwrite: bool = True) -> None:
+    """Check, before the work, that `--output` files can be written.
+
+    Raises:
+      UsageError: one can't, or exists although it must not.
+    """
+    for path in paths:
+        parent = os.path.dirname(path) or "."
+        if not os.path.isdir(parent):
+            raise UsageError(f"--output {path} can't be written: there is no directory {parent}")
+        if not os.access(path if os.path.exists(path) else parent, os.W_OK):
+            raise UsageError(f"--output {path} can't be written: permission denied")
+        if os.path.exists(path) and not overwrite:
+            raise UsageError(f"--output {path} exists already: choose another name, or --overwrite")

@@ -17,14 +17,13 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from seed_rl.cli.command import Command
-from seed_rl.cli.errors import UsageError
+from seed_rl.cli.command import Command, UsageError
 from seed_rl.cli.flags import OF_ALL_COMMANDS
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError
 from seed_rl.foreign import printable
-from seed_rl.journal.errors import JournalError
+from seed_rl.journal.file import JournalError
 from seed_rl.runs.run_directory import CannotUse, PrintableFormatter
 from seed_rl.settings import did_you_mean
 from seed_rl.specs import CannotAct

@@ -21,7 +21,6 @@ import zlib
 from collections.abc import Iterator
 
 from seed_rl.foreign import shortened
-from seed_rl.journal.errors import JournalError
 from seed_rl.system.files import explained
 from seed_rl.system.object_store import local_file
 
@@ -32,6 +31,10 @@ _CHUNK_BYTES = 64 * 1024  # before compression
 _GZIP = 31  # `wbits` of zlib for a gzip member
 _MOST_BYTES = 2**30  # of text, uncompressed
 _WINDOW = 2**16  # bytes, which unpack to at most 64 MB
+
+
+class JournalError(Exception):
+    """A journal that can't be used; the message names it and the reason."""
 
 
 class Writer:

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from seed_rl.foreign import json_object, shortened
-from seed_rl.journal.errors import JournalError
-from seed_rl.journal.file import read
+from seed_rl.journal.file import JournalError, read
 from seed_rl.specs import GroupLease
 
 WEIGHTS = ()
 """Takes the place of a batch where acting gets new weights."""
+
+
+class Differs(Exception):
+    """A replay that came out differently; the message names the first difference."""
 
 
 @dataclasses.dataclass

@@ -14,9 +14,8 @@ from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.gradients import Gradients
 from seed_rl.learner.group_optimizers import GroupOptimizers
-from seed_rl.learner.minibatches import draw, draw_seeds, in_order
 from seed_rl.learner.preparation import Preparation
-from seed_rl.learner.update import Report, Update, update_of
+from seed_rl.learner.update import Report, Update, draw, draw_seeds, in_order, update_of
 from seed_rl.system import devices
 from seed_rl.types import Unroll
 

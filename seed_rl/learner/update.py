@@ -1,4 +1,7 @@
-"""What an update reports: per optimizer step from the compiled function, and as a whole to the learner."""
+"""An update as the learner sees it: which sequences its optimizer steps are made from, and what they report.
+
+Shapes: M steps in a pass, R replicas, n sequences in a step of a replica, so B = M R n in a batch.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from seed_rl.experiment.optimizer import Optimizer
+from seed_rl.learner.hosts import Hosts
 
 
 class Update(NamedTuple):
@@ -65,3 +69,27 @@ def update_of(
             if settings.clip_norm:
                 metrics[f"{prefix}gradient_to_clip"] = float(np.mean(norms)) / settings.clip_norm
     return Update(metrics, priorities, int(np.sum(applied)), int(np.sum(~steps.finite)))
+
+
+def draw(count: int, sequences: int, generator: np.random.Generator) -> np.ndarray:
+    """The sequences of each of `count` steps among the `sequences` of a replica: int32 [M, n], all of them once."""
+    if count == 1:
+        return np.arange(sequences, dtype=np.int32)[None]
+    return generator.permutation(sequences).astype(np.int32).reshape(count, -1)
+
+
+def draw_seeds(count: int, generator: np.random.Generator, replicas: int, hosts: Hosts) -> np.ndarray:
+    """The seeds of each of `count` steps, int32 [M, 2], to which each replica of this host adds its number."""
+    seeds = generator.integers(2**31 - replicas * hosts.count, size=(count, 2), dtype=np.int32)
+    return seeds + np.int32(replicas * hosts.index)
+
+
+def in_order(drawn: np.ndarray, values: np.ndarray, replicas: int) -> np.ndarray:
+    """Return values [M, R n] of the drawn sequences in the order of the batch: [B].
+
+    The result is empty if there are no values, [M, 0], or if the pass ended before its last step.
+    """
+    if not values.size or len(values) < len(drawn):
+        return np.zeros(0, np.float32)
+    of_replicas = np.concatenate([step.reshape(replicas, -1) for step in values], axis=1)
+    return of_replicas[:, np.argsort(drawn.ravel())].ravel()

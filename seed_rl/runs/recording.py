@@ -10,7 +10,7 @@ from typing import Any
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.inference.order import FREE, Order, Synchronous
 from seed_rl.journal import file
-from seed_rl.journal.errors import JournalError
+from seed_rl.journal.file import JournalError
 from seed_rl.journal.recorded import Recorded
 from seed_rl.system.files import explained
 from seed_rl.system.machine import make_deterministic, threads, versions

@@ -18,7 +18,7 @@ from seed_rl.experiment import Experiment
 from seed_rl.experiment.saved_config import modules_needed, rebuilt
 from seed_rl.foreign import number as checked_number
 from seed_rl.journal import file, segments
-from seed_rl.journal.errors import JournalError
+from seed_rl.journal.file import JournalError
 from seed_rl.journal.replayed import Replayed
 from seed_rl.journal.segments import Segment
 from seed_rl.runs.fleet import ActorEnd

@@ -21,8 +21,8 @@ from seed_rl.experiment.config_files import differences
 from seed_rl.experiment.saved_config import SAVED, load_saved, saved_settings
 from seed_rl.foreign import json_object, shortened
 from seed_rl.journal import file, segments
-from seed_rl.journal.errors import Differs, JournalError
-from seed_rl.journal.segments import Segment
+from seed_rl.journal.file import JournalError
+from seed_rl.journal.segments import Differs, Segment
 from seed_rl.runs.replay import Progress, newest_checkpoint, replay, updates_behind
 from seed_rl.system.files import explained
 from seed_rl.weights import checkpoints

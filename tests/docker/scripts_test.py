@@ -15,10 +15,9 @@ import pytest
 
 from seed_rl.envs.dmlab import DMLab
 from seed_rl.envs.football import Football
-from seed_rl.envs.gym import Gym
+from seed_rl.envs.gym import Gym, package_of
 from seed_rl.envs.mujoco import MuJoCo
 from seed_rl.envs.pettingzoo import PettingZoo
-from seed_rl.envs.packages import package_of
 from seed_rl.experiment import config_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

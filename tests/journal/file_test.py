@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from seed_rl.journal import file
-from seed_rl.journal.errors import JournalError
+from seed_rl.journal.file import JournalError
 
 
 def write(path, chunks):

@@ -13,9 +13,10 @@ from seed_rl.inference.batcher import Request
 from seed_rl.inference.order import OrderFailed, Synchronous
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
-from seed_rl.journal.errors import Differs, JournalError
+from seed_rl.journal.file import JournalError
 from seed_rl.journal.recorded import Recorded
 from seed_rl.journal.replayed import Replayed
+from seed_rl.journal.segments import Differs
 from seed_rl.runs import replay
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused

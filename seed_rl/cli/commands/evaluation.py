@@ -12,8 +12,7 @@ from typing import Any
 
 from absl import flags
 
-from seed_rl.cli.command import command
-from seed_rl.cli.errors import Failure, UsageError, check_outputs
+from seed_rl.cli.command import Failure, UsageError, check_outputs, command
 from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,

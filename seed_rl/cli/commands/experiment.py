@@ -6,7 +6,7 @@ import os
 
 from absl import flags
 
-from seed_rl.cli.errors import UsageError
+from seed_rl.cli.command import UsageError
 from seed_rl.cli.flags import choice, group, integer, repeated
 from seed_rl.experiment import Experiment, config_files
 

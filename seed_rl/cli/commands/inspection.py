@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from seed_rl.cli.command import command
-from seed_rl.cli.errors import UsageError, check_outputs
+from seed_rl.cli.command import UsageError, check_outputs, command
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, choice, comma_separated, repeated, string
 from seed_rl.envs import elsewhere, registry
 from seed_rl.experiment import config_files, gin_text

@@ -8,8 +8,7 @@ import os
 
 from absl import flags
 
-from seed_rl.cli.command import command
-from seed_rl.cli.errors import UsageError
+from seed_rl.cli.command import UsageError, command
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, integer
 from seed_rl.experiment.pretrained import located
 from seed_rl.system.native_output import load_tensorflow

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 
 from absl import flags
 
-from seed_rl.cli.command import command
-from seed_rl.cli.errors import UsageError
+from seed_rl.cli.command import UsageError, command
 from seed_rl.cli.flags import IMPORT_MODULE, boolean, directory, integer, string
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
-from seed_rl.journal.errors import Differs, JournalError
+from seed_rl.journal.file import JournalError
+from seed_rl.journal.segments import Differs
 from seed_rl.reporting.text import duration
 from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from seed_rl.cli.command import command
+from seed_rl.cli.command import UsageError, command
 from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
-from seed_rl.cli.errors import UsageError
 from seed_rl.cli.flags import comma_separated, directory, integer, number, repeated
 from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals

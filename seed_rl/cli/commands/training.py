@@ -11,10 +11,9 @@ from collections.abc import Mapping
 
 from absl import flags
 
-from seed_rl.cli.command import command
+from seed_rl.cli.command import Failure, UsageError, command
 from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
 from seed_rl.cli.display import RunDisplay
-from seed_rl.cli.errors import Failure, UsageError
 from seed_rl.cli.flags import (
     DEFAULT_TCP_ADDRESS,
     EXIT_WITH_PARENT,
@@ -34,7 +33,8 @@ from seed_rl.cli.flags import (
 )
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
-from seed_rl.journal.errors import Differs, JournalError
+from seed_rl.journal.file import JournalError
+from seed_rl.journal.segments import Differs
 from seed_rl.learner.hosts import HostLost, find_hosts
 from seed_rl.learner.split import BadDevices
 from seed_rl.reporting.learning import Diverged
