@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import random
 import secrets
@@ -38,6 +39,7 @@ def growing_delays(first: float = 0.5, cap: float = 30.0) -> Iterator[float]:
         bound = min(cap, 2 * bound)
 
 
+@dataclasses.dataclass(eq=False)
 class Actor:
     """Steps environments for a learner until its run is over or `stop`, across restarts of the learner.
 
@@ -45,25 +47,17 @@ class Actor:
     learner under a new run id.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], LearnerClient],
-        num_groups: int | None = None,
-        envs_per_group: int | None = None,
-        delays: Callable[[], Iterator[float]] = lambda: growing_delays(cap=_LONGEST_PAUSE),
-    ):
-        """
-        Args:
-          connect: creates a client of the learner.
-          num_groups: overrides the number of groups that the learner asks for.
-          envs_per_group: overrides the group size that the learner asks for.
-          delays: creates the sequence of delays, seconds, between attempts to join; it restarts after each success.
-        """
-        self._connect = connect
-        self._num_groups = num_groups
-        self._envs_per_group = envs_per_group
-        self._new_delays = delays
-        self._delays = delays()
+    connect: Callable[[], LearnerClient]
+    """Function that creates a client of the learner."""
+    num_groups: int | None = None
+    """Number of groups; None: as many as the learner asks for."""
+    envs_per_group: int | None = None
+    """Size of a group; None: what the learner asks for."""
+    delays: Callable[[], Iterator[float]] = lambda: growing_delays(cap=_LONGEST_PAUSE)
+    """Function that creates the delays between attempts to join, seconds; they start anew after each success."""
+
+    def __post_init__(self) -> None:
+        self._delays = self.delays()
         self._stop = threading.Event()
         self._client: LearnerClient | None = None
         self._settings: ActorSettings | None = None
@@ -86,7 +80,7 @@ class Actor:
         """
         try:
             while not self._stop.is_set():
-                client = self._client = self._connect()
+                client = self._client = self.connect()
                 if self._stop.is_set():  # `stop` may have closed only the previous client
                     client.close()
                 try:
@@ -115,11 +109,11 @@ class Actor:
     def _run_once(self, client: LearnerClient) -> None:
         started = time.monotonic()
         asked = client.describe(_RPC_SECONDS)
-        num_groups, envs_per_group = self._num_groups or asked.num_groups, self._envs_per_group or asked.envs_per_group
+        num_groups, envs_per_group = self.num_groups or asked.num_groups, self.envs_per_group or asked.envs_per_group
         self._build(ActorSettings(asked.env, num_groups, envs_per_group))
         spec = spec_of(self._envs[0])
         lease = client.join(secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS)
-        self._delays = self._new_delays()
+        self._delays = self.delays()
         num_envs = sum(env.num_envs for env in self._envs)
         _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)
         with ThreadPoolExecutor(len(self._envs), thread_name_prefix="group") as groups:

@@ -1,4 +1,4 @@
-"""The definition of a command: a function, its flags and its failures, one-sentence errors that end it."""
+"""The definition of a command: a function, its flags, and the errors that end it with one sentence."""
 
 from __future__ import annotations
 

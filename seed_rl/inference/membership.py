@@ -25,6 +25,7 @@ class _Session:
     """Groups whose ids are in use: the awaited and the streaming ones."""
 
 
+@dataclasses.dataclass(eq=False)
 class Membership:
     """Leases the environment ids 0 .. N - 1 to actors, the lowest free ones first. Not thread-safe.
 
@@ -32,30 +33,21 @@ class Membership:
     They become free when the group's stream ends, or `timeout` seconds after a join if no stream is opened.
     """
 
-    def __init__(
-        self,
-        num_envs: int,
-        seed: int,
-        timeout: float,
-        clock: Callable[[], float] = time.monotonic,
-        num_devices: int = 1,
-    ):
-        """
-        Args:
-          num_envs: N.
-          seed: the first environment seed.
-          timeout: seconds that a lease lasts without a stream.
-          clock: returns seconds.
-          num_devices: D.
-        """
-        self.num_envs = num_envs
-        self.num_devices = num_devices
-        self._free = [list(range(device, num_envs, num_devices)) for device in range(num_devices)]
+    num_envs: int
+    """N, the number of environments."""
+    seed: int
+    """Seed of the first environment."""
+    timeout: float
+    """Time that a lease lasts without a stream, seconds."""
+    clock: Callable[[], float] = time.monotonic
+    """Function that returns seconds."""
+    num_devices: int = 1
+    """D, the number of inference devices."""
+
+    def __post_init__(self) -> None:
+        self._free = [list(range(device, self.num_envs, self.num_devices)) for device in range(self.num_devices)]
         self._sessions: dict[str, _Session] = {}
-        self._seed = seed
         self._seeds_given = 0
-        self._timeout = timeout
-        self._clock = clock
 
     @property
     def actors(self) -> int:
@@ -83,7 +75,7 @@ class Membership:
         groups = self._choose(group_sizes)
         lease = Lease(secrets.token_hex(16), tuple(groups))
         everyone = range(len(groups))
-        self._sessions[lease.session] = _Session(actor, groups, self._clock(), set(everyone), set(everyone))
+        self._sessions[lease.session] = _Session(actor, groups, self.clock(), set(everyone), set(everyone))
         return lease
 
     def _choose(self, group_sizes: Sequence[int]) -> Sequence[GroupLease]:
@@ -91,7 +83,7 @@ class Membership:
         groups = []
         for size, device in zip(group_sizes, self._spread(group_sizes), strict=True):
             ids = tuple(heapq.heappop(self._free[device]) for _ in range(size))
-            groups.append(GroupLease(ids, (self._seed + self._seeds_given) % _SEEDS))
+            groups.append(GroupLease(ids, (self.seed + self._seeds_given) % _SEEDS))
             self._seeds_given += size
         return groups
 
@@ -142,7 +134,7 @@ class Membership:
             del self._sessions[session]
 
     def _expire(self) -> None:
-        now = self._clock()
+        now = self.clock()
         for session, entry in list(self._sessions.items()):
-            while entry.awaited and now - entry.joined_at >= self._timeout:
+            while entry.awaited and now - entry.joined_at >= self.timeout:
                 self.close(session, entry.awaited.pop())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import logging
 from collections.abc import Sequence
 
@@ -25,6 +26,7 @@ _NUMBERS = 100_000  # kept until the next row of metrics
 _LINES = 100  # in the log, of one host's actors in a minute
 
 
+@dataclasses.dataclass(eq=False)
 class CentralInference(Service):
     """Answers actors from the threads of the inference devices.
 
@@ -32,47 +34,37 @@ class CentralInference(Service):
     fails, `raise_failure` raises, and every later request is refused with a sentence.
     """
 
-    def __init__(
-        self,
-        settings: ActorSettings,
-        env_spec: EnvSpec,
-        membership: Membership,
-        threads: Sequence[ActingThread],
-        order: Order = FREE,
-        players: int = 1,
-    ):
-        """
-        Args:
-          settings: the settings that actors are given.
-          env_spec: the spec of their environments.
-          membership: leases environment ids.
-          threads: one thread for each of the membership's devices.
-          order: order that learns of leases.
-          players: number of players of a game; groups have whole games.
-        """
-        self._settings = settings
-        self._env_spec = env_spec
-        self._membership = membership
-        self._threads = threads
-        self._order = order
-        self._players = players
+    settings: ActorSettings
+    """Settings that actors are given."""
+    env_spec: EnvSpec
+    """Spec of their environments."""
+    membership: Membership
+    """Leases of environment ids."""
+    threads: Sequence[ActingThread]
+    """Thread of each of the membership's devices."""
+    order: Order = FREE
+    """Order that learns of leases."""
+    players: int = 1
+    """Number of players of a game; groups have whole games."""
+
+    def __post_init__(self) -> None:
         self._host_log = HostLog(_log, _LINES)
         self._numbers: collections.deque[tuple[int, str, float]] = collections.deque(maxlen=_NUMBERS)
 
     def start(self) -> None:
         """Start acting."""
-        for thread in self._threads:
+        for thread in self.threads:
             thread.start()
 
     def stop(self) -> None:
         """End the threads; waiting requests stay unanswered (the server ends their streams)."""
-        self._order.close()
-        for thread in self._threads:
+        self.order.close()
+        for thread in self.threads:
             thread.stop()
 
     def take_episodes(self) -> list[Episodes]:
         """Return the episodes that have ended since the last call."""
-        return [episodes for thread in self._threads for episodes in thread.episodes.take()]
+        return [episodes for thread in self.threads for episodes in thread.episodes.take()]
 
     def take_numbers(self) -> list[tuple[int, str, float]]:
         """Return the newest numbers about episodes since the last call: environment id, name and value."""
@@ -81,7 +73,7 @@ class CentralInference(Service):
     @property
     def stats(self) -> InferenceStats:
         """Totals over all devices."""
-        return InferenceStats.of([thread.stats for thread in self._threads])
+        return InferenceStats.of([thread.stats for thread in self.threads])
 
     def raise_failure(self) -> None:
         """Raise the failure of a thread, if one has failed.
@@ -90,7 +82,7 @@ class CentralInference(Service):
           OrderFailed: a thread can't keep the prescribed order.
           RuntimeError: a thread has failed for another reason.
         """
-        failure = next((thread.failure for thread in self._threads if thread.failure is not None), None)
+        failure = next((thread.failure for thread in self.threads if thread.failure is not None), None)
         if isinstance(failure, OrderFailed):
             raise failure
         if failure is not None:
@@ -99,48 +91,48 @@ class CentralInference(Service):
     @property
     def actors(self) -> int:
         """Number of actors that are connected or about to be."""
-        return self._membership.actors
+        return self.membership.actors
 
     @property
     def leased_envs(self) -> int:
         """Number of environments of those actors."""
-        return self._membership.leased
+        return self.membership.leased
 
     def describe(self) -> ActorSettings:
-        return self._settings
+        return self.settings
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], peer: str) -> Lease:
-        if env_spec != self._env_spec:
+        if env_spec != self.env_spec:
             raise Refused(
                 Refusal.FAILED_PRECONDITION,
-                f"the learner trains on environments with {self._env_spec}; the actor's have {env_spec}",
+                f"the learner trains on environments with {self.env_spec}; the actor's have {env_spec}",
             )
-        largest, players = self._threads[0].batcher.max_batch_size, self._players
+        largest, players = self.threads[0].batcher.max_batch_size, self.players
         if not group_sizes or not all(1 <= size <= largest and size % players == 0 for size in group_sizes):
             whole = f", in whole games of {players} players" * (players > 1)
             sentence = f"an actor needs groups of 1 to {largest} environments (the largest inference batch){whole}"
             raise Refused(Refusal.INVALID_ARGUMENT, f"{sentence}, got {list(group_sizes)}")
-        lease = self._membership.join(group_sizes, f"{run_id} on {peer}")
-        self._order.joined(lease)
+        lease = self.membership.join(group_sizes, f"{run_id} on {peer}")
+        self.order.joined(lease)
         total, groups = sum(group_sizes), len(group_sizes)
         sentence = f"actor {run_id} joined from {peer} with {total} environments in {groups} groups"
         self._host_log.write(logging.INFO, peer, sentence)
         return lease
 
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
-        lease = self._membership.open(session, group)
+        lease = self.membership.open(session, group)
         self._batcher(lease).group_opened(lease)
-        return lease, self._env_spec
+        return lease, self.env_spec
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
         self._batcher(lease).group_closed(lease)
-        actor = self._membership.actor_of(session)
-        self._membership.close(session, group)
+        actor = self.membership.actor_of(session)
+        self.membership.close(session, group)
         sentence = f"environments {lease.env_ids[0]}..{lease.env_ids[-1]} left: {reason}"
         self._host_log.write(logging.INFO, actor, sentence)
 
     def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        thread = self._threads[self._membership.device_of(lease)]
+        thread = self.threads[self.membership.device_of(lease)]
         if thread.failure is not None:
             raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")
         thread.batcher.put(Request(lease, env_ids, first, output, stream))
@@ -149,4 +141,4 @@ class CentralInference(Service):
         self._numbers.extend(numbers)
 
     def _batcher(self, lease: GroupLease) -> Batcher:
-        return self._threads[self._membership.device_of(lease)].batcher
+        return self.threads[self.membership.device_of(lease)].batcher

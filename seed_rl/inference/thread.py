@@ -56,38 +56,30 @@ class InferenceStats:
         return InferenceStats(**total)
 
 
+@dataclasses.dataclass(eq=False)
 class ActingThread:
     """Batches requests, runs the compiled act step and answers, until it is stopped.
 
     If it fails, `failure` holds the exception and the unroll queue is closed, which wakes the learner.
     """
 
-    def __init__(
-        self,
-        act_step: ActStep | Opponents,
-        cursor: UnrollCursor,
-        queue: UnrollQueue,
-        batcher: Batcher,
-        order: Order = FREE,
-        device: int = 0,
-    ):
-        """
-        Args:
-          act_step: chooses the actions.
-          cursor: tracks the environments' positions in their unrolls.
-          queue: receives the slots of finished unrolls.
-          batcher: hands out requests.
-          order: gives each batch its turn.
-          device: number of the inference device.
-        """
+    act_step: ActStep | Opponents
+    """Act step that chooses the actions."""
+    cursor: UnrollCursor
+    """Positions of the environments in their unrolls."""
+    queue: UnrollQueue
+    """Queue that receives the slots of finished unrolls."""
+    batcher: Batcher
+    """Batcher that hands out requests."""
+    order: Order = FREE
+    """Order that gives each batch its turn."""
+    device: int = 0
+    """Number of the inference device."""
+
+    def __post_init__(self) -> None:
         self.stats = InferenceStats()
         self.failure: BaseException | None = None
-        self.batcher = batcher
-        self.episodes = EpisodeTracker(len(cursor.recorded))
-        self._act_step = act_step
-        self._cursor = cursor
-        self._queue = queue
-        self._order, self._device = order, device
+        self.episodes = EpisodeTracker(len(self.cursor.recorded))
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
 
     def start(self) -> None:
@@ -97,7 +89,7 @@ class ActingThread:
     def stop(self) -> None:
         """End the thread; waiting requests stay unanswered. A stuck thread is abandoned."""
         self.batcher.close()
-        self._queue.close()
+        self.queue.close()
         if self._thread.ident is not None:
             self._thread.join(STUCK_SECONDS)
             if self._thread.is_alive():
@@ -114,8 +106,8 @@ class ActingThread:
         except Exception as error:
             _log.exception("inference failed")
             self.failure = error
-            self._order.close()
-            self._queue.close()  # wakes the learner, which looks at `failure`
+            self.order.close()
+            self.queue.close()  # wakes the learner, which looks at `failure`
 
     def _answer(self, requests: Sequence[Request]) -> bool:
         """Act for a batch of requests; return False if the unroll queue was closed in the meantime."""
@@ -123,30 +115,30 @@ class ActingThread:
         restarted = np.repeat([request.first for request in requests], [len(request.env_ids) for request in requests])
         for request in requests:
             if request.first:
-                self._cursor.restart(request.env_ids)
-        if self._cursor.finishing(env_ids):
+                self.cursor.restart(request.env_ids)
+        if self.cursor.finishing(env_ids):
             started = time.monotonic()
-            if not self._queue.wait_for_room():
+            if not self.queue.wait_for_room():
                 return False
             self.stats.blocked_seconds += time.monotonic() - started
 
         started = time.monotonic()
         last = np.concatenate([request.output.last for request in requests])
-        with self._order.acting(self._device, [request.lease for request in requests], self._queue):
-            writes, finished = self._cursor.advance(env_ids, last)
-            self.stats.updates_behind += self._cursor.updates_behind
-            actions = self._act_step(env_ids, restarted, writes, [request.output for request in requests])
+        with self.order.acting(self.device, [request.lease for request in requests], self.queue):
+            writes, finished = self.cursor.advance(env_ids, last)
+            self.stats.updates_behind += self.cursor.updates_behind
+            actions = self.act_step(env_ids, restarted, writes, [request.output for request in requests])
         self.stats.acting_seconds += time.monotonic() - started
         self.batcher.answered(requests)
         _reply(requests, actions)
         if len(finished):
-            self._queue.put(finished)
+            self.queue.put(finished)
 
         self.stats.groups_waiting_seconds = self.batcher.waiting_seconds
         self.stats.groups_stepping_seconds = self.batcher.stepping_seconds
         self.stats.agent_steps += len(env_ids) - int(np.count_nonzero(last))
         self.stats.batches += 1
-        self.stats.padded_steps += self._act_step.padding(len(env_ids))
+        self.stats.padded_steps += self.act_step.padding(len(env_ids))
         self._track_episodes(env_ids, restarted, last, requests)
         return True
 

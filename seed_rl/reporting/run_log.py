@@ -31,35 +31,28 @@ class RunState:
     """Totals since this start of the run: the fields of `InferenceStats`."""
 
 
+@dataclasses.dataclass(eq=False)
 class RunLog:
     """Writes one row of metrics per interval: means over its updates, rates, and shares of time."""
 
-    def __init__(
-        self,
-        state: Callable[[], RunState],
-        sinks: Sequence[Sink],
-        interval: float,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        """
-        Args:
-          state: returns a snapshot of the run.
-          sinks: destinations of the rows.
-          interval: time between rows, seconds.
-          clock: returns seconds since an arbitrary moment.
-        """
-        self._state = state
-        self._sinks = sinks
-        self._interval = interval
-        self._clock = clock
+    state: Callable[[], RunState]
+    """Function that returns a snapshot of the run."""
+    sinks: Sequence[Sink]
+    """Destinations of the rows."""
+    interval: float
+    """Time between rows, seconds."""
+    clock: Callable[[], float] = time.monotonic
+    """Function that returns seconds since an arbitrary moment."""
+
+    def __post_init__(self) -> None:
         # Reading the CPU utilisation opens a file, which fails if too many are open.
         self._no_load = Outage("CPU utilisation counters", "metrics lack time/cpu", _log, "read")
         self._load()  # starts the first measurement
-        self._begin(state())
+        self._begin(self.state())
 
     def _begin(self, state: RunState) -> None:
         self._last = state
-        self._began = self._clock()
+        self._began = self.clock()
         self._updates = 0
         self._sums: collections.defaultdict[str, float] = collections.defaultdict(float)
         self._waited = 0.0
@@ -67,9 +60,9 @@ class RunLog:
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """Measure the time that the learner waits for a batch or for other hosts."""
-        started = self._clock()
+        started = self.clock()
         yield
-        self._waited += self._clock() - started
+        self._waited += self.clock() - started
 
     def add_update(self, metrics: Mapping[str, float]) -> None:
         """Add the metrics of one update; the row has their means over the interval."""
@@ -79,12 +72,12 @@ class RunLog:
 
     def row_if_due(self) -> dict[str, float] | None:
         """Write and return a row if the interval is over."""
-        return self._write() if self._clock() - self._began >= self._interval else None
+        return self._write() if self.clock() - self._began >= self.interval else None
 
     def close(self) -> dict[str, float] | None:
         """Write and return a row for the last, partial interval if it has updates, then close the sinks."""
         row = self._write() if self._updates else None
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.close()
         return row
 
@@ -94,8 +87,8 @@ class RunLog:
         return {}
 
     def _write(self) -> dict[str, float]:
-        now, last = self._state(), self._last
-        elapsed = self._clock() - self._began
+        now, last = self.state(), self._last
+        elapsed = self.clock() - self._began
         grown = {name: total - last.inference[name] for name, total in now.inference.items()}
         row = {
             **now.counters,
@@ -118,7 +111,7 @@ class RunLog:
             row["inference_updates_behind"] = grown["updates_behind"] / batches
             row["inference_padding"] = grown["padded_steps"] / steps
         row.update({name: total / self._updates for name, total in self._sums.items()})
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.write(row, time.time())
         self._begin(now)
         return row
