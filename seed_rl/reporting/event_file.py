@@ -18,12 +18,13 @@ from seed_rl.experiment import Experiment
 from seed_rl.experiment.config_files import to_gin
 from seed_rl.reporting.catalogue import CHARTS, tag
 from seed_rl.reporting.metrics import RecordFile
+from seed_rl.reporting.sink import Sink
 
 PREFIX = "events.out.tfevents"  # TensorBoard finds event files by it
 
 
-class EventFile(RecordFile):
-    """A sink (`reporting.sink.Sink`) that writes an event file into the run's directory.
+class EventFile(RecordFile, Sink):
+    """A sink that writes an event file into the run's directory.
 
     Each start of a run adds a file, and TensorBoard reads them in order. The file of a resumed run makes TensorBoard
     drop the points after the checkpoint. TensorBoard's `EventFileWriter` and `tf.summary` don't recover from a full

@@ -23,8 +23,8 @@ _END_SECONDS = 2.0
 _MAX_SECONDS = 1200.0  # twice the limit of a film: more means that the environment hangs
 
 
-class Films:
-    """A sink (`reporting.sink.Sink`) that films an episode every few minutes and passes the films to other sinks.
+class Films(Sink):
+    """A sink that films an episode every few minutes and passes the films to other sinks.
 
     A separate `seed_rl play` process makes each film on the CPU, with the policy of the newest checkpoint. Films are
     named after the environment frames of the row that started them: `films/000002621440.mp4` and `.gif` in the log
@@ -94,9 +94,6 @@ class Films:
         _log.info("filmed %s", mp4)
         for sink in self._sinks:
             sink.film(mp4, gif, self._frames, wall_time)
-
-    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Do nothing: this sink is where films come from."""
 
     def close(self) -> None:
         """Stop a film that is being made, and pass on a completed one."""

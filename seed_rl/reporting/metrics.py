@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from seed_rl.foreign import json_object, number
+from seed_rl.reporting.sink import Sink
 from seed_rl.system.files import complete_or_absent
 from seed_rl.system.object_store import local_file
 
@@ -99,8 +100,8 @@ class RecordFile:
         self._file.close()
 
 
-class MetricsFile(RecordFile):
-    """A sink (`reporting.sink.Sink`) that writes each row as a line of `metrics.jsonl`.
+class MetricsFile(RecordFile, Sink):
+    """A sink that writes each row as a line of `metrics.jsonl`.
 
     A resumed run continues the file from its checkpoint and removes later rows; a new run removes all rows. Damaged
     lines are moved into `metrics.unreadable`.
@@ -118,9 +119,6 @@ class MetricsFile(RecordFile):
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Append a line."""
         self.append(f"{json.dumps(row)}\n".encode())
-
-    def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Ignore the film."""
 
 
 def read(logdir: str) -> list[dict[str, float]]:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Sink(Protocol):
-    """A destination of rows of metrics and films."""
+    """A destination of rows of metrics, and of films unless it has no use for them."""
 
     def write(self, row: dict[str, float], wall_time: float) -> None:
         """Take a row.
@@ -20,7 +20,7 @@ class Sink(Protocol):
         """
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """Take a film of the policy.
+        """Take a film of the policy, by default without using it.
 
         Args:
           mp4: path of the film as MP4, in the log directory.
@@ -31,6 +31,7 @@ class Sink(Protocol):
         Raises:
           OSError: the sink has taken nothing of it.
         """
+        return None
 
     def close(self) -> None:
         """Close the destination; called once, after the last row."""

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _ROWS_KEPT = 10_000  # newest rows kept while a sink fails; about 20 MB
 
 
-class RetryingSink:
+class RetryingSink(Sink):
     """A sink that forwards rows to another sink, and keeps them while that one fails.
 
     Thus a full disk, for example, stops neither training nor other sinks, and no row is lost once there is room again.
@@ -48,7 +48,6 @@ class RetryingSink:
         self._catch_up()
 
     def film(self, mp4: str, gif: str, env_frames: int, wall_time: float) -> None:
-        """See `Sink.film`; does not raise."""
         paths = (mp4, gif)  # may have been removed by the time a full disk has room
         self._kept.append(lambda s: s.film(*paths, env_frames, wall_time) if all(map(os.path.exists, paths)) else None)
         self._catch_up()

@@ -13,6 +13,7 @@ from typing import Any
 
 from seed_rl.experiment import ConfigError, Experiment, Logs
 from seed_rl.reporting.catalogue import tag
+from seed_rl.reporting.sink import Sink
 from seed_rl.system.files import complete_or_absent, explained
 
 _log = logging.getLogger(__name__)
@@ -46,8 +47,8 @@ def check_wandb(logs: Logs) -> None:
         )
 
 
-class WandbRun:
-    """A sink (`reporting.sink.Sink`) that reports to Weights & Biases.
+class WandbRun(Sink):
+    """A sink that reports to Weights & Biases.
 
     A separate thread talks to wandb, so that a slow or missing network doesn't delay training. If the server doesn't
     answer, the run is stored in the log directory as an offline run, which `wandb sync` can upload.

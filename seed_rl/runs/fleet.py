@@ -72,7 +72,6 @@ class SupervisedFleet(Fleet):
         self.restarts = 0
         self._address = ""  # learner's
         self._handles: dict[int, Any] = {}  # by actor number: actors that can be stopped
-        self._starts: dict[int, float] = {}  # start times by actor number
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._reported: set[str] = set()
@@ -90,7 +89,8 @@ class SupervisedFleet(Fleet):
         """Ask the actors to end, and kill those still running after `grace` seconds."""
         self._stopping.set()
         for kill in (False, True):
-            self._end_all(kill)
+            for number, handle in list(self._handles.items()):
+                self._end(number, handle, kill)
             deadline = time.monotonic() + grace
             for thread in self._threads:
                 if thread.ident is not None:  # the thread was started
@@ -127,15 +127,11 @@ class SupervisedFleet(Fleet):
         finally:
             del self._handles[number]
 
-    def _end_all(self, kill: bool) -> None:
-        for number, handle in list(self._handles.items()):
-            self._end(number, handle, kill)
-
     def _keep(self, number: int) -> None:
         delays, failures = growing_delays(), 0
         log = os.path.join(self.log_directory, f"actor-{number}.log")
         while not self._stopping.is_set():
-            self._starts[number] = time.monotonic()
+            started = time.monotonic()
             try:
                 ended = self._run(number, log)
             except OSError as error:  # the log or process can't be created, perhaps only for now
@@ -145,7 +141,7 @@ class SupervisedFleet(Fleet):
                 return
             if ended is None:
                 return
-            was_stable = time.monotonic() - self._starts[number] > STABLE_SECONDS
+            was_stable = time.monotonic() - started > STABLE_SECONDS
             if was_stable:
                 delays, failures = growing_delays(), 0
             failures += not ended.killed

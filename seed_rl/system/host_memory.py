@@ -9,21 +9,19 @@ import resource
 from collections.abc import Iterator
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
+_LARGEST = 32 << 20  # bytes; glibc takes no more
+_KEPT = 128 << 20  # bytes at the end of a heap
 
 
-def reuse_freed_blocks(largest: int = 32 << 20, kept: int = 128 << 20) -> None:
-    """Lets glibc reuse freed blocks of up to `largest` bytes instead of returning each to the kernel.
+def reuse_freed_blocks() -> None:
+    """Lets glibc reuse freed blocks of up to 32 MiB instead of returning each to the kernel.
 
     A block that comes from the kernel costs a page fault per 4 KiB. Does nothing with another C library.
-
-    Args:
-      largest: in bytes; glibc takes no more than 32 MiB.
-      kept: free bytes at the end of a heap that stay with the process.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, largest)
-        mallopt(_M_TRIM_THRESHOLD, kept)
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT)
 
 
 def free_host_memory(root: str = "/") -> int:
