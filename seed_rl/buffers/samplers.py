@@ -85,20 +85,17 @@ class Sampler(abc.ABC):
         """Adds finished sequences, oldest first.
 
         Args:
-          slots: int32 [n], n <= `capacity`.
+          slots: int32 [n], different ones that are not inside, n <= `capacity`.
           priorities: float [n], not negative; raised to `PRIORITY_FLOOR` where they are smaller.
 
         Returns:
           int32 [m]: the slots evicted to make room, oldest first.
 
         Raises:
-          ValueError: n exceeds the capacity; a slot is out of range, repeated or already inside; a priority is
-            negative, not finite or too large for float32.
+          ValueError: n exceeds the capacity; a priority is negative, not finite or too large for float32.
         """
-        slots, priorities = self._checked(slots, priorities)
-        self._refuse(slots, self._priorities[slots] > 0, "is already in the replay")
-        self._check_fresh(slots)
-
+        priorities = _checked(slots, priorities)
+        self._check_room(slots)
         num_evicted = max(0, self._size + len(slots) - self.capacity)
         evicted = self._order[self._ring(np.arange(num_evicted))]
         self._oldest = (self._oldest + num_evicted) % self.capacity
@@ -129,15 +126,13 @@ class Sampler(abc.ABC):
         """Sets new priorities of sequences inside.
 
         Args:
-          slots: int32 [n]; if a slot is repeated, its last priority counts.
+          slots: int32 [n], all inside; if a slot is repeated, its last priority counts.
           priorities: float [n], as in `insert`.
 
         Raises:
-          ValueError: a slot is out of range or not inside; a priority is negative, not finite or too large for float32.
+          ValueError: a priority is negative, not finite or too large for float32.
         """
-        slots, priorities = self._checked(slots, priorities)
-        self._refuse(slots, self._priorities[slots] == 0, "is not in the replay")
-        self._set(slots, priorities)
+        self._set(slots, _checked(slots, priorities))
 
     def get_state(self) -> dict[str, np.ndarray]:
         """The state for `set_state`, as arrays that can be saved without pickle.
@@ -164,8 +159,9 @@ class Sampler(abc.ABC):
         expected = {"slots", "priorities", "generator"}
         if set(state) != expected:
             raise ValueError(f"the state of a replay has {sorted(expected)}, not {sorted(state)}")
-        slots, priorities = self._checked(state["slots"], state["priorities"])
-        self._check_fresh(slots)
+        slots = np.asarray(state["slots"], np.int32)
+        priorities = _checked(slots, state["priorities"])
+        self._check_room(slots)
         generator = json_object(np.asarray(state["generator"], np.uint8).tobytes())
         before = self.slots
         self._generator.bit_generator.state = generator
@@ -181,32 +177,20 @@ class Sampler(abc.ABC):
         """Stores the priorities of `slots`, float64 [n]; zero for slots that are no longer inside."""
         self._priorities[slots] = priorities
 
-    def _checked(self, slots: np.ndarray, priorities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The checked arguments as int32 [n] and, raised to the floor, float64 [n]."""
-        slots, priorities = np.asarray(slots), np.asarray(priorities, np.float64)
-        if slots.ndim != 1 or slots.shape != priorities.shape:
-            raise ValueError(f"expected slots [n] and priorities [n], got {slots.shape} and {priorities.shape}")
-        if slots.size and not np.issubdtype(slots.dtype, np.integer):
-            raise ValueError(f"slots must be integers, got {slots.dtype}")
-        self._refuse(slots, (slots < 0) | (slots >= self.num_slots), f"is not in 0 .. {self.num_slots - 1}")
-        bad = ~((priorities >= 0) & (priorities <= _LARGEST_PRIORITY))
-        if np.any(bad):
-            raise ValueError(
-                f"priority {priorities[bad][0]} of slot {slots[bad][0]} is not a finite number of at least 0"
-            )
-        return slots.astype(np.int32), np.maximum(priorities, PRIORITY_FLOOR)
-
-    def _check_fresh(self, slots: np.ndarray) -> None:
-        """Raises ValueError unless the slots are distinct and no more than the capacity."""
+    def _check_room(self, slots: np.ndarray) -> None:
         if len(slots) > self.capacity:
             raise ValueError(f"{len(slots)} sequences do not fit into a replay with a capacity of {self.capacity}")
-        in_order = np.sort(slots)
-        self._refuse(in_order[1:], in_order[1:] == in_order[:-1], "is given twice")
 
-    @staticmethod
-    def _refuse(slots: np.ndarray, bad: np.ndarray, reason: str) -> None:
-        if np.any(bad):
-            raise ValueError(f"slot {slots[bad][0]} {reason}")
+
+def _checked(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
+    """The priorities of some slots, checked and raised to the floor: float64 [n]."""
+    priorities = np.asarray(priorities, np.float64)
+    if slots.shape != priorities.shape:
+        raise ValueError(f"expected slots [n] and priorities [n], got {slots.shape} and {priorities.shape}")
+    bad = ~((priorities >= 0) & (priorities <= _LARGEST_PRIORITY))
+    if np.any(bad):
+        raise ValueError(f"priority {priorities[bad][0]} of slot {slots[bad][0]} is not a finite number of at least 0")
+    return np.maximum(priorities, PRIORITY_FLOOR)
 
 
 class UniformSampler(Sampler):

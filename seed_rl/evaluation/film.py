@@ -139,16 +139,8 @@ def film_run(
     """Film episodes of a run's policy, as `seed_rl play` does.
 
     Args:
-      logdir: log directory of the run.
-      paths: files to write, ending in .mp4 or .gif.
-      checkpoint: checkpoint, as in `load_policy`.
-      episodes: number of episodes.
-      greedy: whether to act without exploration.
-      seed: seed of the environment and of sampled actions.
-      fps: pictures (agent steps) per second.
-      limits: bounds at which the film ends.
-      max_steps: agent steps after which an episode is cut off; see `episodes.play`.
-      gin_params: gin bindings that change the environments, as in `evaluate_run`.
+      logdir, checkpoint, greedy, seed, max_steps, gin_params: as in `evaluate_run`.
+      paths, episodes, fps, limits: as in `film`.
 
     Raises:
       NoPolicy: the run has no usable policy, or it can't act in the changed environments.
