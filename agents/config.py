@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
+import importlib
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from seed_rl.settings import Count, NonNegative, Settings, UnitInterval, Within
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class AgentConfig(Settings, abc.ABC):
+class AgentConfig(Settings):
     """Settings of an agent, validated on construction."""
 
+    agent_class: ClassVar[str]
+    """Class of the agent as `module:Class`; imported by `build`, because it needs TensorFlow."""
     learns_from_replay: ClassVar[bool] = False
     """Whether batches are sampled from a replay (`Experiment.replay`) or come straight from acting."""
     actions: ClassVar[str] = ""
@@ -57,9 +59,8 @@ class AgentConfig(Settings, abc.ABC):
                 f"{type(self).__name__} needs {self.actions} actions, got {env_spec.action}; VTrace and PPO accept any"
             )
 
-    @abc.abstractmethod
     def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> Agent:
-        """Builds the agent.
+        """Builds the agent, by default from these settings and the arguments with the `agent_class`.
 
         Args:
           env_spec: observations and actions of the environments.
@@ -69,6 +70,9 @@ class AgentConfig(Settings, abc.ABC):
         Raises:
           CannotAct: the agent does not support such environments.
         """
+        module, _, name = self.agent_class.partition(":")
+        agent: Agent = getattr(importlib.import_module(module), name)(self, env_spec, num_training_envs, seed)
+        return agent
 
 
 @dataclasses.dataclass(frozen=True)

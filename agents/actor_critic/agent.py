@@ -30,7 +30,7 @@ ConfigT = TypeVar("ConfigT", bound=ActorCriticConfig)
 class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
     """Samples from its policy. A subclass defines `actor_critic_loss`."""
 
-    def __init__(self, config: ConfigT, env_spec: EnvSpec, seed: int):
+    def __init__(self, config: ConfigT, env_spec: EnvSpec, num_training_envs: int, seed: int):
         clipped = config.continuous_policy == "clipped"
         self.config = config
         self.actions = distribution_of(env_spec.action, config.initial_deviation, clipped)

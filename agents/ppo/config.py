@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import gin
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig, ContinuousPolicy
 from seed_rl.networks.config import Initializer
 from seed_rl.settings import Count, NonNegative, UnitInterval
-from seed_rl.specs import EnvSpec
-
-if TYPE_CHECKING:
-    from seed_rl.agents.ppo.agent import PPOAgent
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class PPO(ActorCriticConfig):
     """Proximal policy optimisation. `Experiment.passes` and `Experiment.minibatches` say how often a batch is used."""
+
+    agent_class: ClassVar[str] = "seed_rl.agents.ppo.agent:PPOAgent"
 
     kernel_initializer: Initializer = "orthogonal"
     continuous_policy: ContinuousPolicy = "clipped"
@@ -37,8 +35,3 @@ class PPO(ActorCriticConfig):
         super().__post_init__()
         if not self.clip_ratio:
             raise ValueError("PPO.clip_ratio must be positive, got 0: PPO without a clipped ratio is VTrace")
-
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> PPOAgent:
-        from seed_rl.agents.ppo.agent import PPOAgent
-
-        return PPOAgent(self, env_spec, seed)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import gin
 
 from seed_rl.agents.config import AgentConfig
 from seed_rl.networks.config import Initializer, LayerNorm, TrunkConfig
 from seed_rl.settings import Count, UnitInterval
-from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
-
-if TYPE_CHECKING:
-    from seed_rl.agents.pqn.agent import PQNAgent
 
 
 @gin.configurable
@@ -22,6 +18,7 @@ if TYPE_CHECKING:
 class PQN(TrunkConfig, AgentConfig):
     """Parallelised Q-network. Layer normalisation keeps it stable without a target network."""
 
+    agent_class: ClassVar[str] = "seed_rl.agents.pqn.agent:PQNAgent"
     actions: ClassVar[str] = "discrete"
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("q/value", "return", "mean value of the actions taken"),
@@ -41,8 +38,3 @@ class PQN(TrunkConfig, AgentConfig):
     """The same after `epsilon_updates`, and in evaluation environments."""
     epsilon_updates: Count = 1000
     """Learner updates over which it falls, linearly."""
-
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> PQNAgent:
-        from seed_rl.agents.pqn.agent import PQNAgent
-
-        return PQNAgent(self, env_spec, num_training_envs, seed)

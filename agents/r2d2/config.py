@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import gin
 
 from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Count, NonNegative, UnitInterval, Within
-from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
-
-if TYPE_CHECKING:
-    from seed_rl.agents.r2d2.agent import R2D2Agent
 
 
 @gin.configurable
@@ -22,6 +18,7 @@ if TYPE_CHECKING:
 class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     """R2D2, recurrent replay distributed DQN; the defaults are those published for Atari."""
 
+    agent_class: ClassVar[str] = "seed_rl.agents.r2d2.agent:R2D2Agent"
     learns_from_replay: ClassVar[bool] = True
     actions: ClassVar[str] = "discrete"
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -61,8 +58,3 @@ class R2D2(TrunkConfig, TargetConfig, AgentConfig):
     """The exponent x of the last training environment."""
     eval_epsilon: UnitInterval = 1e-3
     """Probability of a random action in evaluation environments."""
-
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> R2D2Agent:
-        from seed_rl.agents.r2d2.agent import R2D2Agent
-
-        return R2D2Agent(self, env_spec, num_training_envs, seed)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import gin
 
 from seed_rl.agents.config import AgentConfig, TargetConfig
 from seed_rl.networks.config import TrunkConfig
 from seed_rl.settings import Count, Within
-from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
-
-if TYPE_CHECKING:
-    from seed_rl.agents.sac.agent import SACAgent
 
 
 @gin.configurable
@@ -26,6 +22,7 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
     through `head_layers` dense layers of `hidden` units.
     """
 
+    agent_class: ClassVar[str] = "seed_rl.agents.sac.agent:SACAgent"
     learns_from_replay: ClassVar[bool] = True
     actions: ClassVar[str] = "continuous"
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -56,8 +53,3 @@ class SAC(TrunkConfig, TargetConfig, AgentConfig):
             raise ValueError(f"SAC.core must be 'none' because its critics have no recurrent state, got {self.core!r}")
         if self.observation_norm:
             raise ValueError("SAC.observation_norm must be False because its networks keep no running statistics")
-
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> SACAgent:
-        from seed_rl.agents.sac.agent import SACAgent
-
-        return SACAgent(self, env_spec, num_training_envs, seed)

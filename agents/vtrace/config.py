@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import gin
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
 from seed_rl.settings import NonNegative
-from seed_rl.specs import EnvSpec
 from seed_rl.types import Metric
-
-if TYPE_CHECKING:
-    from seed_rl.agents.vtrace.agent import VTraceAgent
 
 
 @gin.configurable
 @dataclasses.dataclass(frozen=True)
 class VTrace(ActorCriticConfig):
     """V-trace actor-critic with the published defaults."""
+
+    agent_class: ClassVar[str] = "seed_rl.agents.vtrace.agent:VTraceAgent"
 
     clip_reward_input: bool = True
 
@@ -36,8 +34,3 @@ class VTrace(ActorCriticConfig):
     """Upper bound of the importance weights in the policy gradient; 0: no bound. Not used with `clip_ratio`."""
     kl_cost: NonNegative = 0.0
     """Weight of the mean of log mu - log pi."""
-
-    def build(self, env_spec: EnvSpec, num_training_envs: int, seed: int) -> VTraceAgent:
-        from seed_rl.agents.vtrace.agent import VTraceAgent
-
-        return VTraceAgent(self, env_spec, seed)
