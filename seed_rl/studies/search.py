@@ -46,7 +46,10 @@ def median_pruner(prune_after: float) -> optuna.pruners.BasePruner:
 
 
 class Search(Study):
-    """Trains trials sequentially with settings suggested by Optuna's TPE sampler."""
+    """Trains trials sequentially with settings suggested by Optuna's TPE sampler.
+
+    An unfinished trial is continued first. A failed trial is not replaced before the next call of `run`.
+    """
 
     def __init__(
         self,
@@ -63,8 +66,7 @@ class Search(Study):
         """
         Args:
           searches: search space, in the form that `read_space` expects.
-          arguments: arguments of `seed_rl train` for all trials.
-          directory: directory of the study and the log directories; created if missing.
+          arguments, directory: see `Study`; the directory also holds Optuna's study.
           trials: number of trials to finish or prune, including those of earlier calls.
           total_frames: environment frames per trial.
           metric: name of the metric to maximise.
@@ -97,17 +99,6 @@ class Search(Study):
             self._study.set_user_attr("arguments", given)
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Train until all trials are finished or pruned, and return the first nonzero exit code of a run, if any.
-
-        An unfinished trial is continued first. A failed trial is not replaced before the next call.
-
-        Args:
-          stopped: polled; once it returns true, the current run saves a checkpoint and ends.
-          say: called with a line of text when a run begins or ends.
-
-        Raises:
-          ConfigError: another process is searching in the directory, or the study can't be written.
-        """
         with explained(ConfigError, self._unusable, ValueError), contextlib.ExitStack() as cleanup:
             try:
                 cleanup.enter_context(locked(os.path.join(self.directory, "lock")))

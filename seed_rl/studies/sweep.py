@@ -101,24 +101,14 @@ class Sweep(Study):
         """
         Args:
           wanted: trials in the order in which to train them.
-          arguments: arguments of `seed_rl train` for all trials.
-          directory: parent of the log directories; created if missing.
+          arguments, directory: see `Study`, also for the error.
           parallel: number of trials trained in parallel.
-
-        Raises:
-          ConfigError: the directory can't be created.
         """
         self._wanted = wanted
         super().__init__(arguments, directory)
         self._parallel = parallel
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        """Run all unfinished trials and return the first nonzero exit code, if any.
-
-        Args:
-          stopped: polled from several threads; once it returns true, the current runs save a checkpoint and end.
-          say: called with a line of text when a run begins or ends.
-        """
         titles = {trial.name: f"{trial.name} ({n} of {len(self._wanted)})" for n, trial in enumerate(self._wanted, 1)}
         waiting = [trial for trial in self._wanted if not self.is_finished(trial)]
         say(f"{len(waiting)} of {len(self._wanted)} runs left, {self._parallel} in parallel, in {self.directory}")

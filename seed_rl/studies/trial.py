@@ -71,14 +71,25 @@ class Study(abc.ABC):
         with explained(ConfigError, f"--logdir {directory} can't be used"):
             os.makedirs(directory, exist_ok=True)
 
+    @abc.abstractmethod
+    def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
+        """Train what is left, and return the first nonzero exit code of a run, if any.
+
+        Args:
+          stopped: polled from several threads; once it returns true, the current runs save a checkpoint and end.
+          say: called with a line of text when a run begins, and when it ends without being stopped.
+
+        Raises:
+          ConfigError: the directory can't be used.
+        """
+
     def train(self, trial: Trial, title: str, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
         """Train a trial to its end, starting from its checkpoint if it has one; return the exit code of the run.
 
         Args:
           trial: the trial to train.
           title: description of the trial in messages.
-          stopped: polled; once it returns true, the run saves a checkpoint and ends.
-          say: called with a line of text when the run begins, and when it ends without being stopped.
+          stopped, say: see `run`.
         """
         if stopped():
             return 0

@@ -55,6 +55,12 @@ _ACTING = (
 )
 
 
+def _acting(values: flags.FlagValues) -> dict[str, Any]:
+    """Return the flags of `_ACTING`, and the checkpoint, as keyword arguments."""
+    given = {name: values[name].value for name in ("checkpoint", "greedy", "seed", "max_steps")}
+    return {**given, "gin_params": values.gin_param}
+
+
 @command(
     "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
     *_POLICY,
@@ -96,17 +102,8 @@ def _evaluated(values: flags.FlagValues, place: str | None, name: str, stop: Sto
     with _usable_run(values, place, name) as (logdir, (path,)):
         from seed_rl.evaluation import episodes
 
-        evaluation = episodes.evaluate_run(
-            logdir,
-            values.checkpoint,
-            episodes=values.episodes,
-            num_envs=values.envs,
-            greedy=values.greedy,
-            seed=values.seed,
-            stop=stop,
-            max_steps=values.max_steps,
-            gin_params=values.gin_param,
-        )
+        how = _acting(values)
+        evaluation = episodes.evaluate_run(logdir, **how, episodes=values.episodes, num_envs=values.envs, stop=stop)
         if place not in (None, logdir):  # a bundle, unpacked into a directory that others don't find
             checkpoint = os.path.basename(evaluation.checkpoint)
             evaluation = dataclasses.replace(evaluation, logdir=str(place), checkpoint=checkpoint)
@@ -141,18 +138,9 @@ def play(values: flags.FlagValues) -> int:
         from seed_rl.evaluation.film import Limits, film_run
 
         with explained(UsageError, f"--output {', '.join(paths)} can't be written"):
-            played = film_run(
-                logdir,
-                *paths,
-                checkpoint=values.checkpoint,
-                episodes=values.episodes,
-                greedy=values.greedy,
-                seed=values.seed,
-                fps=values.fps,
-                limits=Limits() if values.exit_with_parent else None,
-                max_steps=values.max_steps,
-                gin_params=values.gin_param,
-            )
+            limits = Limits() if values.exit_with_parent else None
+            how = _acting(values)
+            played = film_run(logdir, *paths, **how, episodes=values.episodes, fps=values.fps, limits=limits)
         print(f"returns: {', '.join(f'{value:g}' for value in played.returns)}")
         print("\n".join(paths))
     if stopped.raised:

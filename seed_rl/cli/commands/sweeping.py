@@ -15,7 +15,7 @@ from seed_rl.system.signals import signals
 
 if TYPE_CHECKING:
     from seed_rl.studies.search import Search
-    from seed_rl.studies.sweep import Sweep
+    from seed_rl.studies.trial import Study
 
 
 @command(
@@ -48,7 +48,7 @@ def sweep(values: flags.FlagValues) -> int:
     return code
 
 
-def _run(running: Sweep | Search) -> int:
+def _run(running: Study) -> int:
     with signals() as stopped:
         code = running.run(stopped.is_set, lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", flush=True))
     print(running.table())
@@ -56,7 +56,7 @@ def _run(running: Sweep | Search) -> int:
     return stopped.exit_code or code
 
 
-def _new_sweep(values: flags.FlagValues) -> Sweep:
+def _new_sweep(values: flags.FlagValues) -> Study:
     from seed_rl.studies.sweep import Sweep, seeds_of, trials
 
     wanted = trials(values.grid, seeds_of(values.seeds))
