@@ -182,22 +182,23 @@ class Experiment(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        for name, kind, example in (("env", EnvConfig, "@Atari()"), ("agent", AgentConfig, "@VTrace()")):
+        for name, kind, what in (
+            ("env", EnvConfig, "a config such as @Atari()"),
+            ("agent", AgentConfig, "a config such as @VTrace()"),
+            ("replay", Replay | None, "@Replay() or None"),
+            ("league", League | None, "@League() or None"),
+        ):
             if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"Experiment.{name} must be a config such as {example}, got {getattr(self, name)!r}")
+                raise ValueError(f"Experiment.{name} must be {what}, got {getattr(self, name)!r}")
         if self.batch_size % self.minibatches:
             raise ValueError(
                 f"Experiment.minibatches ({self.minibatches}) must divide Experiment.batch_size ({self.batch_size})"
             )
-        if self.replay is not None and not isinstance(self.replay, Replay):
-            raise ValueError(f"Experiment.replay must be @Replay() or None, got {self.replay!r}")
         agent = type(self.agent).__name__
         if self.agent.learns_from_replay and self.replay is None:
             raise ValueError(f"{agent} needs a replay: Experiment.replay must be @Replay(), got None")
         if self.replay is not None and not self.agent.learns_from_replay:
             raise ValueError(f"{agent} learns from fresh unrolls: Experiment.replay must be None, got @Replay()")
-        if self.league is not None and not isinstance(self.league, League):
-            raise ValueError(f"Experiment.league must be @League() or None, got {self.league!r}")
         if self.league is not None and self.env.players <= self.env.home_players:
             raise ValueError(
                 f"Experiment.league needs games with opponents, {self.env.title} has none: it must be None"

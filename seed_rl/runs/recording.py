@@ -63,9 +63,6 @@ def deterministic(number_of_threads: int) -> dict[str, Any]:
     Raises:
       ConfigError: it comes too late.
     """
-    try:
+    what = f"TensorFlow was used before with another number of threads than {number_of_threads}"
+    with explained(ConfigError, what, RuntimeError):
         return make_deterministic(number_of_threads)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"TensorFlow was used before with another number of threads than {number_of_threads}"
-        ) from error
