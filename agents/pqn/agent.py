@@ -48,17 +48,8 @@ class PQNAgent(ModelAgent):
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
         q, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        result = pqn_loss(q, unroll.action, unroll.targets, unroll.env_output.last)
-        return LossOutput(
-            {"model": result.total},
-            metrics={
-                "loss/total": result.total,
-                "q/value": tf.reduce_mean(result.values),
-                "q/abs_td_error": tf.reduce_mean(tf.abs(result.errors)),
-                "q/epsilon": self._epsilon.value,
-            },
-            maxima={"q/max_value": tf.reduce_max(result.values)},
-        )
+        output = pqn_loss(q, unroll.action, unroll.targets, unroll.env_output.last)
+        return output._replace(metrics={**output.metrics, "q/epsilon": self._epsilon.value})
 
     def moments(self, unroll: Unroll) -> Any:
         return self.model.trunk.moments(unroll.env_output)

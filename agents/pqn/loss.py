@@ -5,26 +5,14 @@ Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences, A a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
+from seed_rl.agents.base import LossOutput
 from seed_rl.agents.pqn.config import PQN
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.rl import q_learning
 from seed_rl.rl.vtrace import lambda_returns
 from seed_rl.types import EnvOutput
-
-
-class PQNLoss(NamedTuple):
-    """The loss of B unrolls and its ingredients."""
-
-    total: tf.Tensor
-    """float32 scalar."""
-    errors: tf.Tensor
-    """float32 [T, B]: lambda-returns less values; zero where no transition follows."""
-    values: tf.Tensor
-    """float32 [T, B]: Q(x_t, a_t)."""
 
 
 def pqn_targets(q: tf.Tensor, env_output: EnvOutput, config: PQN) -> tf.Tensor:
@@ -40,8 +28,8 @@ def pqn_targets(q: tf.Tensor, env_output: EnvOutput, config: PQN) -> tf.Tensor:
     return lambda_returns(discount_t, r_t, greedy[:-1], greedy[-1], last_t=last_t, lambda_=config.lambda_)
 
 
-def pqn_loss(q: tf.Tensor, action: tf.Tensor, targets: tf.Tensor, last: tf.Tensor) -> PQNLoss:
-    """Half the mean squared error to the targets.
+def pqn_loss(q: tf.Tensor, action: tf.Tensor, targets: tf.Tensor, last: tf.Tensor) -> LossOutput:
+    """Half the mean squared error to the targets, zero where no transition follows, and its metrics.
 
     Args:
       q: float32 [T + 1, B, A].
@@ -51,4 +39,6 @@ def pqn_loss(q: tf.Tensor, action: tf.Tensor, targets: tf.Tensor, last: tf.Tenso
     """
     values = q_learning.q_of_actions(q, action)[:-1]
     errors = tf.where(last[:-1], 0.0, tf.stop_gradient(targets) - values)
-    return PQNLoss(0.5 * tf.reduce_mean(tf.square(errors)), errors, values)
+    total = 0.5 * tf.reduce_mean(tf.square(errors))
+    means = {"q/value": tf.reduce_mean(values), "q/abs_td_error": tf.reduce_mean(tf.abs(errors))}
+    return LossOutput({"model": total}, {"loss/total": total, **means}, maxima={"q/max_value": tf.reduce_max(values)})
