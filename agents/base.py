@@ -51,16 +51,12 @@ class LossOutput(NamedTuple):
     """float32 [B]: new replay priorities of the sequences; () if the agent does not use a replay."""
 
 
-def _same(optimizer: Optimizer) -> Optimizer:
-    return optimizer
-
-
 class VariableGroup(NamedTuple):
     """Variables that share a loss and an optimizer."""
 
     variables: Sequence[Any]
     """Keras variables."""
-    optimizer: Callable[[Optimizer], Optimizer] = _same
+    optimizer: Callable[[Optimizer], Optimizer] = lambda own: own
     """Maps the experiment's optimizer settings to the group's; by default they are the same."""
 
 

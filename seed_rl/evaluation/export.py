@@ -76,7 +76,8 @@ def _signatures(policy: Policy, batch: int) -> dict[str, Callable[..., Any]]:
     """Build the signatures of an export by name; see `export`."""
     spec, action = policy.env_spec, policy.env_spec.action.tensor
     initial = policy.agent.initial_state(batch)
-    names = {name: _served_name(name) for name, _ in spec.observation_tensors()}
+    names = {name: re.sub(r"\W", "_", f"observation_{name}") for name, _ in spec.observation_tensors() if name}
+    names = names or {"": "observation"}
     shapes = {"prev_action": (action.shape, action.dtype), "reward": ((), tf.float32), "done": ((), tf.bool)}
     shapes |= {names[name]: (part.shape, part.dtype) for name, part in spec.observation_tensors()}
     shapes |= {name: (part.shape[1:], part.dtype) for name, part in _named(initial).items()}
@@ -121,10 +122,6 @@ def _leave_compilation_to_the_server(directory: str) -> None:
                         del marked.attr[name]
     with open(path, "wb") as file:
         file.write(saved.SerializeToString())
-
-
-def _served_name(observed: str) -> str:
-    return re.sub(r"\W", "_", f"observation_{observed}") if observed else "observation"
 
 
 def _named(state: Any) -> dict[str, tf.Tensor]:

@@ -5,6 +5,7 @@ What they then tell each other is in `learner.collectives`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -125,7 +126,8 @@ def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
             for index, address in [*missing.items()]:
                 if stop.is_set():
                     return False
-                if _answers(address):
+                with contextlib.suppress(OSError):  # it does not listen yet, or has no name yet
+                    socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
                     del missing[index]
             if missing and time.monotonic() > deadline:
                 names = ", ".join(map(hosts.name, missing))
@@ -140,11 +142,3 @@ def _listening(port: int) -> socket.socket:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise AddressError(f"this learner host cannot listen on port {port}: {reason}") from error
-
-
-def _answers(address: Address) -> bool:
-    try:
-        socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
-    except OSError:  # it does not listen yet, or has no name yet
-        return False
-    return True

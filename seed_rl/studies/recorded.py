@@ -82,7 +82,14 @@ def runs_with_returns(places: Sequence[str]) -> list[RecordedRun]:
       ConfigError: a place lacks the required metrics.
       CannotReach: a place in an object store can't be read.
     """
-    return _with_returns([run for place in places for run in _runs(place)])
+    runs = [run for place in places for run in _runs(place)]
+    found = [run for run in runs if any("episode_return" in row for row in run.rows)]
+    if not found:
+        raise ConfigError(f"no episode returns yet in {', '.join(run.place for run in runs)}")
+    for run in runs:
+        if run not in found:
+            _log.warning("%s is skipped: it has no episode returns yet", run.place)
+    return found
 
 
 def grouped(runs: Sequence[RecordedRun]) -> list[tuple[str, list[RecordedRun]]]:
@@ -124,16 +131,6 @@ def _directory(places: list[str]) -> str:
     common = os.path.commonprefix(places)  # noqa: RUF071 (names, not only directories, share a prefix)
     stem = common.rstrip("0123456789").removesuffix("seed=").removesuffix("seed").rstrip("_-. ")
     return stem.rstrip(os.sep) or places[0]
-
-
-def _with_returns(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
-    found = [run for run in runs if any("episode_return" in row for row in run.rows)]
-    if not found:
-        raise ConfigError(f"no episode returns yet in {', '.join(run.place for run in runs)}")
-    for run in runs:
-        if run not in found:
-            _log.warning("%s is skipped: it has no episode returns yet", run.place)
-    return found
 
 
 def _runs(place: str) -> list[RecordedRun]:
