@@ -56,7 +56,10 @@ def test_git_docker_and_the_source_distribution_leave_secrets_out():
     [
         ("make_secrets.sh new a,DNS:evil", "NAME must be a host name or an IP address, got 'a,DNS:evil'"),
         ("build.sh --pull cpu", "unrecognized arguments: --pull; --help lists the flags"),
-        ("build.sh cpu-mujocco", "IMAGE must be cpu, gpu, tpu or actor, one of them with -mujoco or -pettingzoo, atari,"),
+        (
+            "build.sh cpu-mujocco",
+            "IMAGE must be cpu, gpu, tpu or actor, one of them with -mujoco or -pettingzoo, atari,",
+        ),
         ("run_local.sh atari/vtrase 2 8", "run_local.sh: there is no experiment 'atari/vtrase' in configs/"),
         ("run_local.sh ../../etc/passwd 2 8", "there is no experiment '../../etc/passwd' in configs/"),
         ("run_local.sh atari/vtrace 2", "the following arguments are required: ENVS"),
