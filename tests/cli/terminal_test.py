@@ -3,21 +3,15 @@
 import re
 import sys
 
-import pytest
 from rich.text import Text
 
 from scripts import pictures
 
 
-@pytest.fixture(scope="module")
-def output(tmp_path_factory):
-    """Everything that a run writes to a terminal."""
+def test_the_panel_is_there_once_in_its_last_state_below_the_log_and_never_torn_or_too_wide(tmp_path):
     arguments = ["--gin_file=catch/vtrace", "--total_frames=6000", "--logdir=here"]
     command = [sys.executable, "-m", "seed_rl", "train", *arguments, "--gin_param=Logs.metrics_interval_s=0.2"]
-    return pictures.recording(command, tmp_path_factory.mktemp("terminal"), seconds=240)
-
-
-def test_the_panel_is_there_once_in_its_last_state_below_the_log(output):
+    output = pictures.recording(command, tmp_path, seconds=240)  # all that the run writes to a terminal
     text = Text.from_ansi(pictures.screen(output)).plain
     lines = [line.rstrip() for line in text.splitlines()]
     assert text.count("─ seed_rl ─") == text.count("╰──") == 1, text
@@ -38,6 +32,13 @@ def test_the_panel_is_there_once_in_its_last_state_below_the_log(output):
     assert logged < top
     assert "updates; checkpoints" in "".join(lines[:top])
 
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"  # the cursor
+    live = output.split(hidden)[1].split(shown)[0]
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", live))
+    assert len(lines) > 20
+    assert [line for line in lines if len(line) > pictures.COLUMNS] == []
+    assert not re.search(r"oneDNN|cudart|absl::|WARNING", output), "native output"
+
 
 def test_ctrl_c_is_not_echoed_into_the_panel(tmp_path):
     program = """
@@ -52,12 +53,3 @@ print("before", before, "after", echoes())
     written = pictures.recording([sys.executable, "-c", program], tmp_path, seconds=60)
     assert "during False" in written
     assert "before True after True" in written
-
-
-def test_the_display_is_never_wider_than_the_terminal_nor_mixed_with_native_output(output):
-    hidden, shown = "\x1b[?25l", "\x1b[?25h"  # the cursor
-    live = output.split(hidden)[1].split(shown)[0]
-    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", live))
-    assert len(lines) > 20
-    assert [line for line in lines if len(line) > pictures.COLUMNS] == []
-    assert not re.search(r"oneDNN|cudart|absl::|WARNING", output)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pathlib
+from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
 
 import pytest
+from PIL import Image
 
 
 def pages_of(site: pathlib.Path) -> list[str]:
@@ -35,18 +37,45 @@ def _is_foreign(requested: str, url: str) -> bool:
     return parts.scheme not in ("data", "blob") and parts.netloc != urlsplit(url).netloc
 
 
-def test_every_page_of_the_documentation_loads_without_an_error_or_a_request_to_another_host(site, server, browser):
+class Loaded(HTMLParser):
+    """Paths of what a page loads: its scripts in order, and its pictures, styles and icons."""
+
+    def __init__(self, page: pathlib.Path):
+        super().__init__()
+        self._folder = page.parent
+        self.scripts: list[pathlib.Path] = []
+        self.others: set[pathlib.Path] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        is_loaded = tag != "a" and named.get("rel") not in ("prev", "next")
+        url = named.get("src") or (named.get("href") if is_loaded else None)
+        if url is not None:
+            path = (self._folder / url).resolve()  # a file that isn't there if it is on another host
+            self.scripts.append(path) if tag == "script" else self.others.add(path)
+
+
+def test_every_page_of_the_documentation_is_there_and_loads_files_of_the_site_only(site):
     docs = pathlib.Path(__file__).resolve().parents[2] / "docs"
     names = {path.relative_to(docs).with_suffix("").as_posix() for path in docs.rglob("*.md")}
     wanted = {f"/{name.removesuffix('README').removesuffix('index').rstrip('/')}/".replace("//", "/") for name in names}
     assert len(wanted) > 20
     assert wanted <= set(pages_of(site))
-    visited = pages_of(site)
-    for generated in ("/source/", "/api/"):  # of each folder all pages are made alike
-        alike = [page for page in visited if page.startswith(generated)]
-        assert len(alike) > 10
-        visited = [page for page in visited if page not in alike[:-1]]
-    assert visit(browser, *(f"{server}{page}" for page in visited)) == []
+    loaded = [Loaded(site / page[1:] / "index.html") for page in pages_of(site)]
+    assert all(each.scripts == loaded[0].scripts for each in loaded), "what a browser says about one page holds for all"
+    files = {*loaded[0].scripts, *(path for each in loaded for path in each.others)}
+    assert [path for path in files if not (path.is_file() and path.is_relative_to(site.resolve()))] == []
+    pictures = [path for path in files if path.suffix == ".png"]
+    assert len(pictures) > 20
+    for path in pictures:
+        with Image.open(path) as picture:
+            picture.verify()
+
+
+def test_pages_of_every_kind_load_without_an_error_or_a_request_to_another_host(server, browser):
+    kinds = ("", "concepts/", "api/agents/", "results/", "source/envs/gym.py/")
+    assert visit(browser, *(f"{server}/{page}" for page in kinds)) == []
 
 
 @pytest.mark.parametrize(
