@@ -3,39 +3,22 @@
 import itertools
 import os
 import signal
-import sys
+
+import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 
-CATCH = ("--gin_file=catch/vtrace",)
-SMALL_CATCH = (*CATCH, "--gin_param=Catch.rows=6", "--gin_param=Catch.columns=3", "--total_frames=70000")
-ENDLESS_CATCH = (*CATCH, "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.2")
+ENDLESS_CATCH = ("--gin_file=catch/vtrace", "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.2")
 
 
-def test_catch_is_learned_and_a_run_knows_that_it_is_finished(runs, rows, tmp_path, caplog):
+def test_pong_moves_and_a_run_knows_that_it_is_finished(runs, rows, tmp_path, caplog):
     caplog.set_level("INFO")
-    logdir = str(tmp_path / "catch")
-    run = runs.run("train", *SMALL_CATCH, f"--logdir={logdir}", program=(sys.executable, "-m", "seed_rl"))
-    assert run.returncode == 0, run.text()
-    last = rows(logdir)[-1]
-    assert last["env_frames"] >= 70_000
-    assert last["episode_return"] > 0.3, "at random it is about -0.6"
-    names = os.listdir(logdir)
-    assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
-    assert any("tfevents" in name for name in names)
-    assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
-
-    assert main(["train", *SMALL_CATCH, f"--logdir={logdir}"]) == 0
-    assert "is finished (" in caplog.text
-    assert rows(logdir)[-1] == last, "a finished run has nothing left to do"
-
-
-def test_pong_moves(runs, rows, tmp_path):
     logdir = str(tmp_path / "pong")
     bindings = ("Actors.envs_per_group = 4", "Inference.max_batch_size = 4", "Experiment.batch_size = 2")
-    arguments = (*(f"--gin_param={binding}" for binding in bindings), f"--logdir={logdir}", "--total_frames=1600")
-    run = runs.run("train", "--gin_file=atari/vtrace_pong", *arguments)
+    arguments = ("--gin_file=atari/vtrace_pong", *(f"--gin_param={binding}" for binding in bindings))
+    arguments += (f"--logdir={logdir}", "--total_frames=1600")
+    run = runs.run("train", *arguments)
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
     assert last["env_frames"] >= 1_600
@@ -45,32 +28,46 @@ def test_pong_moves(runs, rows, tmp_path):
     assert last["discarded_unrolls"] == 0
     assert last["environments"] == loaded.actors.num_envs
     assert {"loss/total", "policy/entropy", "gradient_norm", "learning_rate", "queue_fill", "policy_lag"} <= set(last)
+    names = os.listdir(logdir)
+    assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
+    assert any("tfevents" in name for name in names)
+    assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
+
+    assert main(["train", *arguments]) == 0
+    assert "is finished (" in caplog.text
+    assert rows(logdir)[-1] == last, "a finished run has nothing left to do"
 
 
-def test_a_killed_actor_comes_back_and_a_signal_ends_the_run_with_a_checkpoint_and_no_orphan(
-    runs, rows, wait_for, actors_of, gone, tmp_path
+def test_memory_is_learned_with_stored_states_though_an_actor_is_killed_and_a_signal_ends_the_run_without_an_orphan(
+    runs, rows, documented, wait_for, actors_of, gone, tmp_path
 ):
-    logdir = str(tmp_path / "catch")
-    run = runs.start("train", *ENDLESS_CATCH, f"--logdir={logdir}", "--num_actors=2")
+    logdir = str(tmp_path / "memory")
+    flags = ("--num_actors=2", "--gin_param=Actors.groups_per_actor=1", "--gin_param=Logs.metrics_interval_s=0.5")
+    run = runs.start("train", "--gin_file=memory/r2d2", *flags, f"--logdir={logdir}")
     # Before the first update, an actor's environments may not have begun an unroll that could be lost.
-    wait_for(lambda: any(row["environments"] == 64 and row["learner_updates"] > 3 for row in rows(logdir)), run)
+    wait_for(lambda: any(row["environments"] == 32 and row["learner_updates"] > 3 for row in rows(logdir)), run)
 
     victim = actors_of(run.pid)[0]
     victim.send_signal(signal.SIGKILL)
     killed_at = len(rows(logdir))
     came_back = wait_for(
-        lambda: [r for r in rows(logdir)[killed_at:] if r["discarded_unrolls"] > 0 and r["environments"] == 64], run
+        lambda: [r for r in rows(logdir)[killed_at:] if r["discarded_unrolls"] > 0 and r["environments"] == 32], run
     )
     wait_for(lambda: rows(logdir)[-1]["env_frames"] > came_back[0]["env_frames"], run)
     actors = actors_of(run.pid)
     assert victim.pid not in [actor.pid for actor in actors]
     assert len(actors) == 2
 
+    wait_for(lambda: any(row.get("eval/episode_return", 0) >= 0.85 for row in rows(logdir)), run, timeout=240)
     run.process.send_signal(signal.SIGINT)
     assert run.wait(30) == 128 + signal.SIGINT, run.text()
-    assert len(os.listdir(f"{logdir}/checkpoints")) == 1
+    assert len(list((tmp_path / "memory/checkpoints").glob("checkpoint-*"))) == 1
     assert gone(actors)
     assert "Traceback" not in run.text()
+    last = rows(logdir)[-1]
+    assert last["replay/ratio"] == pytest.approx(4.0, rel=0.01)
+    assert last["agent_steps"] == last["env_frames"] < 200_000
+    assert {"eval/episode_length", "replay/size", "q/abs_td_error", "policy_lag"} <= documented(logdir)
 
 
 def test_a_killed_learner_resumes_and_its_actors_reconnect(runs, rows, wait_for, tmp_path):

@@ -7,8 +7,6 @@ import struct
 import sys
 
 import pytest
-import wandb
-from wandb.proto import wandb_internal_pb2
 
 from seed_rl.experiment import ConfigError, Logs, config_files
 from seed_rl.reporting import wandb_run
@@ -17,6 +15,8 @@ from seed_rl.reporting.wandb_run import WandbRun
 
 def records(path):
     """The records of a `.wandb` file: protobuf messages in LevelDB's log format, in blocks of 32 KB."""
+    from wandb.proto import wandb_internal_pb2
+
     data = path.read_bytes()
     position, message = 7, b""  # after the header of the file
     while position + 7 <= len(data):
@@ -32,9 +32,16 @@ def records(path):
             message = b""
 
 
+def teardown():
+    """Ends the service of wandb, whose import takes a second that other workers save."""
+    import wandb
+
+    wandb.teardown()
+
+
 def stored(logdir):
     """Every start of the run in a log directory in order: its description, horizontal axis, config and rows by tag."""
-    wandb.teardown()  # the files are complete only now
+    teardown()  # the files are complete only now
     starts = []
     found = pathlib.Path(logdir, "wandb").glob("*run-*/run-*.wandb")
     for path in sorted(found, key=lambda path: path.parent.name.removeprefix("offline-")):  # run-<time>-<id>
@@ -71,9 +78,9 @@ def somebody(tmp_path, monkeypatch):
         for name, value in {"HOME": str(tmp_path), "NETRC": str(tmp_path / "netrc"), **settings}.items():
             monkeypatch.setenv(name, value)
 
-    wandb.teardown()
+    teardown()
     yield start
-    wandb.teardown()
+    teardown()
 
 
 def test_a_run_and_its_resumption_are_one_run_of_wandb_with_every_row_and_nothing_is_printed(somebody, tmp_path, capfd):

@@ -1,5 +1,6 @@
 """Actors that die, as the person who started the run sees it."""
 
+import dataclasses
 import os
 import re
 import signal
@@ -9,9 +10,11 @@ import threading
 import psutil
 import pytest
 
+from seed_rl.api import ActorFailed, Run, load_experiment
 from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.system.children import how_it_ended
+from tests.support.failing_env import Failing
 
 TRACEBACK = """12:00:00 E seed_rl.actor.loop: an environment failed
 Traceback (most recent call last):
@@ -128,17 +131,14 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
     assert "1 of 1 actors don't respond and are left running" in caplog.text
 
 
-def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(runs, tmp_path):
-    gin_file = tmp_path / "failing.gin"
-    gin_file.write_text("include 'catch/vtrace.gin'\nimport tests.support.failing_env\nExperiment.env = @Failing()\n")
-    run = runs.run("train", f"--gin_file={gin_file}", f"--logdir={tmp_path}/run")
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(tmp_path):
+    experiment = dataclasses.replace(load_experiment(["catch/vtrace"]), env=Failing())
     log = tmp_path / "run" / "actors" / "actor-0.log"
-    last = run.text().splitlines()[-1]
-    assert run.returncode == 1, run.text()
-    assert last.startswith("seed_rl train: actor 0 ended 3 times in a row: ")
-    assert "an environment of suite 'failing' failed in step: OSError: the game crashed" in last
-    assert last.endswith(f"(log: {log})")
-    assert "Traceback" not in run.text()
+    why = (
+        "actor 0 ended 3 times in a row: .*an environment of suite 'failing' failed in step: OSError: the game crashed"
+    )
+    with Run(experiment, str(tmp_path / "run")) as run, pytest.raises(ActorFailed, match=rf"^{why}.* \(log: {log}\)$"):
+        list(run.train())
     assert "Traceback" in log.read_text()
     assert "failing_env.py" in log.read_text(), "where it failed"
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
