@@ -24,6 +24,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Half of the time that XLA takes for a program goes into making it faster than it needs to be here.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
+pytest_plugins = ["tests.support.processes"]
+
 NOT_QUICK = (
     "benchmarks",
     "cli",

@@ -12,10 +12,7 @@ import sys
 
 import pytest
 
-from tests.integration import conftest as integration
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-runs, rows, wait_for = integration.runs, integration.rows, integration.wait_for
 
 _RECORDER = """#!{python}
 import json, os, sys

@@ -96,12 +96,9 @@ def test_the_death_of_a_process_is_an_error_that_says_how(make, action, how):
     assert not os.path.exists(env._folder)
 
 
-def test_what_environments_print_is_passed_on(make, capfd):
+def test_what_environments_print_is_passed_on(make, wait_for, capfd):
     make(1).step(np.array([GO_ON]))
-    deadline = time.monotonic() + 10
-    while "the thing has begun" not in capfd.readouterr().err:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: "the thing has begun" in capfd.readouterr().err)
 
 
 def test_the_death_of_a_process_between_two_steps_is_noticed(make):
@@ -139,7 +136,7 @@ def test_an_interrupt_from_the_terminal_does_not_reach_the_environments(make):
     assert os.getsid(pid) == pid != os.getsid(0)
 
 
-def test_processes_end_with_the_one_that_steps_them():
+def test_processes_end_with_the_one_that_steps_them(wait_for):
     program = """
 import functools
 import sys
@@ -158,7 +155,4 @@ if __name__ == "__main__":
         stepping.kill()
         _, alive = psutil.wait_procs(alive, timeout=20)
     assert not alive
-    deadline = time.monotonic() + 20
-    while os.path.exists(folder):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: not os.path.exists(folder))

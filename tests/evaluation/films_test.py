@@ -4,7 +4,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -23,19 +22,7 @@ def rows(sinks, *frames):
             sink.write({"env_frames": n}, wall_time=6.0 * n)
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def made(films):
-    """Waits until the film that is being made is done."""
-    wait_for(lambda: films.idle)
-
-
-def test_a_film_of_the_newest_checkpoint_reaches_tensorboard_and_wandb(saved_run, monkeypatch):
+def test_a_film_of_the_newest_checkpoint_reaches_tensorboard_and_wandb(saved_run, wait_for, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     logdir, _ = saved_run("catch/vtrace")
     bindings = ["Logs.film_interval_min = 2", "Logs.wandb_project = 'tests'"]
@@ -44,7 +31,7 @@ def test_a_film_of_the_newest_checkpoint_reaches_tensorboard_and_wandb(saved_run
     rows(sinks, 0, 10)
     assert not films.exists()
     rows(sinks, 20)
-    made(sinks[0])
+    wait_for(lambda: sinks[0].idle)
     rows(sinks, 30)
     for sink in sinks:
         sink.close()
@@ -76,13 +63,13 @@ def play(tmp_path, monkeypatch):
     return put
 
 
-def test_a_film_that_fails_says_why_once(play, tmp_path, caplog):
+def test_a_film_that_fails_says_why_once(play, wait_for, tmp_path, caplog):
     films = Films(str(tmp_path), 60.0, [Screen()])
     rows([films], 0, 10)
     assert films.idle, "there is no policy yet"
     play("echo seed_rl play: no luck; exit 2")
     rows([films], 20)
-    made(films)
+    wait_for(lambda: films.idle)
     rows([films], 21)
     assert caplog.messages == ["no film at 20 frames: no luck"]
 
@@ -125,7 +112,7 @@ time.sleep(600)
 """
 
 
-def test_a_film_ends_with_a_learner_that_is_killed(saved_run, tmp_path):
+def test_a_film_ends_with_a_learner_that_is_killed(saved_run, wait_for, tmp_path):
     logdir, _ = saved_run("catch/vtrace", "Catch.rows = 1_000", "Catch.columns = 40")  # long episodes
     with subprocess.Popen(
         [sys.executable, "-c", LEARNER, logdir], stdout=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path)}

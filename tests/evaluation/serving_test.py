@@ -68,7 +68,7 @@ def served(server, address):
             running.result()
 
 
-def test_clients_get_the_actions_of_the_newest_checkpoint(saved_run, tmp_path, caplog):
+def test_clients_get_the_actions_of_the_newest_checkpoint(saved_run, wait_for, tmp_path, caplog):
     logdir, agent = saved_run("catch/vtrace", *RECURRENT, FAST)
     folder = f"{logdir}/checkpoints"
     server = PolicyServer(logdir, "newest", greedy=True, max_envs=4)
@@ -87,7 +87,7 @@ def test_clients_get_the_actions_of_the_newest_checkpoint(saved_run, tmp_path, c
             wait(lambda row, ended=episodes: (row["episodes"], row["environments"]) == (ended, 0))
             if episodes == 8:
                 pathlib.Path(f"{folder}/checkpoint-000000000008.npz").write_bytes(b"half of a file")
-                wait_for_log(caplog, "checkpoint-000000000008.npz is damaged: ")
+                wait_for(lambda: "checkpoint-000000000008.npz is damaged: " in caplog.text)
                 os.remove(f"{folder}/checkpoint-000000000008.npz")
                 save_other_weights(agent, folder)
                 wait(lambda row: row["env_frames"] == 900)
@@ -99,11 +99,3 @@ def save_other_weights(agent, folder):
     variables = checkpoints.name_variables("agent", agent.variables)
     arrays = {name: rng.normal(0, 0.3, variable.shape).astype(np.float32) for name, variable in variables.items()}
     checkpoints.save(folder, 9, arrays, {"counters": {"env_frames": 900}}, keep=3)
-
-
-def wait_for_log(caplog, text):
-    for _ in range(600):
-        if text in caplog.text:
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError(caplog.text)

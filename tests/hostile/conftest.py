@@ -13,10 +13,7 @@ import pytest
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 from tests.hostile import victim
-from tests.integration import conftest as integration
 from tests.transport import peers
-
-runs, rows, wait_for = integration.runs, integration.rows, integration.wait_for
 
 _FILES = 128
 MEGABYTE = 1 << 20

@@ -2,17 +2,15 @@
 
 import itertools
 import os
-import re
 import tarfile
-import time
 
 import numpy as np
 import pytest
 
 from seed_rl.cli.main import main
 from seed_rl.journal import file, segments
-from seed_rl.runs import replay
-from seed_rl.studies.bundle import opened
+from seed_rl.runs.replay import Progress, updates_behind
+from seed_rl.studies import bundle as bundles
 from seed_rl.weights import checkpoints
 
 SETTINGS = (
@@ -24,20 +22,21 @@ SETTINGS = (
 )
 
 
-def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(runs, tmp_path, capsys):
+def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
+    runs, wait_for, tmp_path, capsys, monkeypatch
+):
     logdir, fork = tmp_path / "run", tmp_path / "fork"
     train = ("train", "--gin_file=catch/r2d2", "--record", *(f"--gin_param={setting}" for setting in SETTINGS))
-    first, deadline = runs.start(*train, f"--logdir={logdir}"), time.monotonic() + 120
-    while not [*logdir.glob("checkpoints/checkpoint-*[1-9]*.npz")] and time.monotonic() < deadline:
-        time.sleep(0.05)
+    first = runs.start(*train, f"--logdir={logdir}")
+    wait_for(lambda: [*logdir.glob("checkpoints/checkpoint-*[1-9]*.npz")], first)
     first.process.kill()
     first.wait(60)
     assert runs.run(*train, f"--logdir={logdir}").returncode == 0
-    parts = segments.load(str(logdir / file.NAME))
-    assert len(parts) == 3, "one ends with the kill, another at the checkpoint that is kept"
-    assert all(part.end[0] == following.begin > 0 for part, following in itertools.pairwise(parts))
+    recorded = segments.load(str(logdir / file.NAME))
+    assert len(recorded) == 3, "one ends with the kill, another at the checkpoint that is kept"
+    assert all(part.end[0] == following.begin > 0 for part, following in itertools.pairwise(recorded))
     kept = logdir / "checkpoints/frames-000000005000.npz"
-    killed, last = parts[0], parts[-1]
+    killed, last = recorded[0], recorded[-1]
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
 
     replayed = runs.run("replay", logdir)
@@ -53,11 +52,25 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(run
 
     bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
     assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
-    part = runs.run("verify", bundle, "--random_part")
-    assert part.returncode == 0, part.text()
-    begin, end = map(int, re.search(r"in updates (\d+) to (\d+) are equal", part.text()).groups())
-    assert (begin, end) in itertools.pairwise([0, replay.updates_behind(str(kept)), last.end[0]])
-    with opened(str(bundle)) as folder:
+    parts = set()
+
+    def replay_from(directory):
+        """Puts the end of another run into the place of a replay, and notes what is to be replayed."""
+
+        def replayed(folder, temporary, begin, until):
+            parts.add((os.path.basename(begin), until))
+            yield Progress(0, until or last.end[0], last.end[0], 9, {"env_frames": 1.0}, str(directory))
+
+        monkeypatch.setattr(bundles, "replay", replayed)
+
+    replay_from(logdir)
+    for _ in range(20):
+        assert main(["verify", str(bundle), "--random_part"]) == 0
+    assert parts == {("", updates_behind(str(kept))), (kept.name, last.end[0])}
+    replay_from(fork)
+    assert main(["verify", str(bundle)]) == 1
+    assert f"policy.npz in {bundle} is not the policy at the end of the run" in capsys.readouterr().err
+    with bundles.opened(str(bundle)) as folder:
         _, bundled, _ = checkpoints.chosen(folder, None)
     _, saved, _ = checkpoints.chosen(str(logdir), None)
     assert all(np.array_equal(bundled[name], saved[name]) for name in saved if name.startswith("agent/"))

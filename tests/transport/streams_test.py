@@ -143,7 +143,7 @@ def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
     assert "offers shared memory, but" in caplog.text
 
 
-def test_streams_leave_neither_memory_nor_threads_behind(house):
+def test_streams_leave_neither_memory_nor_threads_behind(house, wait_for):
     learner = house.serve()
     client = house.connect()
     client.describe(timeout=5.0)
@@ -158,17 +158,9 @@ def test_streams_leave_neither_memory_nor_threads_behind(house):
     for stream in streams:
         stream.close()
     del stream, streams
-    wait_until(lambda: shared_memory_in_use() <= memory)  # the server's side is given up on its own thread
-    wait_until(lambda: threading.active_count() <= threads)
-
-
-def wait_until(condition, seconds=5.0):
-    """Collects garbage until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        gc.collect()
-        threading.Event().wait(0.01)
+    # The server's side is given up on its own thread.
+    wait_for(lambda: gc.collect() >= 0 and shared_memory_in_use() <= memory, timeout=5)
+    wait_for(lambda: gc.collect() >= 0 and threading.active_count() <= threads, timeout=5)
 
 
 def shared_memory_in_use():

@@ -1,4 +1,4 @@
-"""Starts real `seed_rl` processes and makes sure that none outlives its test."""
+"""Fixtures that start real `seed_rl` processes, of which none outlives its test, and wait for what they do."""
 
 import contextlib
 import pathlib
