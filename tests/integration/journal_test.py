@@ -36,19 +36,19 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     assert len(recorded) == 3, "one ends with the kill, another at the checkpoint that is kept"
     assert all(part.end[0] == following.begin > 0 for part, following in itertools.pairwise(recorded))
     kept = logdir / "checkpoints/frames-000000005000.npz"
-    killed, last = recorded[0], recorded[-1]
+    begin, last = updates_behind(str(kept)), recorded[-1]
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
 
-    replayed = runs.run("replay", logdir)
-    assert replayed.returncode == 0, replayed.text()
-    assert f"in updates 0 to {last.end[0]} are equal" in replayed.text()
-
-    forked = runs.run(
-        *train, f"--logdir={fork}", f"--fork={logdir}@{killed.end[0]}", "--gin_param=Optimizer.learning_rate=0"
-    )
+    changed = ("--gin_param=Optimizer.learning_rate=0", "--gin_param=Logs.keep_every_frames=0")
+    forked = runs.run(*train, f"--logdir={fork}", f"--fork={logdir}@{begin}", *changed)
     assert forked.returncode == 0, forked.text()
+    assert f"in updates 0 to {begin} are equal" in forked.text()
     assert main(["diff", str(logdir), str(fork)]) == 1
-    assert f"after {killed.end[0]} updates" in capsys.readouterr().out
+    assert f"after {begin} updates" in capsys.readouterr().out
+
+    replayed = runs.run("replay", logdir, f"--from={kept}")
+    assert replayed.returncode == 0, replayed.text()
+    assert f"in updates {begin} to {last.end[0]} are equal" in replayed.text()
 
     bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
     assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
@@ -66,7 +66,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     replay_from(logdir)
     for _ in range(20):
         assert main(["verify", str(bundle), "--random_part"]) == 0
-    assert parts == {("", updates_behind(str(kept))), (kept.name, last.end[0])}
+    assert parts == {("", begin), (kept.name, last.end[0])}
     replay_from(fork)
     assert main(["verify", str(bundle)]) == 1
     assert f"policy.npz in {bundle} is not the policy at the end of the run" in capsys.readouterr().err
