@@ -84,17 +84,19 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     assert main(["eval", f"--logdir={damaged}"]) == 2
 
 
-def test_a_league_is_replayed(tmp_path, rows, capsys):
+def test_a_league_is_replayed(runs, rows, tmp_path):
     league = ("Experiment.league=@League()", "League.every_updates=2", "League.sets=1")
     small = ("Actors.envs_per_group=4", "Actors.num_eval_envs=2", "Inference.max_batch_size=4", "VTrace.hidden=16")
     settings = (*league, *small, "Experiment.batch_size=4", "VTrace.unroll_length=16")
-    train = ("--gin_file=pettingzoo/tic_tac_toe", "--record", "--total_frames=3000", f"--logdir={tmp_path}")
-    assert main(["train", *train, *(f"--gin_param={setting}" for setting in settings)]) == 0
-    last = rows(str(tmp_path))[-1]
+    train = ("--gin_file=pettingzoo/tic_tac_toe", "--record", "--total_frames=3000", f"--logdir={tmp_path}/run")
+    recorded = runs.run("train", *train, *(f"--gin_param={setting}" for setting in settings))
+    assert recorded.returncode == 0, recorded.text()
+    last = rows(f"{tmp_path}/run")[-1]
     assert last["league/members"] > 1
     assert 0 < last["league/score"] < 1
-    assert main(["replay", str(tmp_path)]) == 0
-    assert f"in updates 0 to {last['learner_updates']} are equal" in capsys.readouterr().out
+    replayed = runs.run("replay", tmp_path / "run")
+    assert replayed.returncode == 0, replayed.text()
+    assert f"in updates 0 to {last['learner_updates']} are equal" in replayed.text()
 
 
 @pytest.mark.parametrize("command", ["replay", "bundle", "verify", "diff"])
