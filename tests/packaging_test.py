@@ -29,12 +29,14 @@ def run(*command, cwd):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> zipfile.ZipFile:
+def wheel(once) -> zipfile.ZipFile:
     """The wheel, built from a copy, so that no earlier build leaves anything in it."""
-    copy = tmp_path_factory.mktemp("source")
-    copy_source(copy)
-    run("-m", "build", "--no-isolation", "--outdir", "dist", cwd=copy)
-    (built,) = (copy / "dist").glob("*.whl")
+
+    def build(folder: pathlib.Path) -> None:
+        copy_source(folder)
+        run("-m", "build", "--no-isolation", "--outdir", "dist", cwd=folder)
+
+    (built,) = once("wheel", build).glob("dist/*.whl")
     return zipfile.ZipFile(built)
 
 
