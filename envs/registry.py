@@ -11,7 +11,6 @@ from importlib.metadata import entry_points
 from seed_rl.envs.base import CannotBuild, EnvConfig
 from seed_rl.envs.base import EnvironmentFailed as EnvironmentFailed
 from seed_rl.specs import EnvDescription
-from seed_rl.system.files import explained
 
 ENTRY_POINTS = "seed_rl.envs"
 """The entry-point group in which packages, including this one, declare `EnvConfig` classes."""
@@ -73,5 +72,7 @@ def from_description(description: EnvDescription) -> EnvConfig:
     unknown = sorted(set(description.options) - known)
     if unknown:
         raise CannotBuild(f"suite {description.suite!r} has no option {', '.join(unknown)} (known: {sorted(known)})")
-    with explained(CannotBuild, f"suite {description.suite!r}", TypeError, ValueError):
+    try:
         return config(**description.options)
+    except (TypeError, ValueError) as error:
+        raise CannotBuild(f"suite {description.suite!r}: {error}") from error

@@ -33,10 +33,9 @@ def records(path):
 
 
 def teardown():
-    """Ends the service of wandb, whose import takes a second that other workers save."""
-    import wandb
-
-    wandb.teardown()
+    """Ends the service of wandb where it was imported."""
+    if wandb := sys.modules.get("wandb"):
+        wandb.teardown()
 
 
 def stored(logdir):

@@ -44,7 +44,7 @@ from seed_rl.runs.fleet import ActorFailed
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
-from seed_rl.system.signals import signals, stop_at_end_of_input
+from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
 
 _FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError, OrderFailed)
@@ -188,9 +188,7 @@ def _train(values: flags.FlagValues, run: Run) -> int:
             if run.hosts.count == 1 and not (replay and replay.snapshot):
                 stopped.raises, run.on_update = True, stopped.asks
             if values.max_minutes is not None:
-                timer = threading.Timer(60 * values.max_minutes, stopped.set)
-                timer.daemon = True
-                timer.start()
+                _stop_after(60 * values.max_minutes, stopped)
             reached, best, row = False, -math.inf, {}
             for row in rows:
                 progress.show(row)
@@ -213,6 +211,12 @@ def _train(values: flags.FlagValues, run: Run) -> int:
             "a smaller Optimizer.learning_rate or Optimizer.clip_norm. The last checkpoint in "
             f"{run.logdir} predates the divergence"
         ) from error
+
+
+def _stop_after(seconds: float, stopped: StopFlag) -> None:
+    timer = threading.Timer(seconds, stopped.set)
+    timer.daemon = True
+    timer.start()
 
 
 def _how_far(row: Mapping[str, float], best: float) -> str:
