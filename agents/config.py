@@ -70,6 +70,8 @@ class AgentConfig(Settings):
         Raises:
           CannotAct: the agent does not support such environments.
         """
+        if ":" not in getattr(self, "agent_class", ""):
+            raise TypeError(f"{type(self).__name__} needs agent_class = 'module:Class', or its own method build")
         module, _, name = self.agent_class.partition(":")
         agent: Agent = getattr(importlib.import_module(module), name)(self, env_spec, num_training_envs, seed)
         return agent

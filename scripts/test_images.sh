@@ -3,7 +3,7 @@
 #
 # Builds images of docker/Dockerfile, checks their size and content, and trains Catch in three containers.
 #
-#   IMAGE    cpu, gpu, tpu, actor, actor-mujoco, football; default: all of them; the run needs cpu and actor
+#   IMAGE    cpu, gpu, tpu, actor, actor-mujoco, actor-pettingzoo, football; default: all of them; the run needs cpu and actor
 #   --quick  actor and cpu
 #
 # Works with docker or podman. Where neither does, root can use buildah on a Debian machine (apt-get install buildah
@@ -13,7 +13,7 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-declare -A LARGEST=([actor]=500 [actor-mujoco]=1100 [football]=1300 [cpu]=3000 [gpu]=9500 [tpu]=3500) # MB, with Debian
+declare -A LARGEST=([actor]=500 [actor-mujoco]=1100 [actor-pettingzoo]=700 [football]=1300 [cpu]=3000 [gpu]=9500 [tpu]=3500) # MB, with Debian
 LARGEST_ACTOR_PACKAGES=140                                                        # MB
 PORT=8697
 PREFIX="seed_rl-test-$$" # of the names of containers
@@ -31,7 +31,7 @@ for word in "$@"; do
     *) [[ -n ${LARGEST[$word]-} ]] || die "there is no image $word; there are: ${!LARGEST[*]}" && images+=("$word") ;;
   esac
 done
-((${#images[@]})) || images=(actor cpu actor-mujoco football gpu tpu)
+((${#images[@]})) || images=(actor cpu actor-mujoco actor-pettingzoo football gpu tpu)
 
 if docker info >/dev/null 2>&1; then
   engine=docker
@@ -76,7 +76,7 @@ build() {
   [[ $1 == [cgt]pu ]] || lock=actor
   [[ $1 != football ]] || target=football
   local flags=(--format=docker --layers --file=docker/Dockerfile "--target=$target" "--build-arg=IMAGE=$lock")
-  [[ $1 != *-mujoco ]] || flags+=(--build-arg=EXTRA=mujoco)
+  [[ $1 != *-* ]] || flags+=("--build-arg=EXTRA=${1#*-}")
   flags+=("--tag=seed_rl-$1:latest" .)
   case $engine in
     docker) command=(docker/build.sh "$1") ;;

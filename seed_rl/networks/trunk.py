@@ -234,13 +234,14 @@ def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
         return "words"
     if not (is_frame(spec) or is_planes(spec) or (is_grid(spec) and config.torso != "auto")):
         return "mlp"
-    if config.torso != "auto":
-        return config.torso
-    return "shallow" if min(spec.shape[:2]) >= smallest_frame(config.convolutions) else "mlp"
+    if config.torso == "auto" or (config.torso == "shallow" and is_grid(spec)):
+        return "shallow" if min(spec.shape[:2]) >= smallest_frame(config.convolutions) else "mlp"
+    return config.torso
 
 
 def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
-    images = [spec for _, spec in env_spec.network_inputs() if len(spec.shape) == 3 or is_planes(spec)]
+    specs = [spec for _, spec in env_spec.network_inputs()]
+    images = [spec for spec in specs if is_frame(spec) or is_planes(spec)] or [spec for spec in specs if is_grid(spec)]
     if config.torso not in ("auto", "mlp") and not images:
         raise CannotAct(
             f"the {config.torso} torso takes images, [height, width, channels] or uint16 [height, width] of "

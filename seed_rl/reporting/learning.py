@@ -6,6 +6,7 @@ The thresholds separate successful runs from runs that were deliberately misconf
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 _CLIPPED_MASS = 0.1
@@ -90,7 +91,9 @@ def _of_values_out_of_bounds(row: Mapping[str, float]) -> str:
 
 def _of_updates(row: Mapping[str, float]) -> str:
     """Check importance weights, policy changes and gradients."""
-    lag, gradient = row.get("policy_lag", 0.0), row.get("gradient_to_clip", 0.0)
+    lag = row.get("policy_lag", 0.0)
+    roles = [value for name, value in row.items() if re.fullmatch(r"role_\d+/gradient_to_clip", name)]
+    gradient = max([row.get("gradient_to_clip", 0.0), *roles])
     mass = row.get("learning/clipped_mass")
     if mass is not None and mass > _CLIPPED_MASS:
         remedy = "fewer environments or larger batches" if lag > _OLD else "a lower learning rate"

@@ -162,13 +162,15 @@ def _row(line: bytes) -> dict[str, float]:
 def _keep_until(path: str, frames: int) -> None:
     """Remove rows after `frames`, and move damaged lines before them into a separate file."""
     with open(path, "rb") as file:
-        lines = list(_lines(file))
-    kept = [n for n, (_, row) in enumerate(lines) if row is not None and row["env_frames"] <= frames]
-    before = set(range(max(kept, default=0))).difference(kept)
-    damaged = sorted(before | {n for n, (_, row) in enumerate(lines) if row is None})
+        is_kept = [None if row is None else row["env_frames"] <= frames for _, row in _lines(file)]
+    last = max((n for n, kept in enumerate(is_kept) if kept), default=0)
+    damaged = {n for n, kept in enumerate(is_kept) if kept is None or (not kept and n < last)}
     copy = f"{path.removesuffix('.jsonl')}.unreadable" if damaged else os.devnull
-    with complete_or_absent(path) as new, open(copy, "ab") as moved:
-        new.writelines(lines[n][0] for n in kept)
-        moved.writelines(lines[n][0] for n in damaged)
+    with open(path, "rb") as old, complete_or_absent(path) as new, open(copy, "ab") as moved:
+        for n, (line, _) in enumerate(_lines(old)):
+            if is_kept[n]:
+                new.write(line)
+            elif n in damaged:
+                moved.write(line)
     if damaged:
         _log.warning("%s had %d damaged lines, now in %s", path, len(damaged), copy)

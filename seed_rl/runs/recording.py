@@ -47,7 +47,7 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
         yield order
         return
     start = {"settings": experiment.to_json(), "versions": versions(), "machine": machine}
-    with explained(ConfigError, "the journal can't be continued", JournalError):
+    with explained(ConfigError, "the journal can't be continued", JournalError, OSError):
         journal = file.Writer(os.path.join(logdir, file.NAME))
     logs = experiment.logs
     recorded = Recorded(journal, start, logs.digest_updates, logs.keep_every_frames, order)

@@ -141,7 +141,7 @@ def _unpack(path: str, logdir: str) -> None:
     os.makedirs(logdir)
     names = {*_COPIED, POLICY, "requirements.txt"}
     contents: dict[str, bytes] = {}
-    with explained(JournalError, f"{path} is not a bundle", tarfile.TarError, KeyError, ValueError):
+    with explained(JournalError, f"{path} is not a bundle", OSError, tarfile.TarError, KeyError, ValueError):
         with tarfile.open(path, "r:") as archive:
             for entry in archive:
                 regular = entry.type == tarfile.REGTYPE  # neither a link nor sparse

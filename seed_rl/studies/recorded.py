@@ -138,7 +138,7 @@ def _runs(place: str) -> list[RecordedRun]:
     files = files_in(place)
     if not files and not os.path.isdir(place):
         with (
-            explained(ConfigError, f"{place} can't be read", ValueError, csv.Error),
+            explained(ConfigError, f"{place} can't be read", OSError, ValueError, csv.Error),
             local_file(place) as local,
             open(local, encoding="utf-8", newline="") as file,
         ):
@@ -154,7 +154,7 @@ def _runs(place: str) -> list[RecordedRun]:
 
 
 def _run(directory: str, has_settings: bool) -> RecordedRun:
-    with explained(ConfigError, f"{directory} can't be read", ValueError):
+    with explained(ConfigError, f"{directory} can't be read", OSError, ValueError):
         rows = metrics.read(directory)
     if not has_settings:
         return RecordedRun(directory, rows, None)

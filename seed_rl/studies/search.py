@@ -81,7 +81,7 @@ class Search(Study):
         super().__init__(arguments, directory)
         given = [*arguments, *(f"--search={search}" for search in searches)]
         self._unusable = f"the study in {directory} can't be used"
-        with explained(ConfigError, self._unusable, ValueError):
+        with explained(ConfigError, self._unusable, OSError, ValueError):
             optuna.logging.set_verbosity(optuna.logging.WARNING)
             path = os.path.abspath(os.path.join(directory, "study.journal"))  # absolute: Optuna's lock is a link to it
             with contextlib.suppress(BlockingIOError), locked(os.path.join(directory, "lock")):
@@ -99,7 +99,7 @@ class Search(Study):
             self._study.set_user_attr("arguments", given)
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
-        with explained(ConfigError, self._unusable, ValueError), contextlib.ExitStack() as cleanup:
+        with explained(ConfigError, self._unusable, OSError, ValueError), contextlib.ExitStack() as cleanup:
             try:
                 cleanup.enter_context(locked(os.path.join(self.directory, "lock")))
             except BlockingIOError:

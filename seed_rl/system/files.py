@@ -143,11 +143,11 @@ def reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def explained(kind: type[Exception], what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn file errors, and further types of `errors`, into an error of a kind with the message `what: reason`.
+    """Turn errors of some types, by default `OSError`, into an error of a kind with the message `what: reason`.
 
     Errors that are of this kind already pass unchanged.
     """
-    caught: tuple[type[Exception], ...] = (OSError, *errors)
+    caught = errors or (OSError,)
     try:
         yield
     except kind:

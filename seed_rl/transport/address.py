@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import stat
+from collections.abc import Collection
 from typing import Any
 
 _ADDRESS = re.compile(
@@ -88,27 +89,27 @@ def check_free(address: Address) -> None:
     Raises:
       AddressError: another process listens at one of them, or none can be bound.
     """
-    places: list[tuple[int, Any]] = [(socket.AF_UNIX, address.path)]
+    places: Collection[tuple[int, Any]] = [(socket.AF_UNIX, address.path)]
     if not address.path:
         places = [(socket.AF_INET, (address.host, address.port))]
         with contextlib.suppress(socket.gaierror):  # then binding fails, too
             kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
             found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
-            places = [(each[0], each[4]) for each in found]
+            places = dict.fromkeys((each[0], each[4]) for each in found)  # a host may be listed twice
     errors: dict[Any, OSError] = {}
     for family, place in places:
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            try:
+        try:
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(place)
-            except OSError as error:
-                errors[place] = error
+        except OSError as error:
+            errors[place] = error
     if address.path and not errors:
         os.unlink(address.path)
-    for place, failed in errors.items():
-        if failed.errno == errno.EADDRINUSE or len(errors) == len(places):
-            where = "" if address.path or place[0] == address.host else f" at {place[0]}"
-            reason = (failed.strerror or str(failed)).lower()
-            raise AddressError(f"cannot listen on {address}: {reason}{where}") from failed
+    taken = {place: error for place, error in errors.items() if error.errno == errno.EADDRINUSE}
+    for place, failed in (taken or (errors if len(errors) == len(places) else {})).items():
+        where = "" if address.path or place[0] == address.host else f" at {place[0]}"
+        reason = (failed.strerror or str(failed)).lower()
+        raise AddressError(f"cannot listen on {address}: {reason}{where}") from failed

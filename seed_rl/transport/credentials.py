@@ -77,7 +77,7 @@ def read_authorities(file: str | None) -> bytes | None:
     if not file:
         return None
     authorities = _read(file, "--tls_ca")
-    with explained(SecurityError, f"--tls_ca {file} holds no certificate in PEM", ValueError):
+    with explained(SecurityError, f"--tls_ca {file} holds no certificate in PEM", ssl.SSLError, ValueError):
         ssl.create_default_context(cadata=authorities.decode("ascii"))
     return authorities
 

@@ -46,12 +46,13 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     assert main(["diff", str(logdir), str(fork)]) == 1
     assert f"after {begin} updates" in capsys.readouterr().out
 
-    replayed = runs.run("replay", logdir, f"--from={kept}")
+    bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
+    assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
+    with bundles.opened(str(bundle)) as folder:
+        replayed = runs.run("replay", folder, f"--from={folder}/checkpoints/{kept.name}")
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates {begin} to {last.end[0]} are equal" in replayed.text()
 
-    bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
-    assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
     parts = set()
 
     def replay_from(directory):

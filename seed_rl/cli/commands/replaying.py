@@ -23,7 +23,6 @@ from seed_rl.runs import replay as replays
 from seed_rl.runs.fleet import ActorFailed
 from seed_rl.studies import bundle as bundles
 from seed_rl.system.exit_codes import FAILURE
-from seed_rl.system.files import explained
 from seed_rl.system.object_store import is_url
 from seed_rl.weights.checkpoints import CheckpointError
 
@@ -78,8 +77,10 @@ def bundle(values: flags.FlagValues, *paths: str) -> int:
     """Writes all that others need to check a recorded run into one file."""
     logdir = _one(paths)
     output = values.output or os.path.join(logdir, "bundle.tar")
-    with explained(UsageError, f"{output} can't be written"):
+    try:
         size = bundles.write_bundle(logdir, output)
+    except OSError as error:  # of any of the files, which it names
+        raise UsageError(f"{output} can't be written: {error}") from error
     print(f"{output} has {size:,} bytes")
     return 0
 
