@@ -49,7 +49,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     bundle, damaged = tmp_path / "run.tar", tmp_path / "damaged.tar"
     assert main(["bundle", str(logdir), f"--output={bundle}"]) == 0
     with bundles.opened(str(bundle)) as folder:
-        replayed = runs.run("replay", folder, f"--from={folder}/checkpoints/{kept.name}")
+        replayed = runs.run("replay", folder, f"--from={folder}/{kept.name}")
     assert replayed.returncode == 0, replayed.text()
     assert f"in updates {begin} to {last.end[0]} are equal" in replayed.text()
 
