@@ -3,7 +3,8 @@
 #
 # Builds images of docker/Dockerfile, checks their size and content, and trains Catch in three containers.
 #
-#   IMAGE    cpu, gpu, tpu, actor, actor-mujoco, actor-pettingzoo, football; default: all of them; the run needs cpu and actor
+#   IMAGE    cpu, gpu, tpu, actor, actor-mujoco, actor-pettingzoo, football; default: all of them; the run needs
+#            cpu and actor
 #   --quick  actor and cpu
 #
 # Works with docker or podman. Where neither does, root can use buildah on a Debian machine (apt-get install buildah
@@ -13,7 +14,8 @@
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-declare -A LARGEST=([actor]=500 [actor-mujoco]=1100 [actor-pettingzoo]=700 [football]=1300 [cpu]=3000 [gpu]=9500 [tpu]=3500) # MB, with Debian
+declare -A LARGEST=([actor]=500 [actor-mujoco]=1100 [actor-pettingzoo]=700 [football]=1300) # MB, with Debian
+LARGEST+=([cpu]=3000 [gpu]=9500 [tpu]=3500)
 LARGEST_ACTOR_PACKAGES=140                                                        # MB
 PORT=8697
 PREFIX="seed_rl-test-$$" # of the names of containers

@@ -54,7 +54,7 @@ class Actor:
     envs_per_group: int | None = None
     """Size of a group; None: what the learner asks for."""
     delays: Callable[[], Iterator[float]] = lambda: growing_delays(cap=_LONGEST_PAUSE)
-    """Function that creates the delays between attempts to join, seconds; they start anew after each success."""
+    """Function that creates the delays between attempts to join, seconds; called again after each success."""
 
     def __post_init__(self) -> None:
         self._delays = self.delays()

@@ -122,7 +122,7 @@ def match(
 
     Raises:
       CannotBuild: the environments can't be built, or have no opponents.
-      NoPolicy: see `new_player`.
+      NoPolicy: a player can't be made, as in `new_player`.
     """
     if config.players <= config.home_players:
         raise CannotBuild(f"{config.title} has no opponents")

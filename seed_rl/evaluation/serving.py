@@ -37,8 +37,9 @@ class PolicyServer:
         """
         Args:
           logdir: log directory of the run, which may still be training.
-          checkpoint: see `checkpoints.find`; `best` and the newest are taken up again while training replaces them.
-          greedy: see `load_policy`, also for the errors.
+          checkpoint: checkpoint to serve, as in `checkpoints.find`; `best` and the newest are taken up again while
+            training replaces them.
+          greedy: whether to act greedily, as in `load_policy`, which names the errors.
           seed: seed of sampled actions, and of the seeds that clients get for their environments.
           max_envs: number of environments that may be connected.
         """

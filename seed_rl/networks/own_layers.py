@@ -25,8 +25,8 @@ class Torso(Protocol):
     def __call__(self, frames: Any) -> Any:
         """Maps images [N, H, W, C] to features [N, F] in the layer's compute dtype.
 
-        Images are uint8, or with `TrunkConfig.observation_norm` in the compute dtype with a standard deviation of 255;
-        other numbers, such as boards, are multiplied by 255.
+        Images are uint8, and other numbers, such as boards, floats multiplied by 255. With
+        `TrunkConfig.observation_norm`, both are in the compute dtype with a standard deviation of 255.
         """
 
 

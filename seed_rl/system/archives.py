@@ -34,7 +34,15 @@ class BadArchive(ValueError):
     """A file that is no archive, or a damaged one; the message is the reason."""
 
 
-_ODD = (EOFError, ValueError, TypeError, RuntimeError, OverflowError, zipfile.BadZipFile)  # also with a valid checksum
+_ODD = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    RuntimeError,
+    OverflowError,
+    zipfile.BadZipFile,
+)  # also with a valid checksum
 _reading = functools.partial(explained, BadArchive, "it is no archive of arrays", *_ODD)
 
 
