@@ -125,17 +125,20 @@ class Saver:
         if not self._is_first:
             return
         evaluation, multiples = self._progress.new_evaluation(), self._multiples()
+        is_best, is_due = evaluation is not None and evaluation > self._best, self._clock() >= self._due
+        if not (is_best or is_due or multiples > self._kept):
+            return  # that nothing fails when nothing is written doesn't end an outage
         with self._no_checkpoints.tolerated():
-            if evaluation is not None and evaluation > self._best:
+            if evaluation is not None and is_best:
                 self._write(checkpoints.BEST, evaluation=evaluation)
                 self._best = evaluation
                 _log.info("evaluation return %.6g, the best so far, is kept in %s", evaluation, checkpoints.BEST)
             if multiples > self._kept:
                 self._write(f"frames-{multiples * self._logs.keep_every_frames:012d}.npz")
                 self._kept = multiples
-            if self._clock() >= self._due:
+            if is_due:
                 self.save()
-        if self._clock() >= self._due:
+        if is_due:
             self.begin()
 
     def _multiples(self) -> int:

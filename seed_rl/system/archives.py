@@ -34,15 +34,8 @@ class BadArchive(ValueError):
     """A file that is no archive, or a damaged one; the message is the reason."""
 
 
-_ODD = (
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
-    RuntimeError,
-    OverflowError,
-    zipfile.BadZipFile,
-)  # also with a valid checksum
+# An archive may be odd with a valid checksum, too.
+_ODD = (OSError, EOFError, ValueError, TypeError, RuntimeError, OverflowError, zipfile.BadZipFile)
 _reading = functools.partial(explained, BadArchive, "it is no archive of arrays", *_ODD)
 
 
