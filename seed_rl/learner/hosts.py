@@ -19,6 +19,12 @@ from seed_rl.transport.address import Address, AddressError, parse_address
 
 _log = logging.getLogger(__name__)
 
+NOT_SECURED = (
+    "learner hosts neither encrypt nor authenticate what they send each other, and anyone who reaches their ports "
+    "controls them: keep them in a private network"
+)
+"""Why users confirm that they trust a network in which other machines reach the hosts."""
+
 FROM_TF_CONFIG = "TF_CONFIG"
 """Stands for the addresses in the environment variable of this name, which launchers for TensorFlow set."""
 
@@ -50,10 +56,7 @@ class Hosts:
         if not all(address.port for address in self.parsed):
             raise ValueError(f"learner hosts are at HOST:PORT each, got {','.join(self.addresses)}")
         if not self.trusted_network and not self.are_local:
-            raise ValueError(
-                "learner hosts neither encrypt nor authenticate what they send each other, and anyone who reaches "
-                "their ports controls them: keep them in a private network, and say so with --trusted_network"
-            )
+            raise ValueError(f"{NOT_SECURED}; say so with --trusted_network")
 
     @property
     def count(self) -> int:

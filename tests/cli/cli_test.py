@@ -68,6 +68,9 @@ ON_RAY = ["train", "--gin_file=catch/vtrace", "--launcher=ray"]
         (["train", "--gin_file=catch/vtrace", "--num_actors=0"], "Actors.num_actors must be at least 1, got 0"),
         (["train", "--gin_file=catch/vtrace", "--gin_param=oops"], "'oops': Couldn't parse statement"),
         (["train", "--gin_file=catch/vtrace", "--min_actors=1"], "--min_actors needs --launcher=ray"),
+        (["train", "--gin_file=catch/vtrace", "--num_learners=2"], "--num_learners needs --launcher=ray"),
+        ([*ON_RAY, "--num_learners=2"], "--num_learners=2 needs --trusted_network: learner hosts neither encrypt nor"),
+        ([*ON_RAY, "--num_learners=2", "--learner_hosts=a:1,b:2"], "--num_learners starts all learner hosts, and"),
         ([*ON_RAY, "--min_actors=2"], "--min_actors=2 exceeds the maximum, Actors.num_actors = 1"),
         (
             [*ON_RAY, "--server_address=unix:/x"],

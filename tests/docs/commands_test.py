@@ -29,10 +29,10 @@ INLINE = re.compile(r"`(seed_rl \w+ [^`]*=(?:[^`.]|\.(?!\.))*)`")
 ELSEWHERE = {
     ".venv/": "developers' tools; the script exists",
     "apt-get": "changes the system",
+    "build/": "tests/integration/language_test.py builds and runs it",
     "docker": "tests/docker carries out the commands of docs/cloud.md, with recorders for Docker, kubectl and gcloud",
     "id": "a part of another command",
     "kubectl": "needs a cluster",
-    "node": "tests/integration/language_test.py",
     "openssl": "tests/transport/conftest.py makes its certificates like this",
     "pip": "downloads packages",
     "ray": "tests/integration/ray_test.py",
@@ -89,6 +89,7 @@ def read(page: pathlib.Path, folder: pathlib.Path) -> list[Recorded]:
         *ROOT.glob("docker/**/*.*"),
         ROOT / ".venv/bin/python",
         ROOT / ".venv/bin/uv",
+        ROOT / "build/catch_actor",
     ]:
         stub = folder / path.relative_to(ROOT)
         stub.parent.mkdir(parents=True, exist_ok=True)

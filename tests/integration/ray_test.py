@@ -12,8 +12,9 @@ import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
-from seed_rl.runs.ray import fleet
-from seed_rl.runs.ray.cluster import connected
+from seed_rl.learner.hosts import HostLost
+from seed_rl.runs.ray import fleet, hosts
+from seed_rl.runs.ray.cluster import NoCluster, connected
 from seed_rl.runs.ray.fleet import RayActors
 from seed_rl.transport.credentials import ClientSecurity
 
@@ -110,11 +111,43 @@ def test_a_failing_environment_ends_the_run_with_its_error(cluster, runs, tmp_pa
     assert "failing_env.py" in (logdir / "actors" / "actor-0.log").read_text(), "where it failed"
 
 
+def test_learner_hosts_are_placed_on_nodes_of_their_own(cluster, runs, rows, wait_for, tmp_path):
+    place = (f"--ray_address={cluster.address}", f"--logdir={tmp_path}/run", "--num_actors=1", "--actor_cpus=0.5")
+    several = ("--num_learners=2", "--trusted_network", "--total_frames=1000000000")
+    run = runs.start("train", "--gin_file=catch/vtrace", *ON_RAY, *place, *several)
+    for directory in ("run", "run/host-1"):
+        wait_for(lambda directory=directory: rows(tmp_path / directory), run, timeout=120)
+    (other,) = [p for p in processes("--learner_host=1") if "ray::" not in p.cmdline()[0]]
+    assert f"--logdir={tmp_path}/run" in other.cmdline()
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(30) == 128 + signal.SIGINT, run.text()
+    assert re.search(r"learner host 1 \([0-9.]+:\d+\) ended with exit code 0", run.text())
+    assert "Traceback" not in run.text(), run.text()
+    assert not other.is_running()
+
+
 @pytest.fixture(scope="module")
 def driver(cluster):
     """This process, connected to the cluster."""
     with connected(cluster.address):
         yield
+
+
+@pytest.mark.usefixtures("driver")
+def test_learner_hosts_that_cannot_run_end_the_run(monkeypatch, wait_for):
+    with hosts.other_hosts(2, ["train", "--nonsense"]) as others:
+        sentence = r"learner host 1 \([0-9.]+:\d+\) ended with exit code 2: seed_rl train: .*nonsense"
+        with pytest.raises(HostLost, match=sentence):
+            wait_for(others.check)
+    monkeypatch.setattr(hosts, "_SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(hosts, "_PATIENCE_SECONDS", 0.1)
+    with (
+        pytest.raises(
+            NoCluster, match="5 learner hosts need as many nodes with 1 CPU each, which the cluster has not had"
+        ),
+        hosts.other_hosts(5, []),
+    ):
+        pass
 
 
 class Lacking(fleet.RayActor):

@@ -35,7 +35,7 @@ from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs
-from seed_rl.learner.hosts import HostLost, find_hosts
+from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, find_hosts
 from seed_rl.learner.split import BadDevices
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
@@ -70,6 +70,7 @@ _RAY = group(
     alias("address", "ray_address"),
     integer("min_actors", 1, "End if fewer are there for five minutes.", lower_bound=1),
     number("actor_cpus", 1.0, "CPUs that Ray reserves per actor.", lower_bound=0.0),
+    integer("num_learners", 1, "Learner hosts, each on its own node.", lower_bound=1),
 )
 
 
@@ -98,10 +99,14 @@ def train(values: flags.FlagValues) -> int:
     """Trains with a learner and its actors, on this machine or a Ray cluster."""
     experiment = load(values)
     if values.launcher == "ray":
-        if values.learner_hosts:
-            raise UsageError("--learner_hosts can't be combined with --launcher=ray")
+        if values.num_learners > 1 and values.learner_hosts:
+            raise UsageError(
+                "--num_learners starts all learner hosts, and --learner_hosts names them: give one of them"
+            )
+        if values.num_learners > 1 and not values.trusted_network:
+            raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
         return _train_on_ray(values, experiment)
-    for flag in ("ray_address", "min_actors", "actor_cpus"):
+    for flag in ("ray_address", "min_actors", "actor_cpus", "num_learners"):
         if values[flag].present:
             raise UsageError(f"--{flag} needs --launcher=ray")
     return _train(values, _new_run(values, experiment, PROCESSES))
@@ -121,8 +126,6 @@ def learner(values: flags.FlagValues) -> int:
 
 
 def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> Run:
-    with explained(UsageError, "--learner_hosts", ValueError):
-        hosts = find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
     return Run(
         experiment,
         logdir_of(values),
@@ -134,8 +137,13 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         accelerator=values.accelerator or "",
         record=values.record,
         synchronous=values.synchronous,
-        hosts=hosts,
+        hosts=_hosts(values),
     )
+
+
+def _hosts(values: flags.FlagValues) -> Hosts:
+    with explained(UsageError, "--learner_hosts", ValueError):
+        return find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
 
 
 def _actor_arguments(values: flags.FlagValues) -> list[str]:
@@ -159,7 +167,7 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
         raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
     security = server_security(values, "localhost:0")  # loopback needs no credentials: checks only those given
     try:
-        with ray_run(values, experiment, logdir_of(values), security) as run:
+        with ray_run(values, experiment, logdir_of(values), security, _hosts(values)) as run:
             return _train(values, run)
     except NoCluster as error:
         raise Failure(str(error)) from error

@@ -6,9 +6,11 @@ import contextlib
 import dataclasses
 import datetime
 import logging
+import os
 import re
 import secrets
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 import ray
 from absl import flags
@@ -19,24 +21,56 @@ from cryptography.x509.oid import NameOID
 from ray.util.metrics import Gauge
 
 from seed_rl.experiment import ConfigError, Experiment
+from seed_rl.learner.hosts import Hosts
 from seed_rl.runs.ray.cluster import connected, this_node
 from seed_rl.runs.ray.fleet import RayActors
+from seed_rl.runs.ray.hosts import OtherHosts, other_hosts
 from seed_rl.runs.run import Run
 from seed_rl.system.signals import Stop
 from seed_rl.transport.address import Address, parse_address
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 
+if TYPE_CHECKING:
+    from seed_rl.learner.collectives import Link
+
 _log = logging.getLogger(__name__)
 
+_OF_FIRST_HOST = (
+    "address",
+    "film_every",
+    "logdir",
+    "num_learners",
+    "quiet",
+    "ray_address",
+    "target_return",
+    "trusted_network",
+)
 _NO_LETTER = r"[^a-zA-Z0-9_]"
 _CERTIFICATE_NAME = "learner.seed-rl.internal"
 _CERTIFICATE_LASTS = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(days=1)
 
 
+class _UnlessLost(NamedTuple):
+    """Asks whether to end while the hosts meet, and raises HostLost if one of them has ended."""
+
+    stop: Stop
+    others: OtherHosts
+
+    def is_set(self) -> bool:
+        self.others.check()
+        return self.stop.is_set()
+
+
 @dataclasses.dataclass(eq=False)
 class RayRun(Run):
     """A run that also reports metrics as Ray gauges, such as `ray_seed_rl_episode_return` in Prometheus."""
+
+    others: OtherHosts | None = None
+    """Learner hosts that this one started."""
+
+    def _connect(self, stop: Stop) -> Link | None:
+        return super()._connect(_UnlessLost(stop, self.others) if self.others else stop)
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """Train as `Run.train` does."""
@@ -52,13 +86,17 @@ class RayRun(Run):
 
 
 @contextlib.contextmanager
-def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given: ServerSecurity) -> Iterator[RayRun]:
+def ray_run(
+    values: flags.FlagValues, experiment: Experiment, logdir: str, given: ServerSecurity, hosts: Hosts
+) -> Iterator[RayRun]:
     """Connect to the cluster given by the flags, and yield a run with its learner here and its actors on the cluster.
+
+    With `--num_learners`, the run has other learner hosts instead of `hosts`, which start here as well.
 
     Raises:
       ConfigError: flags contradict each other.
       AddressError, SecurityError: `--server_address` or its credentials are invalid.
-      NoCluster: the cluster can't be reached.
+      NoCluster: the cluster can't be reached, or has too few nodes for the learner hosts.
     """
     least, count, env = values.min_actors, experiment.actors.num_actors, experiment.env
     if least > count:
@@ -70,11 +108,16 @@ def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given
             raise ConfigError(f"--server_address must be HOST:PORT to be reached from other nodes, got {address}")
         learner.check(address)
     modules = (type(env).__module__, *env.modules)
-    with connected(values.ray_address):
+    others = None
+    with contextlib.ExitStack() as cleanup:
+        cleanup.enter_context(connected(values.ray_address))
         here = ray.get_runtime_context().get_node_id()
         have_gpus = {node["NodeID"] for node in ray.nodes() if node["Alive"] and "GPU" in node["Resources"]}
         if have_gpus and here not in have_gpus:
             _log.warning("the learner runs on this node, which has no GPU; docs/ray.md starts it on one that has")
+        if values.num_learners > 1:
+            others = cleanup.enter_context(other_hosts(values.num_learners, _command(values, logdir)))
+            hosts = others.hosts
         yield RayRun(
             experiment,
             logdir,
@@ -85,7 +128,19 @@ def ray_run(values: flags.FlagValues, experiment: Experiment, logdir: str, given
             accelerator=values.accelerator or "",
             record=values.record,
             synchronous=values.synchronous,
+            hosts=hosts,
+            others=others,
         )
+
+
+def _command(values: flags.FlagValues, logdir: str) -> list[str]:
+    """Return the command of a learner host with the flags that were given to the first."""
+    given = [values[name] for name in values if values[name].present and name not in _OF_FIRST_HOST]
+    several = [(flag.name, flag.value if isinstance(flag.value, list) else [flag.value]) for flag in given]
+    texts = [f"--{name}={value}" for name, of_flag in several for value in of_flag]
+    head = ray.get_runtime_context().gcs_address
+    place = logdir if "://" in logdir else os.path.abspath(logdir)
+    return ["train", *texts, "--quiet", f"--ray_address={head}", f"--logdir={place}"]
 
 
 def credentials_of_run(given: ServerSecurity, name: str | None = None) -> tuple[ServerSecurity, ClientSecurity]:
