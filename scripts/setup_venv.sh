@@ -6,7 +6,7 @@
 #
 #   runtime  everything that the product needs
 #   quick    the tools and libraries of test.sh --quick
-#   dev      the football engine and chromium, for all of test.sh
+#   dev      the football engine, chromium and gRPC for C++, for all of test.sh
 #   accelerators
 #            the compiler for NVIDIA's GPUs, 4 GB, for test.sh --accelerators
 #   docs     the packages of the documentation's site only, in a directory of its own
@@ -33,6 +33,7 @@ venv="$(realpath --canonicalize-missing --no-symlinks -- "${SEED_RL_VENV:-$root/
 [[ ${PYTHON:-} != */* ]] || PYTHON="$(realpath --canonicalize-missing --no-symlinks -- "$PYTHON")"
 log="$venv/.setup.log"
 stamp="$venv/.complete"
+grpc=(libgrpc++-dev libprotobuf-dev pkgconf protobuf-compiler-grpc) # Debian's packages for examples/catch_actor.cc
 pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input)
 cd -- "$root"
 
@@ -60,6 +61,7 @@ fingerprint() {
   ! has_engine || sources+=(scripts/install_{chromium,gfootball}.sh requirements/{engine,football}.lock)
   [[ $kind != accelerators ]] || sources+=(requirements/accelerators.lock)
   identity
+  ! has_engine || printf 'package %s\n' "${grpc[@]}"
   sha256sum -- "${sources[@]}"
 }
 
@@ -113,8 +115,9 @@ create() {
 # end all of it, and it inherits the lock in case it outlives this script. Only one apt-get can run at a time.
 begin_compiling() {
   # shellcheck disable=SC2016 # expanded by the inner shell
-  setsid bash -c 'scripts/install_gfootball.sh --packages-only "$1"; scripts/install_chromium.sh &
-    scripts/install_gfootball.sh --compile-only "$1"; wait' - "$venv" >>"$venv/.compile.log" 2>&1 </dev/null &
+  setsid bash -c 'scripts/install_gfootball.sh --packages-only "$1"
+    { scripts/install_chromium.sh; scripts/apt_install.sh "${@:2}"; } &
+    scripts/install_gfootball.sh --compile-only "$1"; wait' - "$venv" "${grpc[@]}" >>"$venv/.compile.log" 2>&1 </dev/null &
   compiling=$!
   trap 'kill -- "-$compiling" 2>/dev/null || true' EXIT
 }
@@ -144,6 +147,7 @@ install() {
   if has_engine; then
     wait "$compiling" || true
     logged scripts/install_chromium.sh
+    logged scripts/apt_install.sh "${grpc[@]}"
     logged scripts/install_gfootball.sh "$venv"
   fi
   fingerprint >"$stamp"

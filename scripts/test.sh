@@ -29,8 +29,6 @@ trap 'kill "$checking" 2>/dev/null || true; rm -f -- "$found"' EXIT
 
 printf '== pytest\n'
 command -v openssl >/dev/null || scripts/apt_install.sh openssl # makes the tests' certificates
-command -v grpc_cpp_plugin >/dev/null || # builds examples/catch_actor.cc
-  scripts/apt_install.sh g++ libgrpc++-dev libprotobuf-dev pkgconf protobuf-compiler-grpc
 # More workers than cores, because some tests wait for other processes; --numprocesses=0 runs all tests in this process, for
 # a debugger.
 workers=$(($(nproc) < 2 ? 2 : 4))
