@@ -1,10 +1,10 @@
 // An actor without Python: plays Catch for a learner or a policy server.
 //
-//     apt-get install g++ libgrpc++-dev libprotobuf-dev pkg-config protobuf-compiler-grpc
-//     mkdir build
+//     sudo apt-get install g++ libgrpc++-dev libprotobuf-dev pkg-config protobuf-compiler-grpc
+//     mkdir -p build
 //     protoc --proto_path=seed_rl/transport --cpp_out=build --grpc_out=build \
 //         --plugin=protoc-gen-grpc="$(command -v grpc_cpp_plugin)" seed_rl.proto
-//     g++ -std=c++17 -Ibuild examples/catch_actor.cc build/*.cc $(pkg-config --libs grpc++ protobuf) -o build/catch_actor
+//     g++ -std=c++17 -Ibuild -o build/catch_actor examples/catch_actor.cc build/*.cc $(pkg-config --libs grpc++ protobuf)
 //     build/catch_actor localhost:50051
 
 #include <algorithm>
@@ -58,6 +58,8 @@ class Catch {
   std::minstd_rand random_;
 };
 
+// After UNAVAILABLE (14), NOT_FOUND (5), RESOURCE_EXHAUSTED (8) and INTERNAL (13), an actor that should outlive its learner
+// waits a moment and joins again; other errors are final.
 void Check(const grpc::Status& status) {
   if (!status.ok()) throw std::runtime_error(std::to_string(status.error_code()) + ": " + status.error_message());
 }

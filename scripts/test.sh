@@ -3,7 +3,7 @@
 #
 # Runs every check that CI runs, after setting up the environment if need be. With --quick: the linters, the types and the
 # unit tests, which need no football engine, browser, Ray cluster or learner process. With --hostile: the attacks of
-# tests/hostile in full; the other runs have a short selection of them. With --accelerators: experiments of
+# tests/hostile in full, of which a run without flags has a short selection. With --accelerators: experiments of
 # every family, compiled for TPUs and GPUs; the other runs compile the smallest, for TPUs.
 set -euo pipefail
 

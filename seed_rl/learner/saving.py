@@ -127,7 +127,7 @@ class Saver:
         evaluation, multiples = self._progress.new_evaluation(), self._multiples()
         is_best, is_due = evaluation is not None and evaluation > self._best, self._clock() >= self._due
         if not (is_best or is_due or multiples > self._kept):
-            return  # that nothing fails when nothing is written doesn't end an outage
+            return  # nothing to write: no evidence that an outage is over
         with self._no_checkpoints.tolerated():
             if evaluation is not None and is_best:
                 self._write(checkpoints.BEST, evaluation=evaluation)

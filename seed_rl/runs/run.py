@@ -18,7 +18,7 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.experiment.config_files import common_settings
 from seed_rl.inference.order import FREE, Order
-from seed_rl.learner.hosts import ALONE, Hosts
+from seed_rl.learner.hosts import ALONE, Hosts, check_hosts
 from seed_rl.runs.fleet import Fleet
 from seed_rl.runs.local_actors import ActorThreads, LocalActors
 from seed_rl.runs.mirror import working_directory
@@ -110,10 +110,9 @@ class Run:
           CannotReach: the object store can't be used.
         """
         allow_many_files()
+        check_hosts(self.experiment, self.hosts.count)
         if self.record or self.synchronous:
             check_repeatable(self.experiment, self.hosts.count)
-        if self.experiment.league and self.hosts.count > 1:
-            raise ConfigError(f"a league needs a single learner host, this run has {self.hosts.count}")
         if self.actors in (PROCESSES, THREADS):
             self.experiment.env.check_packages()
         with contextlib.ExitStack() as cleanup:

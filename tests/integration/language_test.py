@@ -5,23 +5,27 @@ import re
 import signal
 import subprocess
 
+import pytest
+
 from tests.support.ports import free_addresses
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def build(folder):
-    """Start the commands at the top of the example, from `mkdir build` on, with another folder."""
+@pytest.fixture
+def building(tmp_path):
+    """The commands at the top of the example, from `mkdir` on, with another folder."""
     comment = (ROOT / "examples" / "catch_actor.cc").read_text().split("\n\n")[0]
     commands = [line.removeprefix("//     ") for line in comment.splitlines() if line.startswith("//     ")]
-    script = "\n".join(commands[1:-1]).replace("build", str(folder))
-    return subprocess.Popen(["bash", "-euc", script], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    script = "\n".join(commands[1:-1]).replace("build", str(tmp_path / "build"))
+    with subprocess.Popen(["bash", "-euc", script], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
 
 
 def test_an_actor_in_another_language_steps_environments_for_a_learner_and_for_its_policy(
-    runs, rows, wait_for, tmp_path
+    building, runs, rows, wait_for, tmp_path
 ):
-    building = build(tmp_path / "build")
     (address,) = free_addresses(1)
     flags = ("--gin_file=catch/vtrace", "--gin_param=Catch.rows=6", f"--server_address={address}", "--insecure")
     flags += ("--gin_param=Logs.metrics_interval_s=0.2",)

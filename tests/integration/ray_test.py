@@ -139,12 +139,11 @@ def test_learner_hosts_that_cannot_run_end_the_run(monkeypatch, wait_for):
         sentence = r"learner host 1 \([0-9.]+:\d+\) ended with exit code 2: seed_rl train: .*nonsense"
         with pytest.raises(HostLost, match=sentence):
             wait_for(others.check)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     monkeypatch.setattr(hosts, "_SLOW_SECONDS", 0.1)
     monkeypatch.setattr(hosts, "_PATIENCE_SECONDS", 0.1)
     with (
-        pytest.raises(
-            NoCluster, match="5 learner hosts need as many nodes with 1 CPU each, which the cluster has not had"
-        ),
+        pytest.raises(NoCluster, match="5 learner hosts need as many nodes, with 2 GPU on each but this one, and"),
         hosts.other_hosts(5, []),
     ):
         pass

@@ -35,12 +35,13 @@ from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.segments import Differs
-from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, find_hosts
+from seed_rl.learner.hosts import NOT_SECURED, HostLost, Hosts, check_hosts, find_hosts
 from seed_rl.learner.split import BadDevices
 from seed_rl.reporting.learning import Diverged
 from seed_rl.reporting.metrics import settled_return
 from seed_rl.reporting.text import duration
 from seed_rl.runs.fleet import ActorFailed
+from seed_rl.runs.recording import check_repeatable
 from seed_rl.runs.run import ELSEWHERE, PROCESSES, Run
 from seed_rl.system.files import explained
 from seed_rl.system.native_output import load_tensorflow
@@ -65,7 +66,7 @@ _RUN = group(
 )
 _RAY = group(
     "Ray",
-    choice("launcher", "local", ["local", "ray"], "Where actors run."),
+    choice("launcher", "local", ["local", "ray"], "Where actors run, and more learners."),
     string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
     alias("address", "ray_address"),
     integer("min_actors", 1, "End if fewer are there for five minutes.", lower_bound=1),
@@ -99,12 +100,14 @@ def train(values: flags.FlagValues) -> int:
     """Trains with a learner and its actors, on this machine or a Ray cluster."""
     experiment = load(values)
     if values.launcher == "ray":
-        if values.num_learners > 1 and values.learner_hosts:
-            raise UsageError(
-                "--num_learners starts all learner hosts, and --learner_hosts names them: give one of them"
-            )
-        if values.num_learners > 1 and not values.trusted_network:
-            raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
+        if values.num_learners > 1:
+            if values.learner_hosts:
+                raise UsageError("--num_learners starts all learner hosts, and --learner_hosts names them: give one")
+            if not values.trusted_network:
+                raise UsageError(f"--num_learners={values.num_learners} needs --trusted_network: {NOT_SECURED}")
+            check_hosts(experiment, values.num_learners)
+            if values.record or values.synchronous:
+                check_repeatable(experiment, values.num_learners)
         return _train_on_ray(values, experiment)
     for flag in ("ray_address", "min_actors", "actor_cpus", "num_learners"):
         if values[flag].present:
@@ -143,7 +146,10 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
 
 def _hosts(values: flags.FlagValues) -> Hosts:
     with explained(UsageError, "--learner_hosts", ValueError):
-        return find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
+        hosts = find_hosts(values.learner_hosts, values.learner_host, values.trusted_network)
+    if values.fork and (hosts.count > 1 or ("num_learners" in values and values.num_learners > 1)):
+        raise UsageError("--fork needs a single learner host")
+    return hosts
 
 
 def _actor_arguments(values: flags.FlagValues) -> list[str]:
@@ -171,15 +177,13 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
             return _train(values, run)
     except NoCluster as error:
         raise Failure(str(error)) from error
-    except KeyboardInterrupt:  # while Ray connects; later, signals ask the run to end
+    except KeyboardInterrupt:  # while Ray connects or places learners; later, signals ask the run to end
         return 128 + signal.SIGINT
 
 
 def _train(values: flags.FlagValues, run: Run) -> int:
     try:
         if values.fork:
-            if run.hosts.count > 1:
-                raise UsageError("--fork needs a single learner host")
             from seed_rl.cli.commands.replaying import fork
 
             fork(values, run.logdir)

@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _SLOW_SECONDS = 20.0
 _PATIENCE_SECONDS = 300.0
 _GRACE_SECONDS = 15.0
+_RUNTIME_ENVIRONMENT = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # of a submitted job, for which Ray sets it
 
 
 def _free_address() -> str:
@@ -40,18 +41,21 @@ class RayLearner:
         """Return the `host:port` where it will listen for the other hosts."""
         return _free_address()
 
-    def run(self, arguments: Sequence[str], directory: str) -> str:
+    def run(self, arguments: Sequence[str], directory: str, runtime_environment: str) -> str:
         """Run a command of seed_rl in a process of its own, which ends with this one.
 
         Args:
           arguments: the command and its flags.
           directory: the working directory of the first host, used where it exists.
+          runtime_environment: the job's, for the actors that the command starts; "" if there is none.
 
         Returns:
           How the process ended.
         """
         command = [sys.executable, "-m", "seed_rl", *arguments, "--exit_with_parent"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        if runtime_environment:
+            environment[_RUNTIME_ENVIRONMENT] = runtime_environment
         where = directory if os.path.isdir(directory) else None
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
@@ -71,6 +75,8 @@ class OtherHosts:
     """All hosts, of which this process is the first."""
     ends: list[Any]
     """A reference for each of the others to the way it ended."""
+    joined: bool = False
+    """Whether they have joined the run, and therefore end with it."""
 
     def check(self) -> None:
         """Raise an error if one of them has ended.
@@ -78,9 +84,13 @@ class OtherHosts:
         Raises:
           HostLost: how it ended.
         """
-        for ended in ray.wait(self.ends, num_returns=len(self.ends), timeout=0)[0]:
-            name = self.hosts.name(self.ends.index(ended) + 1)
-            raise HostLost(f"{name} ended with {_result(ended)}")
+        for sentence in self.wait(0.0):
+            raise HostLost(sentence)
+
+    def wait(self, seconds: float) -> list[str]:
+        """Wait until all have ended, for at most some seconds; return a sentence for each that has."""
+        ended = ray.wait(self.ends, num_returns=len(self.ends), timeout=seconds)[0]
+        return [f"{self.hosts.name(self.ends.index(end) + 1)} ended with {_how(end)}" for end in ended]
 
 
 @contextlib.contextmanager
@@ -88,47 +98,68 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
     """Start all learner hosts but the first, which is this process.
 
     Args:
-      count: number of hosts, which all run on different nodes; each reserves as many GPUs as this one has, or a CPU.
+      count: number of hosts, which all run on different nodes; each reserves as many GPUs as this one has, or one CPU.
       arguments: the command that each runs, to which its addresses and its index are added.
 
     Raises:
-      NoCluster: the cluster has too few nodes.
+      NoCluster: the cluster has too few nodes, or one where seed_rl does not run.
     """
-    gpus = len(ray.get_gpu_ids())
+    gpus = _own_gpus()
     needs = {"GPU": gpus} if gpus else {"CPU": 1}
     group = placement_group([{f"node:{this_node()[0]}": 0.001}, *[needs] * (count - 1)], strategy="STRICT_SPREAD")
     try:
         _wait_for_nodes(group, count, needs)
-        kind: Any = ray.remote(num_cpus=0 if gpus else 1, num_gpus=gpus, max_restarts=0)(RayLearner)
-        others = [
-            kind.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)).remote()
+        learner: Any = ray.remote(num_cpus=0 if gpus else 1, num_gpus=gpus, max_restarts=0)(RayLearner)
+        learners = [
+            learner.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)).remote()
             for index in range(1, count)
         ]
-        hosts = Hosts((_free_address(), *ray.get([other.address.remote() for other in others])), trusted_network=True)
+        try:
+            addresses = ray.get([each.address.remote() for each in learners])
+        except ray.exceptions.RayError as error:
+            why = str(error).strip().splitlines()[-1].strip()
+            raise NoCluster(f"a learner can't start: {why}; every node needs seed_rl and its dependencies") from error
+        hosts = Hosts((_free_address(), *addresses), trusted_network=True)
         _log.info("learner hosts are at %s", ", ".join(hosts.addresses))
         flags = [f"--learner_hosts={','.join(hosts.addresses)}", "--trusted_network"]
-        ends = [
-            other.run.remote([*arguments, *flags, f"--learner_host={index}"], os.getcwd())
-            for index, other in enumerate(others, 1)
-        ]
-        yield OtherHosts(hosts, ends)
-        for ended in ray.wait(ends, num_returns=len(ends), timeout=_GRACE_SECONDS)[0]:
-            _log.info("%s ended with %s", hosts.name(ends.index(ended) + 1), _result(ended))
+        here = os.getcwd(), os.environ.get(_RUNTIME_ENVIRONMENT, "")
+        others = OtherHosts(
+            hosts,
+            [
+                each.run.remote([*arguments, *flags, f"--learner_host={index}"], *here)
+                for index, each in enumerate(learners, 1)
+            ],
+        )
+        try:
+            yield others
+        finally:
+            for sentence in others.wait(_GRACE_SECONDS if others.joined else 0.0):
+                _log.info("%s", sentence)
     finally:
         remove_placement_group(group)
+
+
+def _own_gpus() -> int:
+    """Return how many GPUs this learner host uses: those that it sees, which may be fewer than the node's."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([each for each in visible.split(",") if each.strip() not in ("", "-1")])
+    here = ray.get_runtime_context().get_node_id()
+    return sum(int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["NodeID"] == here)
 
 
 def _wait_for_nodes(group: PlacementGroup, count: int, needs: dict[str, int]) -> None:
     if group.wait(_SLOW_SECONDS):
         return
-    what = f"{count} learner hosts need as many nodes" + "".join(f" with {n} {kind} each" for kind, n in needs.items())
+    ((resource, number),) = needs.items()
+    what = f"{count} learner hosts need as many nodes, with {number} {resource} on each but this one"
     _log.info("%s; waiting for them", what)
     if not group.wait(_PATIENCE_SECONDS):
-        raise NoCluster(f"{what}, which the cluster has not had for {_PATIENCE_SECONDS:.0f} s")
+        raise NoCluster(f"{what}, and the cluster hasn't had them for five minutes")
 
 
-def _result(ended: Any) -> str:
+def _how(ended: Any) -> str:
     try:
         return ray.get(ended)
     except ray.exceptions.RayError as error:
-        return f"its node: {str(error).strip().splitlines()[0]}"
+        return f"its process or node: {str(error).strip().splitlines()[0]}"

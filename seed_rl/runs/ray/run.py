@@ -51,7 +51,7 @@ _CERTIFICATE_LASTS = datetime.timedelta(days=365)
 _CLOCK_SKEW = datetime.timedelta(days=1)
 
 
-class _UnlessLost(NamedTuple):
+class _StopOrLost(NamedTuple):
     """Asks whether to end while the hosts meet, and raises HostLost if one of them has ended."""
 
     stop: Stop
@@ -70,7 +70,11 @@ class RayRun(Run):
     """Learner hosts that this one started."""
 
     def _connect(self, stop: Stop) -> Link | None:
-        return super()._connect(_UnlessLost(stop, self.others) if self.others else stop)
+        if self.others is None:
+            return super()._connect(stop)
+        link = super()._connect(_StopOrLost(stop, self.others))
+        self.others.joined = link is not None
+        return link
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """Train as `Run.train` does."""
@@ -136,8 +140,8 @@ def ray_run(
 def _command(values: flags.FlagValues, logdir: str) -> list[str]:
     """Return the command of a learner host with the flags that were given to the first."""
     given = [values[name] for name in values if values[name].present and name not in _OF_FIRST_HOST]
-    several = [(flag.name, flag.value if isinstance(flag.value, list) else [flag.value]) for flag in given]
-    texts = [f"--{name}={value}" for name, of_flag in several for value in of_flag]
+    values_of = {flag.name: flag.value if isinstance(flag.value, list) else [flag.value] for flag in given}
+    texts = [f"--{name}={value}" for name, several in values_of.items() for value in several]
     head = ray.get_runtime_context().gcs_address
     place = logdir if "://" in logdir else os.path.abspath(logdir)
     return ["train", *texts, "--quiet", f"--ray_address={head}", f"--logdir={place}"]
