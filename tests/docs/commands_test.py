@@ -128,7 +128,7 @@ def as_lines(recorded: list[Recorded]) -> list[Line]:
             program, arguments = "seed_rl", ["train", *usual, *arguments]
         if program == "seed_rl":
             is_example = any("my_package" in each for each in arguments)  # the reader's own, which doesn't exist
-            lines.append(Line(arguments, folder, python_path, not (is_example and arguments[0] in ("envs", "eval"))))
+            lines.append(Line(arguments, folder, python_path, not (is_example and arguments[0] == "envs")))
     return lines
 
 

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import types
 from typing import NamedTuple
 
 from seed_rl.cli import main as command_line
@@ -38,6 +39,8 @@ def complaint(line: Line) -> str:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [line.python_path, *before[0]]))
     own = [line.folder] if os.path.exists("pyproject.toml") else []  # as after `pip install -e .`
     sys.path[:0] = [os.path.abspath(part) for part in line.python_path.split(":") if part] + own
+    if "--import_module=my_package" in line.arguments:  # the reader's own
+        sys.modules["my_package"] = types.ModuleType("my_package")
     find = command_line._find
     if line.arguments[0] not in QUICK or not line.is_complete:
         command_line._find = lambda name: _without_work(find(name), line)
@@ -48,6 +51,7 @@ def complaint(line: Line) -> str:
         return errors.getvalue() if code else ""
     finally:
         command_line._find = find
+        sys.modules.pop("my_package", None)
         sys.path[:] = before[0]
         os.environ.pop("PYTHONPATH")
         os.chdir(before[2])
