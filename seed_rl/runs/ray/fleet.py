@@ -21,7 +21,7 @@ from seed_rl.actor.loop import Actor
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.runs.fleet import STABLE_SECONDS, ActorFailed, Fleet
-from seed_rl.runs.ray.cluster import this_node
+from seed_rl.runs.ray.cluster import first_line, this_node, why_it_cannot_start
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.system.files import Outage, explained
 from seed_rl.transport.address import parse_address
@@ -157,7 +157,7 @@ class RayActors(Fleet):
             self._keep()
         except Exception as error:  # Ray raises many kinds, and nothing else watches the actors
             _log.debug("watching the actors failed", exc_info=error)
-            self._give_up(f"the connection to the Ray cluster failed: {_first_line(error)}")
+            self._give_up(f"the connection to the Ray cluster failed: {first_line(error)}")
 
     def _keep(self) -> None:
         kind: Any = ray.remote(num_cpus=self.num_cpus, **_RESTARTED)(RayActor)
@@ -212,10 +212,9 @@ class RayActors(Fleet):
         """Give up, or restart the actor in a new process."""
         how, log = "its process or node was lost", f"(log: {member.log})"
         if isinstance(error, ray.exceptions.ActorDiedError):  # permanently
-            why = str(error).strip().splitlines()[-1].strip()
-            return self._give_up(f"actors can't start: {why}; every node needs seed_rl and its dependencies")
+            return self._give_up(f"actors can't start: {why_it_cannot_start(error)}")
         if isinstance(error, ray.exceptions.RayTaskError):
-            how = _first_line(error.cause)
+            how = first_line(error.cause)
             if isinstance(error, CannotBuild):
                 return self._give_up(f"{member.name} can't run: {how} {log}")
             stable = began is not None and time.monotonic() - began > STABLE_SECONDS
@@ -247,7 +246,3 @@ class RayActors(Fleet):
         """End the run, quoting the first failure because the others usually have the same reason."""
         self.failed = self.failed or ActorFailed(why)
         self._stopping.set()
-
-
-def _first_line(error: BaseException | None) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -18,7 +18,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.runs.ray.cluster import NoCluster, this_node
+from seed_rl.runs.ray.cluster import NoCluster, first_line, this_node, why_it_cannot_start
 
 _log = logging.getLogger(__name__)
 
@@ -117,8 +117,7 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
         try:
             addresses = ray.get([each.address.remote() for each in learners])
         except ray.exceptions.RayError as error:
-            why = str(error).strip().splitlines()[-1].strip()
-            raise NoCluster(f"a learner can't start: {why}; every node needs seed_rl and its dependencies") from error
+            raise NoCluster(f"a learner can't start: {why_it_cannot_start(error)}") from error
         hosts = Hosts((_free_address(), *addresses), trusted_network=True)
         _log.info("learner hosts are at %s", ", ".join(hosts.addresses))
         flags = [f"--learner_hosts={','.join(hosts.addresses)}", "--trusted_network"]
@@ -162,4 +161,4 @@ def _how(ended: Any) -> str:
     try:
         return ray.get(ended)
     except ray.exceptions.RayError as error:
-        return f"its process or node: {str(error).strip().splitlines()[0]}"
+        return f"its process or node: {first_line(error)}"
