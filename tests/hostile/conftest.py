@@ -12,11 +12,11 @@ import pytest
 
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
-from tests.hostile import victim
 from tests.transport import peers
 
 _FILES = 128
 MEGABYTE = 1 << 20
+TOKEN = "swordfish"
 
 
 class Siege:
@@ -26,7 +26,7 @@ class Siege:
         self._log = directory / "learner.log"
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, victim.__file__],
+                [sys.executable, peers.__file__, "learn", "127.0.0.1:0", TOKEN],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -37,20 +37,13 @@ class Siege:
         self._learner = psutil.Process(self.process.pid)
         self.steps = 0
         self._ended = threading.Event()
-        self.client = self.connect()
-        self._stream = self.stream(self.client)[1]
+        self.client = LearnerClient(self.address, ClientSecurity(token=TOKEN), share_memory=False)
+        lease = self.client.join("run", peers.SPEC, [2], timeout=10.0)
+        self._stream = self.client.open(lease, 0, peers.SPEC)
         self._step()
         self._thread = threading.Thread(target=self._act, daemon=True)
         self._thread.start()
         self.memory_before, self.files_before = self.memory(), self.files()
-
-    def connect(self, token=victim.TOKEN):
-        return LearnerClient(self.address, ClientSecurity(token=token), share_memory=False)
-
-    def stream(self, client):
-        """Joins with a group of two environments; returns the lease and the stream."""
-        lease = client.join("run", peers.SPEC, [2], timeout=10.0)
-        return lease, client.open(lease, 0, peers.SPEC)
 
     def _step(self):
         assert self._stream.step(peers.output(2)).tolist() == [4, 5]

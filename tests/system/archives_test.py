@@ -3,7 +3,6 @@
 import hashlib
 import io
 import struct
-import tracemalloc
 import zipfile
 
 import numpy as np
@@ -37,20 +36,14 @@ def test_arrays_come_back_and_numpy_reads_them_too():
             np.testing.assert_array_equal(found[name], array, strict=True)
 
 
-def test_no_damaged_bit_goes_unnoticed():
-    content = bytearray(written(ARRAYS).getvalue())
-    for byte in range(len(content)):
-        content[byte] ^= 1 << byte % 8
-        with pytest.raises(BadArchive, match="its checksum doesn't match its content"):
-            Archive(io.BytesIO(content))
-        content[byte] ^= 1 << byte % 8
-
-
-def test_a_part_of_an_archive_is_none():
+def test_neither_a_damaged_bit_nor_a_missing_part_goes_unnoticed():
     content = written(ARRAYS).getvalue()
-    for size in (0, 1, 31, 32, 33, len(content) // 2, len(content) - 1):
-        with pytest.raises(BadArchive, match="its checksum"):
-            Archive(io.BytesIO(content[:size]))
+    parts = [content[:size] for size in (0, 1, 31, 32, 33, len(content) // 2, len(content) - 1)]
+    for byte in range(len(content)):
+        parts.append(content[:byte] + bytes([content[byte] ^ 1 << byte % 8]) + content[byte + 1 :])
+    for damaged in parts:
+        with pytest.raises(BadArchive, match="its checksum doesn't match its content"):
+            Archive(io.BytesIO(damaged))
 
 
 def signed(content):
@@ -67,31 +60,25 @@ def zipped(members, compression=zipfile.ZIP_STORED):
     return signed(file.getvalue()[:-32])
 
 
-def npy(header, data=b"", version=b"\x01\x00"):
+def npy(header, data=b""):
     text = header.encode() + b"\n"
-    return b"\x93NUMPY" + version + struct.pack("<H", len(text)) + text + data
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
 
 
-def header(descr="'<f4'", shape="(2,)", fortran="False"):
-    return f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}"
+def header(descr="'<f4'", shape="(2,)"):
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
 
 
 ODD = {
     "pickled objects": npy(header("'|O'"), b"cos\nsystem\n(S'true'\ntR."),
     "a structure": npy(header("[('a', '<f4')]"), bytes(8)),
     "an unknown type": npy(header("'<i3'"), bytes(6)),
-    "a type without size": npy(header("'|V0'", "(99999999999,)")),
-    "a negative size": npy(header(shape="(-2,)"), bytes(8)),
-    "a huge size": npy(header(shape="(99999999999,)"), bytes(8)),
     "a size that overflows": npy(header(shape="(4294967296, 4294967296)"), bytes(8)),
     "a size of many digits": npy(header(shape=f"({'9' * 5000},)"), bytes(8)),
     "too many axes": npy(header(shape=f"({'1, ' * 99})"), bytes(4)),
     "too little": npy(header(), bytes(7)),
     "too much": npy(header(), bytes(12)),
     "code": npy("__import__('os').abort()", bytes(8)),
-    "deep nesting": npy("(" * 9000, bytes(8)),
-    "another version": npy(header(), bytes(8), b"\x09\x09"),
-    "text": b"weights",
     "nothing": b"",
 }
 
@@ -103,23 +90,18 @@ def test_what_is_no_array_of_numbers_is_refused(content):
         archive["a"]
 
 
-def test_nothing_takes_more_memory_than_the_file_has_bytes():
-    tracemalloc.start()
-    try:
-        for compression in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-            with pytest.raises(BadArchive, match="its arrays are compressed"):
-                Archive(zipped([("a.npy", npy(header(shape="(2500000,)"), bytes(10_000_000)))], compression))
-        tracemalloc.reset_peak()
-        member = zipped([("a.npy", npy(header(shape="(2000,)"), bytes(8000)))]).getvalue()
-        begin = member.rindex(b"PK\x01\x02")  # of the table, which then names the same bytes 100 times
-        end = member.rindex(b"PK\x05\x06")
-        entries = b"".join(member[begin:end].replace(b"a.npy", b"%05d" % n) for n in range(100))
-        tail = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 100, 100, len(entries), begin, 32)
-        with pytest.raises(BadArchive, match="names or sizes of its arrays contradict each other"):
-            Archive(signed(member[:begin] + entries + tail))
-        assert tracemalloc.get_traced_memory()[1] < 4_000_000
-    finally:
-        tracemalloc.stop()
+def test_compressed_arrays_and_those_that_share_bytes_are_refused():
+    """They would take more memory than the file has bytes."""
+    array = npy(header(), bytes(8))
+    with pytest.raises(BadArchive, match="its arrays are compressed"):
+        Archive(zipped([("a.npy", array)], zipfile.ZIP_DEFLATED))
+    member = zipped([("a.npy", array)]).getvalue()
+    begin = member.rindex(b"PK\x01\x02")  # of the table, which then names the same bytes 100 times
+    end = member.rindex(b"PK\x05\x06")
+    entries = b"".join(member[begin:end].replace(b"a.npy", b"%05d" % n) for n in range(100))
+    tail = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 100, 100, len(entries), begin, 32)
+    with pytest.raises(BadArchive, match="names or sizes of its arrays contradict each other"):
+        Archive(signed(member[:begin] + entries + tail))
 
 
 def test_an_array_larger_than_the_free_memory_is_not_read(monkeypatch):
@@ -129,22 +111,17 @@ def test_an_array_larger_than_the_free_memory_is_not_read(monkeypatch):
         archive["a"]
 
 
-def test_an_array_given_twice_or_encrypted_is_refused():
+def test_an_array_given_twice_is_refused():
     with pytest.warns(UserWarning, match="Duplicate"):
         twice = zipped([("a.npy", npy(header(), bytes(8)))] * 2)
     with pytest.raises(BadArchive, match="contradict"):
         Archive(twice)
-    content = bytearray(written({"a": ARRAYS["a"]}).getvalue()[:-32])
-    content[6] |= 1
-    content[content.rindex(b"PK\x01\x02") + 8] |= 1
-    with pytest.raises(BadArchive, match=r"it is no archive of arrays: .*encrypted"):
-        Archive(signed(bytes(content)))["a"]
 
 
 def test_random_damage_with_a_checksum_of_its_own_is_refused_or_gives_arrays():
     rng, content = np.random.default_rng(1), written(ARRAYS).getvalue()[:-32]
     reasons = []
-    for _ in range(1000):
+    for _ in range(300):
         damaged = bytearray(content)
         for place in rng.integers(len(content), size=rng.integers(1, 9)):
             damaged[place] = rng.integers(256)
@@ -152,5 +129,5 @@ def test_random_damage_with_a_checksum_of_its_own_is_refused_or_gives_arrays():
             dict(Archive(signed(bytes(damaged))))
         except BadArchive as error:
             reasons.append(str(error))
-    assert len(reasons) > 500
+    assert len(reasons) > 150
     assert all(map(str.isprintable, reasons))

@@ -1,38 +1,41 @@
-"""Steps and actions as bytes: layout, round trips, and hostile bytes, which raise WireError and nothing else."""
+"""Steps and actions as bytes: layout, round trips, and what is neither encoded nor decoded."""
 
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.codec import Bounds, StepCodec
 from seed_rl.transport.protocol import WireError
 from seed_rl.types import EnvOutput
-from tests.transport.strategies import actions_of_groups, steps
 
 SMALL = EnvSpec(ArraySpec((2, 3), "uint8"), DiscreteSpec(5))
 NAMED = EnvSpec({"pixels": ArraySpec((4,), "uint8"), "alive": ArraySpec((), "bool")}, DiscreteSpec(5))
 CHOICES = EnvSpec(ArraySpec((2,), "float32"), MultiDiscreteSpec((2, 3, 300)))
 FORCES = EnvSpec(ArraySpec((3,), "float16"), ContinuousSpec((-1.5, 0.0), (1.5, 4.0)))
+EVERY_TYPE = EnvSpec({dtype: ArraySpec((2, 3), dtype) for dtype in DTYPES}, DiscreteSpec(5))
 
 ZEROS = EnvOutput(np.zeros(2, np.float32), *np.zeros((2, 2), bool), np.zeros((2, 2, 3), np.uint8))
 
-seeded = settings(derandomize=True, database=None, deadline=None)
+
+def step_of(spec, num_envs):
+    """A step with various values."""
+
+    def tensor(spec):
+        shape = (num_envs, *spec.shape)
+        return np.linspace(0, 100, math.prod(shape)).reshape(shape).astype(spec.dtype)
+
+    named = {name: tensor(each) for name, each in spec.observation_tensors()}
+    done = tensor(ArraySpec((), "bool"))
+    return EnvOutput(tensor(ArraySpec((), "float32")), done, ~done, named.get("", named))
 
 
 def flat(output):
     """A step's tensors in the order of the payload."""
     observation = output.observation if isinstance(output.observation, dict) else {"": output.observation}
-    return [output.reward, output.done, output.last, *(observation[name] for name in sorted(observation))]
-
-
-def tree(function, part):
-    """The function of an array, or of each array in a mapping."""
-    return {name: function(a) for name, a in part.items()} if isinstance(part, dict) else function(part)
+    return [*output[:3], *(observation[name] for name in sorted(observation))]
 
 
 def assert_same(actual, expected):
@@ -42,17 +45,14 @@ def assert_same(actual, expected):
         np.testing.assert_array_equal(tensor, other, strict=True)
 
 
-@given(steps())
-@seeded
-def test_a_step_survives_the_round_trip_in_every_form(step):
-    spec, num_envs, output = step
-    codec = StepCodec(spec, num_envs)
+@pytest.mark.parametrize("num_envs", [1, 40, 300])  # the header takes up to three more bytes
+@pytest.mark.parametrize("spec", [SMALL, EVERY_TYPE], ids=["one tensor", "every type"])
+def test_a_step_survives_the_round_trip_in_every_form(spec, num_envs):
+    codec, output = StepCodec(spec, num_envs), step_of(spec, num_envs)
     payload = b"".join(tensor.tobytes() for tensor in flat(output))
     message = codec.encode_step(output)
     assert message == pb.StepRequest(payload=payload).SerializeToString(), "protobuf's bytes, without its copies"
     assert (len(payload), len(message)) == (codec.payload_bytes, codec.step_bytes)
-    in_another_order = EnvOutput(*(tree(np.asfortranarray, part) for part in output))
-    assert codec.encode_step(in_another_order) == message
     decoded = codec.decode_step(message)
     assert_same(decoded, output)
     for tensor in flat(decoded):
@@ -64,29 +64,30 @@ def test_a_step_survives_the_round_trip_in_every_form(step):
     assert_same(codec.checked_step(codec.views(memory)), output)
 
 
-@given(actions_of_groups())
-@seeded
-def test_actions_survive_the_round_trip(group):
-    spec, num_envs, actions = group
-    codec = StepCodec(spec, num_envs)
+@pytest.mark.parametrize(
+    ("spec", "actions"),
+    [(SMALL, [0, 4]), (CHOICES, [[0, 0, 0], [1, 2, 299]]), (FORCES, [[-1.5, 0.0], [1.5, 4.0]])],
+    ids=["one choice", "several choices", "numbers"],
+)
+def test_actions_up_to_the_bounds_of_their_space_survive_the_round_trip(spec, actions):
+    codec, actions = StepCodec(spec, 2), np.array(actions, spec.action.tensor.dtype)
     message = codec.encode_actions(actions)
     assert message == pb.StepReply(payload=actions.tobytes()).SerializeToString()
     assert len(message) == codec.actions_bytes
     decoded = codec.decode_actions(message)
     np.testing.assert_array_equal(decoded, actions, strict=True)
     assert decoded.flags.writeable, "not a view of the message"
-    assert codec.encode_actions(np.asfortranarray(actions)) == message
 
 
 def test_layout():
     spec = EnvSpec({"b": ArraySpec((2,), "uint16"), "a": ArraySpec((), "int32")}, MultiDiscreteSpec((2, 300)))
-    observation = {"b": np.array([[1, 2], [3, 4]], np.uint16), "a": np.array([-1, 7], np.int32)}
+    observation = {"b": np.array([[1, 2], [3, 4]], np.uint16, order="F"), "a": np.array([-1, 7], np.int32)}
     output = EnvOutput(np.array([1.0, -2.0], np.float32), np.array([False, True]), np.array([False, True]), observation)
     codec = StepCodec(spec, 2)
     step = bytes.fromhex("0a 1c  0000803f 000000c0  00 01  00 01  ffffffff 07000000  0100 0200 0300 0400")
     assert codec.encode_step(output) == step
     actions = bytes.fromhex("0a 10  01000000 02010000  00000000 03000000")
-    assert codec.encode_actions(np.array([[1, 258], [0, 3]], np.int32)) == actions
+    assert codec.encode_actions(np.array([[1, 258], [0, 3]], np.int32, order="F")) == actions
 
 
 @pytest.mark.parametrize(
@@ -96,13 +97,9 @@ def test_layout():
         (SMALL, {"reward": np.zeros(3, np.float32)}, r"expected reward float32\[2\], got float32\[3\]"),
         (SMALL, {"reward": np.zeros(2, ">f4")}, r"expected reward float32\[2\], got >f4\[2\]"),
         (SMALL, {"reward": [0.0, 0.0]}, r"expected reward float32\[2\], got list"),
-        (SMALL, {"done": np.zeros(2, np.uint8)}, r"expected done bool\[2\], got uint8\[2\]"),
-        (SMALL, {"observation": np.zeros((2, 3, 2), np.uint8)}, r"uint8\[2, 2, 3\], got uint8\[2, 3, 2\]"),
-        (SMALL, {"observation": {"": np.zeros((2, 2, 3), np.uint8)}}, r"uint8\[2, 2, 3\], got dict"),
         (NAMED, {}, "expected observations alive, pixels, got one array"),
         (NAMED, {"observation": {"pixels": np.zeros((2, 4), np.uint8)}}, "alive, pixels, got pixels"),
         (NAMED, {"observation": dict.fromkeys(["alive", "pixels", 3])}, "got 3, alive, pixels"),
-        (NAMED, {"observation": dict.fromkeys(["alive", "pixels"])}, r"expected alive bool\[2\], got NoneType"),
     ],
 )
 def test_a_wrong_step_is_not_encoded(spec, change, sentence):
@@ -117,8 +114,6 @@ def test_a_wrong_step_is_not_encoded(spec, change, sentence):
     ("spec", "actions", "sentence"),
     [
         (SMALL, np.zeros(2, np.int64), r"expected actions int32\[2\], got int64\[2\]"),
-        (SMALL, np.zeros((2, 1), np.int32), r"expected actions int32\[2\], got int32\[2, 1\]"),
-        (SMALL, [0, 0], r"expected actions int32\[2\], got list"),
         (CHOICES, np.zeros(6, np.int32), r"expected actions int32\[2, 3\], got int32\[6\]"),
         (FORCES, np.zeros((2, 2)), r"expected actions float32\[2, 2\], got float64\[2, 2\]"),
     ],
@@ -146,25 +141,22 @@ def test_a_message_of_another_size_or_header_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("spec", "byte", "name"),
-    [(SMALL, 2 + 2 * 4 + 1, "last"), (SMALL, 2 + 2 * 5, "last"), (NAMED, 2 + 2 * 6, "alive")],
+    ("spec", "byte", "value", "name"),
+    [(SMALL, 2 * 4, 2, "done and last"), (SMALL, 2 * 6 - 1, 128, "done and last"), (NAMED, 2 * 6 + 1, 255, "alive")],
     ids=["done", "last", "observation"],
 )
-@pytest.mark.parametrize("value", [2, 128, 255])
-def test_bools_must_be_0_or_1(spec, byte, name, value):
+def test_bools_must_be_0_or_1(spec, byte, value, name):
     codec = StepCodec(spec, 2)
-    message = bytearray(codec.step_bytes)
-    message[:2] = 0x0A, codec.payload_bytes
-    codec.decode_step(bytes(message))
-    message[byte] = value
+    payload = bytearray(codec.payload_bytes)
+    codec.decode_step(codec.header + payload)
+    payload[byte] = value
     with pytest.raises(WireError, match=f"{name} must hold only 0 and 1"):
-        codec.decode_step(bytes(message))
+        codec.decode_step(codec.header + payload)
 
 
 @pytest.mark.parametrize(("name", "setting"), [("reward", "max_reward"), ("observation", "max_observation")])
 def test_rewards_and_observations_have_bounds(name, setting):
-    spec = EnvSpec(ArraySpec((2,), "float32"), SMALL.action)
-    codec = StepCodec(spec, 2, Bounds(max_reward=1e6, max_observation=1e6))
+    codec = StepCodec(CHOICES, 2, Bounds(max_reward=1e6, max_observation=1e6))
     zeros = ZEROS._replace(observation=np.zeros((2, 2), np.float32))
 
     def message(value):
@@ -178,24 +170,6 @@ def test_rewards_and_observations_have_bounds(name, setting):
         expected = rf"{name} must be in \[-1e\+06, 1e\+06\] \(Inference.{setting}\), got .* in environment 1"
         with pytest.raises(WireError, match=expected):
             codec.decode_step(message(value))
-
-
-def test_what_an_actor_changes_in_shared_memory_after_the_check_is_not_used():
-    spec = EnvSpec({"x": ArraySpec((3,), "float32"), "y": ArraySpec((), "bool")}, SMALL.action)
-    codec = StepCodec(spec, 2)
-    memory = bytearray(codec.payload_bytes)
-    step = codec.read_step(codec.views(memoryview(memory)))
-    memory[:] = b"\xff" * len(memory)  # NaN, and bools that are neither 0 nor 1
-    for tensor in (step.reward, step.done, step.last, step.observation["x"], step.observation["y"]):
-        assert not tensor.view(np.uint8).any()
-
-
-def test_observations_named_like_the_outcome_are_checked():
-    spec = EnvSpec({"done": ArraySpec((), "float32"), "last": ArraySpec((), "bool")}, SMALL.action)
-    codec = StepCodec(spec, 2)
-    observation = {"done": np.array([0.0, math.nan], np.float32), "last": np.zeros(2, bool)}
-    with pytest.raises(WireError, match="done must be finite, got nan in environment 1"):
-        codec.decode_step(codec.encode_step(ZEROS._replace(observation=observation)))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -212,6 +186,24 @@ def test_numbers_must_be_finite(value):
         codec.decode_step(codec.encode_step(output))
 
 
+def test_observations_named_like_the_outcome_are_checked():
+    spec = EnvSpec({"done": ArraySpec((), "float32"), "last": ArraySpec((), "bool")}, SMALL.action)
+    codec = StepCodec(spec, 2)
+    observation = {"done": np.array([0.0, math.nan], np.float32), "last": np.zeros(2, bool)}
+    with pytest.raises(WireError, match="done must be finite, got nan in environment 1"):
+        codec.decode_step(codec.encode_step(ZEROS._replace(observation=observation)))
+
+
+def test_what_an_actor_changes_in_shared_memory_after_the_check_is_not_used():
+    spec = EnvSpec({"x": ArraySpec((3,), "float32"), "y": ArraySpec((), "bool")}, SMALL.action)
+    codec = StepCodec(spec, 2)
+    memory = bytearray(codec.payload_bytes)
+    step = codec.read_step(codec.views(memoryview(memory)))
+    memory[:] = b"\xff" * len(memory)  # NaN, and bools that are neither 0 nor 1
+    for tensor in flat(step):
+        assert not tensor.view(np.uint8).any()
+
+
 AFTER_4 = float(np.nextafter(np.float32(4), np.float32(9)))
 JUST_BELOW_0 = float(np.nextafter(np.float32(0), np.float32(-1)))
 
@@ -221,15 +213,10 @@ JUST_BELOW_0 = float(np.nextafter(np.float32(0), np.float32(-1)))
     [
         (SMALL, [-1, 0], r"actions must be in Discrete\(5\), got -1 to 0"),
         (SMALL, [0, 5], r"actions must be in Discrete\(5\), got 0 to 5"),
-        (SMALL, [2**31 - 1, -(2**31)], r"in Discrete\(5\), got -2147483648 to 2147483647"),
         (CHOICES, [[2, 0, 0], [0, 0, 0]], r"actions must be in MultiDiscrete\(2, 3, 300\), got 0 to 2"),
-        (CHOICES, [[1, 2, 300], [1, 1, 1]], r"in MultiDiscrete\(2, 3, 300\), got 1 to 300"),
-        (CHOICES, [[1, 2, 299], [1, -1, 1]], r"in MultiDiscrete\(2, 3, 300\), got -1 to 299"),
-        (FORCES, [[1.5, 4], [2, 4]], r"in Continuous\(-1.5..1.5, 0..4\), got 1.5 to 4"),
         (FORCES, [[0, 0], [0, JUST_BELOW_0]], r"in Continuous\(-1.5..1.5, 0..4\), got -1.4.*e-45 to 0"),
         (FORCES, [[0, 0], [0, AFTER_4]], r"in Continuous\(-1.5..1.5, 0..4\), got 0.0 to 4.0000004"),
         (FORCES, [[0, 0], [0, math.nan]], r"in Continuous\(-1.5..1.5, 0..4\), got nan to nan"),
-        (FORCES, [[0, -math.inf], [0, 0]], r"in Continuous\(-1.5..1.5, 0..4\), got -inf to 0"),
     ],
     ids=str,
 )
@@ -237,21 +224,6 @@ def test_actions_must_be_in_the_action_space(spec, actions, sentence):
     codec = StepCodec(spec, 2)
     with pytest.raises(WireError, match=sentence):
         codec.decode_actions(codec.encode_actions(np.array(actions, spec.action.tensor.dtype)))
-
-
-@pytest.mark.parametrize("spec", [SMALL, NAMED, CHOICES, FORCES], ids=str)
-@given(data=st.data())
-@settings(seeded, max_examples=200)
-def test_garbage_raises_nothing_but_a_wire_error(spec, data):
-    codec = StepCodec(spec, 3)
-    for size, decode in ((codec.step_bytes, codec.decode_step), (codec.actions_bytes, codec.decode_actions)):
-        garbage = data.draw(st.binary(min_size=size - 2, max_size=size - 2) | st.binary(max_size=2 * size))
-        try:
-            decoded = decode(bytes([0x0A, size - 2]) + garbage)
-        except WireError:
-            continue
-        for tensor in [decoded] if isinstance(decoded, np.ndarray) else flat(decoded):
-            assert tensor.dtype.kind != "f" or np.isfinite(tensor).all()
 
 
 def test_a_group_has_environments():

@@ -6,15 +6,14 @@ import pytest
 from seed_rl.transport.client import Rejected
 from seed_rl.types import EnvOutput
 
+BEGINS, GOES_ON, ENDS, TERMINAL = (1, 0), (0, 0), (0, 1), (1, 1)
+
 
 def steps_of(*flags):
     """Steps of environments with these pairs of done and last."""
     done, last = np.array(flags, bool).T
     observation = np.full((len(flags), 4), 1, np.int32)
     return EnvOutput(np.zeros(len(flags), np.float32), done, last, observation)
-
-
-BEGINS, GOES_ON, ENDS, TERMINAL = (1, 0), (0, 0), (0, 1), (1, 1)
 
 
 @pytest.mark.parametrize("share_memory", [False, True])
@@ -35,21 +34,20 @@ def test_environments_whose_episodes_end_go_on_alone_or_with_all_others(house, s
 
 
 @pytest.mark.parametrize("share_memory", [False, True])
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [steps_of(GOES_ON, BEGINS, BEGINS)],
-        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(ENDS, ENDS, GOES_ON), steps_of(BEGINS, GOES_ON)],
-        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(ENDS, ENDS, GOES_ON), steps_of(BEGINS, GOES_ON, GOES_ON)],
-        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(ENDS, ENDS, GOES_ON), steps_of(BEGINS)],
-        [steps_of(BEGINS, BEGINS, BEGINS), steps_of(BEGINS, BEGINS)],
-    ],
-    ids=["first", "alone", "with others", "too few", "without end"],
-)
-def test_an_episode_begins_where_it_must(house, steps, share_memory):
+def test_an_episode_begins_where_it_must(house, share_memory):
     house.serve()
-    _, (stream,) = house.streams(house.connect(share_memory=share_memory), [3])
-    for step in steps[:-1]:
-        stream.step(step)
-    with pytest.raises(Rejected, match="done must be 1 in an environment's first step|expected a"):
-        stream.step(steps[-1])
+    client = house.connect(share_memory=share_memory)
+    first = steps_of(BEGINS, BEGINS, BEGINS)
+    two_end = steps_of(ENDS, ENDS, GOES_ON)
+    for *steps, wrong in [
+        [steps_of(GOES_ON, BEGINS, BEGINS)],
+        [first, two_end, steps_of(BEGINS, GOES_ON)],
+        [first, two_end, steps_of(BEGINS, GOES_ON, GOES_ON)],
+        [first, two_end, steps_of(BEGINS)],  # too few
+        [first, steps_of(BEGINS, BEGINS)],  # none has ended
+    ]:
+        _, (stream,) = house.streams(client, [3])
+        for step in steps:
+            stream.step(step)
+        with pytest.raises(Rejected, match="done must be 1 in an environment's first step|expected a"):
+            stream.step(wrong)

@@ -1,6 +1,5 @@
 """Describe, Join and the opening of streams over real connections: the good case, and each refusal by name."""
 
-import contextlib
 import logging
 import socket
 import time
@@ -27,9 +26,9 @@ from seed_rl.transport.protocol import Refusal, Refused
 from tests.transport import peers
 
 
-@pytest.mark.parametrize("address", ["unix", "127.0.0.1:0", "localhost:0"])
-def test_an_actor_learns_what_to_build_and_gets_room(house, address):
-    learner = house.serve(None if address == "unix" else address)
+@pytest.mark.parametrize(("address", "host"), [(None, "unix:"), ("127.0.0.1:0", "ipv4:127.0.0.1:")])
+def test_an_actor_learns_what_to_build_and_gets_room(house, address, host):
+    learner = house.serve(address)
     assert not learner.address.endswith(":0")
     client = house.connect(learner.address)
     assert client.describe(timeout=5.0) == peers.SETTINGS
@@ -37,47 +36,45 @@ def test_an_actor_learns_what_to_build_and_gets_room(house, address):
     assert lease == Lease("0", (GroupLease((0, 1, 2), 100), GroupLease((3, 4), 103)))
     ((run_id, spec, sizes, peer),) = learner.service.joined
     assert (run_id, spec, sizes) == ("run-1", peers.SPEC, (3, 2))
-    assert peer.startswith("unix:" if address == "unix" else ("ipv4:127.0.0.1:", "ipv6:%5B::1%5D:"))
+    assert peer.startswith(host)
 
 
 def ask(address, method, request):
-    """The refusal of a protobuf message or of bytes: status and sentence."""
+    """The refusal of a protobuf message or of bytes: name of the status, and sentence."""
     request = request if isinstance(request, bytes) else request.SerializeToString()
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as error:
         channel.unary_unary(method)(request, timeout=5.0)
-    return error.value.code(), error.value.details()
+    return error.value.code().name, error.value.details()
+
+
+HUGE = pb.EnvSpec(
+    observation={"": pb.TensorSpec(dtype="float64", shape=[2**63] * 8)}, discrete=pb.DiscreteAction(n=2**64 - 1)
+)
 
 
 @pytest.mark.parametrize(
     ("method", "request_message", "code", "sentence"),
     [
         ("Describe", pb.DescribeRequest(protocol_version=7), "FAILED_PRECONDITION", "the other side has 7"),
-        ("Join", pb.JoinRequest(protocol_version=7), "FAILED_PRECONDITION", "the other side has 7"),
-        ("Describe", b"\xff\xff\xff", "INVALID_ARGUMENT", "got 3 bytes that aren't one"),
         ("Join", b"\xff\xff\xff", "INVALID_ARGUMENT", "got 3 bytes that aren't one"),
+        ("Join", pb.JoinRequest(protocol_version=5, group_sizes=[0] * 512), "INVALID_ARGUMENT", "expected groups of"),
+        (
+            "Join",
+            pb.JoinRequest(protocol_version=5, run_id="r", group_sizes=[2**32 - 1], env_spec=HUGE),
+            "INVALID_ARGUMENT",
+            "a step of 4294967295 environments is a message of",
+        ),
         ("Dance", b"", "UNIMPLEMENTED", "the learner has no method /seed_rl.Learner/Dance"),
     ],
+    ids=["version", "garbage", "groups", "size", "method"],
 )
-def test_a_bad_request_is_refused(house, method, request_message, code, sentence):
+def test_a_bad_request_is_refused_in_a_short_sentence(house, method, request_message, code, sentence):
     house.serve()
     got, details = ask(house.path, f"/seed_rl.Learner/{method}", request_message)
-    assert got.name == code
+    assert got == code
     assert sentence in details
+    assert len(details) <= 1000
     assert house.connect().describe(timeout=5.0) == peers.SETTINGS
-
-
-def test_a_refusal_is_short_whatever_was_sent(house):
-    house.serve()
-    request = pb.JoinRequest(protocol_version=5, group_sizes=[0] * 512)
-    code, sentence = ask(house.path, protocol.JOIN, request)
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert len(sentence) == 1000
-    huge = {"": pb.TensorSpec(dtype="float64", shape=[2**63] * 8)}
-    spec = pb.EnvSpec(observation=huge, discrete=pb.DiscreteAction(n=2**64 - 1))
-    request = pb.JoinRequest(protocol_version=5, run_id="r", group_sizes=[2**32 - 1], env_spec=spec)
-    code, sentence = ask(house.path, protocol.JOIN, request)
-    assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert sentence.startswith("a step of 4294967295 environments is a message of")
 
 
 def test_joins_of_a_host_that_was_refused_several_times_within_a_second_are_not_read(house):
@@ -92,9 +89,8 @@ def test_joins_of_a_host_that_was_refused_several_times_within_a_second_are_not_
             client.join("run", peers.SPEC, [1], timeout=5.0)
     learner.service.failures.clear()
     other = house.connect()
-    code, sentence = ask(house.path, protocol.JOIN, b"\xff\xff\xff")
-    assert (code.name, sentence[:33]) == ("RESOURCE_EXHAUSTED", "10 joins from this host were refu")
-    with pytest.raises(Disconnected, match="refused within a second: try again later"):
+    assert ask(house.path, protocol.JOIN, b"\xff\xff\xff")[0] == "RESOURCE_EXHAUSTED"
+    with pytest.raises(Disconnected, match="10 joins from this host were refused within a second: try again later"):
         other.join("run", peers.SPEC, [1], timeout=5.0)
     assert other.describe(timeout=5.0) == peers.SETTINGS
 
@@ -119,9 +115,21 @@ def test_groups_whose_steps_are_too_large_may_not_join(house):
     assert len(learner.service.joined) == 1
 
 
-@pytest.mark.parametrize("refusal", [*Refusal, None], ids=str)
-@pytest.mark.parametrize("method", ["describe", "join", "open", "step"])
-def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, method, refusal):
+@pytest.mark.parametrize(
+    ("method", "refusal", "kind"),
+    [
+        ("describe", Refusal.UNAUTHENTICATED, Rejected),
+        ("describe", Refusal.NOT_FOUND, Disconnected),
+        ("join", Refusal.FAILED_PRECONDITION, Rejected),
+        ("join", Refusal.RESOURCE_EXHAUSTED, Disconnected),
+        ("open", Refusal.PERMISSION_DENIED, Rejected),
+        ("open", Refusal.INTERNAL, Disconnected),
+        ("step", Refusal.INVALID_ARGUMENT, Rejected),
+        ("step", Refusal.UNAVAILABLE, Disconnected),
+        ("step", None, Disconnected),  # a fault of the learner
+    ],
+)
+def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, method, refusal, kind):
     failure = Refused(refusal, "why") if refusal else KeyError("why")
     learner = house.serve()
     client = house.connect()
@@ -135,11 +143,11 @@ def test_a_refusal_ends_one_call_and_says_whether_to_try_again(house, caplog, me
         "open": lambda: client.open(lease, 1, peers.SPEC).step(peers.output(1)),
         "step": lambda: client.open(lease, 1, peers.SPEC).step(peers.output(1)),
     }
-    refusal = refusal or Refusal.INTERNAL
-    with pytest.raises(Rejected if refusal.is_final else Disconnected, match="why") as error:
+    with pytest.raises(kind, match="why") as error:
         calls[method]()
-    assert str(error.value).endswith("why" if refusal.is_final else f"({refusal.name})")
-    assert ("KeyError" in caplog.text) == isinstance(failure, KeyError)
+    code = (refusal or Refusal.INTERNAL).name
+    assert str(error.value).endswith("why" if kind is Rejected else f"({code})")
+    assert ("KeyError" in caplog.text) == (refusal is None)
     if method == "step":
         assert learner.service.closed.get(timeout=5.0)[3] == str(failure)
     assert learner.service.closed.empty()
@@ -158,51 +166,33 @@ def test_calls_of_a_host_that_fail_again_and_again_do_not_fill_the_log(house, ca
     assert len(caplog.messages) == 10
 
 
-def test_a_group_may_be_opened_again_when_its_stream_has_ended(house):
-    learner = house.serve()
-    client = house.connect()
-    lease, (stream,) = house.streams(client, [2])
-    stream.step(peers.output(2))
-    stream.step(peers.output(2))
-    assert learner.server.stats.streams == 1
-    stream.close()
-    assert learner.service.closed.get(timeout=5.0)[0] == lease.session
-    again = client.open(lease, 0, peers.SPEC)
-    assert again.step(peers.output(2)).tolist() == [4, 5]
-    assert [first for _, first, _ in learner.service.steps] == [True, False, True]
-    assert learner.service.closed.empty()
-
-
 @pytest.mark.parametrize(
     ("metadata", "sentence"),
     [
         ((), "expected a session in metadata seed-rl-session and an index in seed-rl-group, got '' and ''"),
-        ((("seed-rl-session", "0"), ("seed-rl-group", "-1")), "got '0' and '-1'"),
         ((("seed-rl-session", "0"), ("seed-rl-group", "9" * 30)), "got '0' and '99999999999999999999'"),
     ],
 )
 def test_a_stream_must_name_its_group(house, metadata, sentence):
     learner = house.serve()
-    with grpc.insecure_channel(house.path) as channel:
-        with pytest.raises(grpc.RpcError, match=sentence) as error:
-            list(channel.stream_stream(protocol.ACT)(iter([b""]), metadata=metadata, timeout=5.0))
-        assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(grpc.RpcError, match=sentence) as error:
+        next(house.act(metadata, b""))
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert learner.service.closed.empty()
 
 
-@pytest.mark.parametrize("call", ["describe", "join", "act"])
-def test_every_call_needs_the_token(house, caplog, call):
+def test_every_call_needs_the_token(house, caplog):
     caplog.set_level(logging.DEBUG)
     house.serve(security=ServerSecurity(token="swordfish"))
     lease = house.connect(security=ClientSecurity(token="swordfish")).join("run", peers.SPEC, [1], timeout=5.0)
     client = house.connect(security=ClientSecurity(token="wrong"))
-    calls = {
-        "describe": lambda: client.describe(timeout=5.0),
-        "join": lambda: client.join("run", peers.SPEC, [1], timeout=5.0),
-        "act": lambda: client.open(lease, 0, peers.SPEC).step(peers.output(1)),
-    }
-    with pytest.raises(Rejected, match="the actor's token isn't the learner's"):
-        calls[call]()
+    for call in (
+        lambda: client.describe(timeout=5.0),
+        lambda: client.join("run", peers.SPEC, [1], timeout=5.0),
+        lambda: client.open(lease, 0, peers.SPEC).step(peers.output(1)),
+    ):
+        with pytest.raises(Rejected, match="the actor's token isn't the learner's"):
+            call()
     assert "swordfish" not in caplog.text
 
 
@@ -229,14 +219,15 @@ def test_tls_with_a_token(house, tmp_path):
     with pytest.raises(Rejected, match="isn't vouched for by --tls_ca"):
         house.connect(address, ClientSecurity(read_authorities(other_cert), "swordfish")).describe(timeout=5.0)
     with pytest.raises(Disconnected, match=r"does the learner use TLS\? Then actors need --tls_ca"):
-        house.connect(address, ClientSecurity(token="swordfish")).describe(timeout=0.3)
+        house.connect(address, ClientSecurity(token="swordfish")).describe(timeout=1.0)
     plain = house.serve("localhost:0").address
     with pytest.raises(Rejected, match=f"the server at {plain} does not use TLS: a learner does with --tls_cert"):
         house.connect(plain, ClientSecurity(trusted)).describe(timeout=5.0)
 
 
 def test_handshakes_that_fail_leave_no_line_in_the_log(house, tmp_path, capfd):
-    host, _, port = house.run("learn", "localhost:0", *peers.self_signed("localhost", tmp_path)).line.rpartition(":")
+    learner = house.run("learn", "localhost:0", "", *peers.self_signed("localhost", tmp_path))
+    host, _, port = learner.line.rpartition(":")
     for _ in range(3):
         with socket.create_connection((host, int(port))) as stranger:
             stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -260,9 +251,7 @@ def test_an_address_in_use_is_refused(house):
         house.serve(address)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(
-            AddressError, match=f"cannot listen on localhost:{port}: address already in use at 127.0.0.1"
-        ):
+        with pytest.raises(AddressError, match=f"localhost:{port}: address already in use at 127.0.0.1"):
             house.serve(f"localhost:{port}")
     house.serve()
     with pytest.raises(AddressError, match=f"cannot listen on {house.path}: another process serves there"):
@@ -292,23 +281,9 @@ def test_a_learner_that_comes_late_is_found_soon(house):
 
 @pytest.mark.parametrize("talk", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"], ids=["silent", "http"])
 def test_a_peer_that_does_not_speak_grpc_does_not_hang(house, talk):
-    connections = []
-
-    def accept(listener):
-        with contextlib.suppress(OSError):  # once the listener is shut down
-            while True:
-                connections.append(listener.accept()[0])
-                connections[-1].sendall(talk)
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        accepting = house.threads.submit(accept, listener)
-        client = house.connect("{}:{}".format(*listener.getsockname()))
-        started = time.monotonic()
-        with pytest.raises(Disconnected):
-            client.describe(timeout=0.5)
-        assert time.monotonic() - started < 3.0
-        listener.shutdown(socket.SHUT_RDWR)
-        accepting.result(timeout=5.0)
-    assert connections
-    for connection in connections:
-        connection.close()
+        described = house.threads.submit(house.connect("{}:{}".format(*listener.getsockname())).describe, 0.5)
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(talk)
+            assert isinstance(described.exception(timeout=3.0), Disconnected)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
+import logging
 import queue
 import random
 import shutil
@@ -102,10 +104,30 @@ def output(size, value=1):
     return EnvOutput(np.zeros(size, np.float32), begins, ~begins, np.full((size, 4), value, np.int32))
 
 
-def learn(address, *certificate):
-    """Serves until standard input ends, with the files of a certificate and its key over TLS; prints the address."""
-    security = ServerSecurity(*read_certificate(*certificate)) if certificate else ServerSecurity()
-    server = ActorServer(address, FakeService(), security=security)
+def mutated(message, rng):
+    """A message with some bytes changed, cut, repeated or replaced."""
+    data = bytearray(message)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(data) + 1)
+        change = rng.randrange(4)
+        if change == 0:
+            data[at:] = b""
+        elif change == 1:
+            data[at:at] = rng.randbytes(rng.randint(1, 100))
+        elif change == 2:
+            data[at : at + 1] = rng.randbytes(1)
+        else:
+            data = bytearray(rng.randbytes(rng.randint(0, 2000)))
+    return bytes(data)
+
+
+def learn(address, token="", cert_file="", key_file=""):
+    """Serves until standard input ends, with a token and TLS if they are given; prints the address."""
+    logging.basicConfig(level=logging.INFO)
+    security = ServerSecurity(*read_certificate(cert_file, key_file), token)
+    service = FakeService()
+    service.steps = collections.deque(maxlen=0)  # nobody looks at them
+    server = ActorServer(address, service, security=security, max_message_bytes=1 << 20)
     print(server.start(), flush=True)
     sys.stdin.read()
     server.stop(grace=1.0)

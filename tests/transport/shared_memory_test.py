@@ -1,17 +1,14 @@
-"""Memory between two processes: only the offered memory is opened, and it outlives the process that allocated it."""
+"""Memory between two processes: only the offered memory is opened, and its size is final."""
 
 import fcntl
 import mmap
 import os
-import subprocess
-import sys
 
 import pytest
 
 from seed_rl.transport.shared_memory import OfferedMemory, open_offered
 
 SIZE = 100
-TOKEN = "00" * 32
 
 
 @pytest.fixture
@@ -40,56 +37,20 @@ def test_it_cannot_become_smaller_under_its_reader(offered):
         os.ftruncate(int(offered.offer.split("/")[1]), 1)
 
 
-OFFER_AND_WAIT = """
-import sys
-from seed_rl.transport.shared_memory import OfferedMemory
-memory = OfferedMemory(100)
-memory.step[:3] = b"end"
-print(memory.offer, flush=True)
-sys.stdin.read()
-"""
-
-
-def test_it_outlives_a_process_that_is_killed():
-    command = [sys.executable, "-c", OFFER_AND_WAIT]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        offer = process.stdout.readline().strip()
-        step = open_offered(offer, SIZE)
-        process.kill()
-    assert bytes(step[:3]) == b"end"
-    with pytest.raises(FileNotFoundError):
-        open_offered(offer, SIZE)
-
-
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "size", "sentence"),
     [
-        (lambda process, file, token: f"{process}/{file}", "the offer isn't process/file/token"),
-        (lambda process, file, token: f"{process}/-1/{token}", "the offer isn't process/file/token"),
-        (lambda process, file, token: f"../{file}/{token}", "the offer isn't process/file/token"),
-        (lambda process, file, token: f"{process}/{file}/xyz", "the offer isn't process/file/token"),
-        (lambda process, file, token: f"{process}/{file}/{token[::-1]}", "it belongs to another process"),
-        (lambda process, file, token: f"{process}/9999999/{token}", "No such file or directory"),
+        (lambda process, file, token: f"{process}/{file}", SIZE, "the offer isn't process/file/token"),
+        (lambda process, file, token: f"../{file}/{token}", SIZE, "the offer isn't process/file/token"),
+        (lambda process, file, token: f"{process}/{file}/{token[::-1]}", SIZE, "it belongs to another process"),
+        (lambda process, file, token: f"{process}/9999999/{token}", SIZE, "No such file or directory"),
+        (lambda process, file, token: f"{process}/{file}/{token}", SIZE - 1, "its size isn't that of a step"),
+        (lambda process, file, token: f"{process}/{file}/{token}", SIZE + 1, "its size isn't that of a step"),
     ],
 )
-def test_another_offer_is_refused(offered, change, sentence):
+def test_another_offer_is_refused(offered, change, size, sentence):
     with pytest.raises(OSError, match=sentence):
-        open_offered(change(*offered.offer.split("/")), SIZE)
-
-
-@pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1])
-def test_another_size_is_refused(offered, size):
-    with pytest.raises(OSError, match="its size isn't that of a step"):
-        open_offered(offered.offer, size)
-
-
-def test_other_files_are_not_opened(tmp_path):
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    file = os.open(fifo, os.O_RDWR)
-    with pytest.raises(OSError, match="it isn't memory for steps"):
-        open_offered(f"{os.getpid()}/{file}/{TOKEN}", SIZE)
-    os.close(file)
+        open_offered(change(*offered.offer.split("/")), size)
 
 
 def test_what_was_checked_is_opened_even_if_it_is_swapped_for_a_fifo(offered, tmp_path, monkeypatch):
@@ -118,5 +79,5 @@ def test_memory_that_may_shrink_is_refused():
     os.ftruncate(file, mmap.PAGESIZE)
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     with pytest.raises(OSError, match="its size isn't sealed"):
-        open_offered(f"{os.getpid()}/{file}/{TOKEN}", mmap.PAGESIZE - 64)
+        open_offered(f"{os.getpid()}/{file}/{'00' * 32}", mmap.PAGESIZE - 64)
     os.close(file)

@@ -1,8 +1,6 @@
 """Streams over real connections: every step answered once, and what happens when either side goes away."""
 
-import contextlib
 import gc
-import socket
 import threading
 import time
 
@@ -13,10 +11,12 @@ import pytest
 from seed_rl.transport import messages, protocol
 from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from seed_rl.transport.codec import StepCodec
+from seed_rl.transport.protocol import MEMORY_ACCEPTED, Opening
 from seed_rl.transport.shared_memory import OfferedMemory
 from seed_rl.types import EnvOutput
 from tests.hostile import http2
 from tests.transport import peers
+from tests.transport.cable import Cable
 
 
 @pytest.mark.parametrize("share_memory", [False, True])
@@ -67,37 +67,27 @@ def test_numbers_about_episodes_come_with_their_environments(house, share_memory
     assert [len(output.done) for *_, output in learner.service.steps] == [3, 2, 3, 2]
 
 
-NAN = b"\x00\x00\xc0\x7f"
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda message: message[:-1], "expected a payload of 44 bytes, got 43"),
-        (lambda message: message[:10] + b"\x02" + message[11:], "done and last must hold only 0 and 1"),
-        (lambda message: message[:2] + NAN + message[6:], "reward must be finite"),
         (lambda message: message + b"?", "expected a payload of 44 bytes, got 45"),
         (lambda message: message + messages.episode_numbers([(2, "x", 1.0)]), "environment 0 .. 1, got env: 2"),
-        (lambda message: message + messages.episode_numbers([(0, "x", np.nan)]), "expected a finite number"),
-        (lambda message: message + messages.episode_numbers([(0, "a\n", 1.0)]), "printable ASCII characters, got"),
         (lambda message: message + b"\x12\xff", "expected a StepRequest, got 2 bytes"),
     ],
 )
 def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
     learner = house.serve()
     client = house.connect()
-    lease, (bad, good) = house.streams(client, [2, 2])
-    assert good.step(peers.output(2)).tolist() == [6, 7]
-    bad.close()
-    learner.service.closed.get(timeout=5.0)
+    lease = client.join("run", peers.SPEC, [2, 2], timeout=5.0)
+    good = client.open(lease, 1, peers.SPEC)
+    good.step(peers.output(2))
     codec = StepCodec(peers.SPEC, 2)
     message = codec.encode_step(peers.output(2))
-    with grpc.insecure_channel(house.path) as channel:
-        metadata = protocol.Opening(lease.session, 0).metadata()
-        call = channel.stream_stream(protocol.ACT)(iter([message, change(message)]), metadata=metadata, timeout=5.0)
-        assert next(call) == codec.encode_actions(np.array([4, 5], np.int32))
-        with pytest.raises(grpc.RpcError, match=sentence) as error:
-            next(call)
+    call = house.act(Opening(lease.session, 0), message, change(message))
+    assert codec.decode_actions(next(call)).tolist() == [4, 5]
+    with pytest.raises(grpc.RpcError, match=sentence) as error:
+        next(call)
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert sentence in learner.service.closed.get(timeout=5.0)[3]
     assert good.step(peers.output(2)).tolist() == [6, 7]
@@ -106,7 +96,6 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
 @pytest.mark.parametrize(
     ("reward", "message", "sentence"),
     [
-        (0, b"", None),
         (np.nan, b"", "reward must be finite, got nan in environment 0"),
         (0, bytes(44), "expected an empty message for a step in shared memory, got 44 bytes"),
     ],
@@ -116,30 +105,23 @@ def test_steps_in_shared_memory_are_checked_like_those_in_messages(house, reward
     codec = StepCodec(peers.SPEC, 2)
     memory = OfferedMemory(codec.payload_bytes)
     lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
-    metadata = protocol.Opening(lease.session, 0, memory.offer).metadata()
     step = peers.output(2)._replace(reward=np.full(2, reward, np.float32))
     codec.write_step(step, codec.views(memory.step))
-    with grpc.insecure_channel(house.path) as channel:
-        call = channel.stream_stream(protocol.ACT)(iter([message]), metadata=metadata, timeout=5.0)
-        assert protocol.MEMORY_ACCEPTED in call.initial_metadata()
-        if sentence is None:
-            assert codec.decode_actions(next(call)).tolist() == [4, 5]
-        else:
-            with pytest.raises(grpc.RpcError, match=sentence):
-                next(call)
+    call = house.act(Opening(lease.session, 0, memory.offer), message)
+    assert MEMORY_ACCEPTED in call.initial_metadata()
+    with pytest.raises(grpc.RpcError, match=sentence):
+        next(call)
     memory.close()
 
 
 def test_steps_are_sent_where_the_learner_cannot_open_the_memory(house, caplog):
+    caplog.set_level("INFO")
     house.serve()
     codec = StepCodec(peers.SPEC, 2)
     lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
-    metadata = protocol.Opening(lease.session, 0, f"1/999/{'0' * 64}").metadata()
-    with caplog.at_level("INFO"), grpc.insecure_channel(house.path) as channel:
-        steps = iter([codec.encode_step(peers.output(2))])
-        call = channel.stream_stream(protocol.ACT)(steps, metadata=metadata, timeout=5.0)
-        assert protocol.MEMORY_ACCEPTED not in call.initial_metadata()
-        assert codec.decode_actions(next(call)).tolist() == [4, 5]
+    call = house.act(Opening(lease.session, 0, f"1/999/{'0' * 64}"), codec.encode_step(peers.output(2)))
+    assert MEMORY_ACCEPTED not in call.initial_metadata()
+    assert codec.decode_actions(next(call)).tolist() == [4, 5]
     assert "offers shared memory, but" in caplog.text
 
 
@@ -172,13 +154,11 @@ def shared_memory_in_use():
 def test_a_message_beyond_the_limit_ends_its_own_stream_only(house):
     house.serve(max_message_bytes=1000)
     client = house.connect()
-    lease, (good, bad) = house.streams(client, [2, 2])
-    assert good.step(peers.output(2)).tolist() == [4, 5]
-    bad.close()
-    with grpc.insecure_channel(house.path) as channel:
-        metadata = protocol.Opening(lease.session, 1).metadata()
-        with pytest.raises(grpc.RpcError, match="larger than max") as error:
-            list(channel.stream_stream(protocol.ACT)(iter([bytes(100_000)]), metadata=metadata, timeout=5.0))
+    lease = client.join("run", peers.SPEC, [2, 2], timeout=5.0)
+    good = client.open(lease, 0, peers.SPEC)
+    good.step(peers.output(2))
+    with pytest.raises(grpc.RpcError, match="larger than max") as error:
+        next(house.act(Opening(lease.session, 1), bytes(100_000)))
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert good.step(peers.output(2)).tolist() == [4, 5]
 
@@ -217,9 +197,8 @@ def test_an_output_that_does_not_fit_is_not_sent(house):
 def test_an_answer_of_the_wrong_size_is_the_learners_fault(house, caplog):
     learner = house.serve()
     _, (stream,) = house.streams(house.connect(), [2])
-    learner.service.hold = True
-    result = house.threads.submit(stream.step, peers.output(2))
-    learner.service.held.get(timeout=5.0).answer(np.zeros(3, np.int32))
+    held, result = house.hold(learner, stream, 2)
+    held.answer(np.zeros(3, np.int32))
     error = result.exception(timeout=5.0)
     assert isinstance(error, Disconnected)
     assert "the learner failed" in str(error)
@@ -229,30 +208,25 @@ def test_an_answer_of_the_wrong_size_is_the_learners_fault(house, caplog):
 @pytest.mark.parametrize(
     ("over", "kind", "sentence", "reason"),
     [
-        (False, Disconnected, "the learner is stopping (UNAVAILABLE)", "the learner is stopping"),
+        (False, Disconnected, r"the learner is stopping \(UNAVAILABLE\)", "the learner is stopping"),
         (True, RunOver, "is over", "the run is over"),
     ],
 )
 def test_stopping_the_server_ends_waiting_steps(house, over, kind, sentence, reason):
     learner = house.serve()
-    _, streams = house.streams(house.connect(), [1, 2, 3])
-    for stream, size in zip(streams, [1, 2, 3], strict=True):
-        stream.step(peers.output(size))
-    learner.service.hold = True
-    waiting = [house.threads.submit(stream.step, peers.output(size)) for size, stream in enumerate(streams[:2], 1)]
-    held = [learner.service.held.get(timeout=5.0) for _ in waiting]
+    _, (waiting, idle) = house.streams(house.connect(), [1, 2])
+    waiting.step(peers.output(1))
+    idle.step(peers.output(2))
+    held, result = house.hold(learner, waiting, 1)
     started = time.monotonic()
     learner.server.stop(5.0, over)
     assert time.monotonic() - started < 4.0
-    for result in waiting:
-        error = result.exception(timeout=5.0)
-        assert isinstance(error, kind)
-        assert sentence in str(error)
+    with pytest.raises(kind, match=sentence):
+        result.result(timeout=5.0)
     with pytest.raises(kind):
-        streams[2].step(peers.output(3))
-    assert [learner.service.closed.get(timeout=5.0)[3] for _ in streams] == [reason] * 3
-    for stream, size in zip(held, [1, 2], strict=True):
-        stream.answer(np.zeros(size, np.int32))  # nobody is there any more
+        idle.step(peers.output(2))
+    assert [learner.service.closed.get(timeout=5.0)[3] for _ in range(2)] == [reason] * 2
+    held.answer(np.zeros(1, np.int32))  # nobody is there any more
     learner.server.stop(grace=5.0)
 
 
@@ -261,9 +235,7 @@ def test_closing_the_client_ends_everything(house):
     client = house.connect()
     lease, (stream, idle) = house.streams(client, [1, 1])
     idle.step(peers.output(1))
-    learner.service.hold = True
-    result = house.threads.submit(stream.step, peers.output(1))
-    held = learner.service.held.get(timeout=5.0)
+    held, result = house.hold(learner, stream, 1)
     client.close()
     assert isinstance(result.exception(timeout=5.0), Disconnected)
     ends = sorted(learner.service.closed.get(timeout=5.0)[1::2] for _ in range(2))
@@ -288,10 +260,7 @@ def test_closing_the_client_ends_a_call_that_waits_for_a_learner(house):
 def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_step(house):
     learner = house.serve(silence_seconds=0.5)
     _, (silent, waiting) = house.streams(house.connect(), [1, 1])
-    silent.step(peers.output(1))
-    learner.service.hold = True
-    result = house.threads.submit(waiting.step, peers.output(1))
-    held = learner.service.held.get(timeout=5.0)
+    held, result = house.hold(learner, waiting, 1)
     _, group, _, reason = learner.service.closed.get(timeout=5.0)
     assert (group, reason) == (0, "there was no step for 0.5 s: join again")
     with pytest.raises(Disconnected, match="join again"):
@@ -300,16 +269,19 @@ def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_st
     assert result.result(timeout=5.0).tolist() == [0]
 
 
-def test_an_actor_that_is_killed_is_noticed(house):
+def test_an_actor_that_is_killed_is_noticed_and_its_memory_outlives_it(house):
     learner = house.serve()
     actor = house.run("act", learner.address)
     assert actor.line == "[4 5]"
     learner.service.hold = True
     learner.service.held.get(timeout=5.0)
+    assert shared_memory_in_use()
     actor.process.kill()
     session, group, lease, reason = learner.service.closed.get(timeout=5.0)
     assert (session, group, lease.env_ids, reason) == ("0", 0, (0, 1), "the actor vanished")
     assert learner.service.closed.empty()
+    _, _, output = learner.service.steps[-1]
+    assert output.observation.tolist() == peers.output(2).observation.tolist()
 
 
 @pytest.mark.parametrize("address", [None, "127.0.0.1:0"], ids=["stale socket", "port"])
@@ -353,46 +325,14 @@ def test_stopping_the_server_cuts_calls_that_do_not_end(house):
         silent.set()
 
 
-class Cable:
-    """A TCP connection that can be cut without either end being notified."""
-
-    def __init__(self, target):
-        host, port = target.rsplit(":", 1)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._target = (host, int(port))
-        self._sockets = []
-        self.cut = threading.Event()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        near, _ = self._listener.accept()
-        far = socket.create_connection(self._target)
-        self._sockets = [near, far]
-        for source, sink in ((near, far), (far, near)):
-            threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
-
-    def _carry(self, source, sink):
-        with contextlib.suppress(OSError):  # `close` does not wait for this thread
-            while data := source.recv(65536):
-                if not self.cut.is_set():
-                    sink.sendall(data)
-
-    def close(self):
-        for end in (self._listener, *self._sockets):
-            end.close()
-
-
 def test_both_sides_notice_a_cut_cable(house):
     learner = house.serve("127.0.0.1:0", keepalive_seconds=0.5)
     cable = Cable(learner.address)
     _, (stream,) = house.streams(house.connect(cable.address, keepalive_seconds=0.5), [1])
     stream.step(peers.output(1))
-    learner.service.hold = True
-    result = house.threads.submit(stream.step, peers.output(1))
-    learner.service.held.get(timeout=5.0)
+    _, result = house.hold(learner, stream, 1)
     assert learner.service.closed.empty()
-    cable.cut.set()
+    cable.fall_silent()
     assert isinstance(result.exception(timeout=10.0), Disconnected)
     assert learner.service.closed.get(timeout=10.0)[3] == "the actor vanished"
     cable.close()
