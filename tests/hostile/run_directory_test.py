@@ -113,10 +113,7 @@ WAYS = {
     "endless zeros for a checkpoint": (EVAL, lambda p: p.link(CHECKPOINT, "/dev/zero")),
     "a board of a terabyte": (EVAL, lambda p: p.settings(env__rows=10**6, env__columns=10**6)),
     "layers for 18 GB each": (EVAL, lambda p: p.settings(agent__hidden=65_536, agent__mlp_layers=9)),
-    "a number of filters that is none": (
-        EVAL,
-        lambda p: p.settings(agent__torso="deep", agent__channels=[10**40], agent__frame_stack=64),
-    ),
+    "a number of filters that is none": (EVAL, lambda p: p.settings(agent__torso="deep", agent__channels=[10**40])),
     "frames without end": (EVAL, lambda p: p.checkpoint(state=b'{"counters": {"env_frames": 1e999}}')),
     "a state that is null": (EVAL, lambda p: p.checkpoint(state=b"null")),
     "weights of text": (EVAL, lambda p: p.checkpoint(**{"agent/000/kernel": np.array(["a"])})),
