@@ -12,7 +12,7 @@ def test_catch_is_learned_through_a_network_that_breaks(runs, rows, wait_for, tm
         *("learner", "--gin_file=catch/vtrace", *(f"--gin_param={binding}" for binding in bindings)),
         *("--total_frames=120000", f"--logdir={logdir}", "--server_address=localhost:0"),
     )
-    address = wait_for(lambda: re.search(r"serving actors at (\S+) after", learner.text()), learner)[1]
+    address = wait_for(lambda: re.search(r"serving actors at (localhost:\d+)", learner.text()), learner)[1]
     cable = Cable(address)
     actor = runs.start("actor", f"--server_address={cable.address}", "--noshare_memory")
     wait_for(lambda: any(row["env_frames"] > 30_000 for row in rows(logdir)), learner)
