@@ -15,7 +15,6 @@ from seed_rl.transport.credentials import ClientSecurity
 from tests.transport import peers
 
 _FILES = 128
-MEGABYTE = 1 << 20
 TOKEN = "swordfish"
 
 
@@ -53,10 +52,6 @@ class Siege:
         while not self._ended.wait(0.002):
             self._step()
 
-    def seconds(self):
-        """Processor seconds the learner has used since its start."""
-        return sum(self._learner.cpu_times()[:2])
-
     def memory(self):
         return self._learner.memory_info().rss
 
@@ -86,7 +81,7 @@ class Siege:
         """The attack has left neither memory nor files behind, and the learner ends when asked to."""
         self.goes_on()
         self.wait_for(lambda: self.files() <= self.files_before)
-        assert self.memory() - self.memory_before < megabytes * MEGABYTE
+        assert self.memory() - self.memory_before < megabytes << 20
         self.close()
         assert self.process.wait(10) == 0, self.log()
         assert "Traceback" not in self.log()

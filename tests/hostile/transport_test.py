@@ -8,13 +8,11 @@ import itertools
 import random
 
 import grpc
-import pytest
 
 from seed_rl.transport import messages, protocol
-from seed_rl.transport import seed_rl_pb2 as pb
 from seed_rl.transport.codec import StepCodec
 from tests.hostile import http2
-from tests.hostile.conftest import MEGABYTE, TOKEN
+from tests.hostile.conftest import TOKEN
 from tests.transport import peers
 
 AUTHORIZED = (("authorization", f"Bearer {TOKEN}"),)
@@ -80,20 +78,6 @@ def test_messages_of_any_content_end_only_their_own_call(siege, full):
         assert codes.keys() <= {"OK", "RESOURCE_EXHAUSTED"} | {each.name for each in protocol.Refusal if each.is_final}
         assert codes["INVALID_ARGUMENT"]
     siege.ends_well(megabytes=100 if full else 30)
-
-
-def test_large_joins_take_no_time(siege):
-    observation = {str(number): pb.TensorSpec(dtype="uint8") for number in range(55_000)}
-    spec = pb.EnvSpec(observation=observation, discrete=pb.DiscreteAction(n=2))
-    request = pb.JoinRequest(protocol_version=5, run_id="run", env_spec=spec, group_sizes=[1]).SerializeToString()
-    assert 0.9 * MEGABYTE < len(request) < MEGABYTE
-    before = siege.seconds()
-    with grpc.insecure_channel(siege.address) as channel:
-        for _ in range(20):
-            with pytest.raises(grpc.RpcError, match="up to 65536 bytes|refused within a second"):
-                channel.unary_unary(protocol.JOIN)(request, metadata=AUTHORIZED, timeout=20.0)
-    assert siege.seconds() - before < 2.0
-    siege.ends_well(megabytes=30)
 
 
 def test_calls_whose_requests_never_come_make_room_for_others(siege):
