@@ -30,9 +30,6 @@ DONE = ROW | {"env_frames": 1_000_320.0, "seconds": 200.0, "frames_per_second": 
 ACTORS, LEARNER = "actors: add environments or processes", "learner: smaller network or faster device"
 
 
-COLOUR = r"\x1b\[[0-9;]*(3|4|9|10)\d[;m]"
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -102,40 +99,31 @@ def test_trouble_with_learning_is_shown_when_it_begins_and_when_it_ends():
     assert "learning" not in drawn([clipped(0.01)])
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
-    [
-        (
-            {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765},
-            " 25% 250k frames, 9/s, return -1256, eval -1256, 23h46m left",
-        ),
-        ({"episode_return": None}, " 25% 250k frames, 7.51k/s, loss 0.0123, 1m40s left"),
-    ],
-)
-def test_lines_are_short_and_show_the_known_figures(more, line):
-    row = {name: value for name, value in (ROW | more).items() if value is not None}
-    assert shown(io.StringIO(), row).splitlines()[0][9:] == line
-    assert len(line) < 70
+def test_lines_are_short_and_show_the_known_figures():
+    returns = {"episode_return": -1255.94, "eval/episode_return": -1255.94, "frames_per_second": 8.765}
+    without = {name: value for name, value in ROW.items() if name != "episode_return"}
+    for row, line in (
+        (ROW | returns, " 25% 250k frames, 9/s, return -1256, eval -1256, 23h46m left"),
+        (without, " 25% 250k frames, 7.51k/s, loss 0.0123, 1m40s left"),
+    ):
+        assert shown(io.StringIO(), row).splitlines()[0][9:] == line
 
 
-@pytest.mark.parametrize(
-    ("more", "what"),
-    [
+def test_before_the_first_update_the_display_says_what_happens(monkeypatch):
+    row = {name: value for name, value in ROW.items() if name != "loss/total"}
+    row |= {"env_frames": 0.0, "frames_per_second": 0.0}
+    for more, what in (
         ({"environments": 0.0}, "waiting for actors"),
         ({"acted_steps": 0.0}, "environments are being reset, for which some load or compile levels"),
         ({"acted_steps": 12_400.0}, "environments are stepping: 12,400 steps; first update after 640 more"),
         ({"acted_steps": 13_041.0}, "environments are stepping: 13,041 steps; first update as soon as its unrolls are"),
-    ],
-)
-def test_before_the_first_update_the_display_says_what_happens(more, what, monkeypatch):
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stdout", stream)  # the default where it is not a terminal
-    progress = RunDisplay(1_000_000, "runs/pong", first_update=13_040)
-    row = {name: value for name, value in ROW.items() if name != "loss/total"}
-    progress.show(row | {"env_frames": 0.0, "frames_per_second": 0.0} | more)
-    first, second = (line.split(" ", 1)[1] for line in stream.getvalue().splitlines())
-    assert first.startswith(f"  0% {what}")
-    assert second.startswith("connected: ")
+    ):
+        stream = io.StringIO()
+        monkeypatch.setattr("sys.stdout", stream)  # the default where it is not a terminal
+        RunDisplay(1_000_000, "runs/pong", first_update=13_040).show(row | more)
+        first, second = (line.split(" ", 1)[1] for line in stream.getvalue().splitlines())
+        assert first.startswith(f"  0% {what}")
+        assert second.startswith("connected: ")
 
 
 def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely():
@@ -149,18 +137,16 @@ def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely():
         assert stream.getvalue().removeprefix(before).count("\x1b[1A") == 2 * lines - 1
 
 
-@pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_COMPATIBLE", "0")])
-def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(variable, value, monkeypatch):
-    monkeypatch.setenv(variable, value)
+def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
     text = shown(Terminal(), ROW, ROW)
     assert "\x1b" not in text
     assert text.count(" 25% 250k frames") == 2
 
 
-def test_a_terminal_shows_the_newest_row_in_a_panel(monkeypatch):
+def test_a_terminal_shows_the_newest_row_in_a_panel():
     text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0})
     assert "25%" in text
-    assert re.search(COLOUR, text)
     last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("50%") :])
     assert "500k of 1M frames" in last
     assert "7.51k frames/s, 40s so far, 1m07s left" in last
@@ -169,8 +155,6 @@ def test_a_terminal_shows_the_newest_row_in_a_panel(monkeypatch):
     assert re.search(rf"bottleneck +{ACTORS}", last)
     assert re.search(r"stored in +runs/pong", last)
     assert max(map(len, last.splitlines())) <= 80
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not re.search(COLOUR, shown(Terminal(), ROW))
 
 
 def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing():
@@ -192,8 +176,7 @@ def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
         file.close()
 
 
-@pytest.mark.parametrize("width", [30, 60, 80, 200])
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize(("width", "encoding"), [(30, "utf-8"), (60, "ascii"), (200, "utf-8")])
 def test_a_panel_fits_its_terminal(width, encoding):
     logdir = "/a/very/long/path/" * 9 + "pong[bold]"
     for rows in ([], [ROW], [ROW | {"episode_return": 1.0}, ROW | {f"loss/part_{n}": 0.1 for n in range(9)}], [DONE]):
@@ -225,21 +208,13 @@ def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
     assert sparkline([0.0, 7.0, 3.5], 32) == "▁█▅"
     assert sparkline([0.0, float("nan"), 7.0, float("-inf")], 32) == "▁█"
     assert sparkline([0.0] * 50 + [1.0] * 50, 4) == "▁▁██"
-    assert sparkline([0.0, 1.0], 4, "_#") == "_#"
-    assert len(sparkline(list(range(1000)), 32)) == 32
     assert sparkline([], 32) == sparkline([1.0], 0) == sparkline([1.0], -3) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ([short(number) for number in (0, 999, 999.6, 7512.3, 999_499, 999_600)], "0 999 1k 7.51k 999k 1M"),
-        ([duration(seconds) for seconds in (-1, 9.4, 59.6, 200)], "0s 9s 1m00s 3m20s"),
-        ([duration(seconds) for seconds in (3900, 86_399, 273_600)], "1h05m 23h59m 3d04h"),
-    ],
-)
-def test_numbers_are_short(text, expected):
-    assert " ".join(text) == expected
+def test_numbers_are_short():
+    assert " ".join(map(short, (0, 999, 999.6, 7512.3, 999_499, 999_600))) == "0 999 1k 7.51k 999k 1M"
+    durations = (-1, 9.4, 59.6, 200, 3900, 86_399, 273_600)
+    assert " ".join(map(duration, durations)) == "0s 9s 1m00s 3m20s 1h05m 23h59m 3d04h"
 
 
 def test_the_next_milestone_is_announced_with_the_time_until_then():

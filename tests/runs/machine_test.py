@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import types
+from unittest import mock
 
 import keras
 import pytest
@@ -23,20 +24,16 @@ def test_settings_of_keras_are_not_the_machines(monkeypatch):
     assert keras.layers.Conv2D(1, 1).data_format == "channels_last"
 
 
-def test_keras_with_another_backend_is_a_sentence(monkeypatch):
+def test_libraries_that_cannot_be_used_are_a_sentence(monkeypatch):
     keras = types.SimpleNamespace(backend=types.SimpleNamespace(backend=lambda: "torch"))
-    monkeypatch.setattr(native_output.importlib, "import_module", lambda name: keras)
-    with pytest.raises(native_output.CannotLoad, match="Keras was imported before with backend torch, and needs"):
-        native_output.load_tensorflow()
-
-
-def test_a_broken_package_is_a_sentence(monkeypatch):
-    def broken(name):
-        raise ValueError("numpy.dtype size changed,\nmay indicate binary incompatibility")
-
-    monkeypatch.setattr(native_output.importlib, "import_module", broken)
-    with pytest.raises(native_output.CannotLoad, match="TensorFlow can't be loaded: ValueError: numpy.dtype size"):
-        native_output.load_tensorflow()
+    broken = mock.Mock(side_effect=ValueError("numpy.dtype size changed,\nmay indicate binary incompatibility"))
+    for import_module, sentence in (
+        (lambda name: keras, "Keras was imported before with backend torch, and needs"),
+        (broken, "TensorFlow can't be loaded: ValueError: numpy.dtype size"),
+    ):
+        monkeypatch.setattr(native_output.importlib, "import_module", import_module)
+        with pytest.raises(native_output.CannotLoad, match=sentence):
+            native_output.load_tensorflow()
 
 
 @pytest.mark.parametrize("command", [children.seed_rl(), [sys.executable, "-m", "seed_rl"]], ids=["child", "-m"])

@@ -15,9 +15,13 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-@pytest.fixture(params=stores.KINDS)
+@pytest.fixture
 def url(request, tmp_path):
-    return stores.directory(request.param, tmp_path / "store/run")
+    """A directory in an object store: in memory, unless the test is `of_every_kind`."""
+    return stores.directory(getattr(request, "param", "memory"), tmp_path / "store/run")
+
+
+of_every_kind = pytest.mark.parametrize("url", stores.KINDS, indirect=True)
 
 
 class FailingStore(ObjectStore):
@@ -44,6 +48,7 @@ def write(directory, name, data):
         file.write(data)
 
 
+@of_every_kind
 def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url):
     with working_directory(url) as directory:
         write(directory, "metrics.jsonl", b"one\n")
@@ -66,14 +71,7 @@ def test_the_store_gets_the_files_of_a_run_and_the_next_run_starts_with_them(url
     assert content(url) == {"metrics.jsonl": b"one\ntwo\n", "checkpoints/checkpoint-2.npz": b"second"}
 
 
-def test_changes_are_sent_while_the_run_continues(url, wait_for):
-    store, path = fsspec.core.url_to_fs(f"{url}/metrics.jsonl")
-    with working_directory(url, seconds=0.02) as directory:
-        for data in (b"one\n", b"one\ntwo\n"):
-            write(directory, "metrics.jsonl", data)
-            wait_for(lambda data=data: store.cat([path], on_error="omit") == {path: data})
-
-
+@of_every_kind
 def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path):
     store = FailingStore(url)
     mirror = Mirror(store, str(tmp_path / "here"))
@@ -92,17 +90,17 @@ def test_an_old_checkpoint_is_removed_when_the_new_one_has_arrived(url, tmp_path
     assert content(url) == {"checkpoints/checkpoint-2.npz": b"second"}
 
 
-@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/outside", "a//b", "..", "./a", "a\0b"])
-def test_a_bucket_writes_nowhere_but_into_the_directory(name, url, monkeypatch):
+def test_a_bucket_writes_nowhere_but_into_the_directory(url, monkeypatch):
     with working_directory(url) as directory:
         write(directory, "metrics.jsonl", b"one\n")
     store, root = fsspec.core.url_to_fs(url)
-    monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/{name}": {"type": "file"}}, raising=False)
-    monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"), raising=False)
+    monkeypatch.setattr(store, "find", lambda *_, **__: {f"{root}/a/../../outside": {"type": "file"}})
+    monkeypatch.setattr(store, "get_file", lambda *_: pytest.fail("something was fetched"))
     with pytest.raises(CannotReach, match=f"^{url} can't be read: expected a file name inside of the directory, got "):
         working_directory(url).__enter__()
 
 
+@of_every_kind
 def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_path, monkeypatch):
     mirror = Mirror(ObjectStore(url), str(tmp_path / "here"))
     write(tmp_path / "here", "checkpoints/checkpoint-1.npz", b"first")
@@ -123,15 +121,19 @@ def test_a_learner_that_is_killed_while_it_sends_leaves_no_torn_file(url, tmp_pa
     assert content(url) == {"checkpoints/checkpoint-1.npz": b"first"}
 
 
-def test_a_store_that_fails_for_a_while_does_not_end_the_run(url, wait_for, caplog, monkeypatch):
-    store = FailingStore(url)
+def test_changes_are_sent_while_the_run_continues_even_if_the_store_fails_for_a_while(
+    url, wait_for, caplog, monkeypatch
+):
+    store, (files, path) = FailingStore(url), fsspec.core.url_to_fs(f"{url}/metrics.jsonl")
     monkeypatch.setattr("seed_rl.runs.mirror.ObjectStore", lambda _: store)
-    with working_directory(url, 0.02) as directory:
+    with working_directory(url, seconds=0.02) as directory:
         write(directory, "metrics.jsonl", b"one\n")
         wait_for(lambda: f"files in {url} can't be written (division by zero): training continues" in caplog.text)
         store.fails = False
-        wait_for(lambda: "can be written again" in caplog.text)
-    assert content(url) == {"metrics.jsonl": b"one\n"}
+        for data in (b"one\n", b"one\ntwo\n"):
+            write(directory, "metrics.jsonl", data)
+            wait_for(lambda data=data: files.cat([path], on_error="omit") == {path: data})
+    assert "can be written again" in caplog.text
 
 
 def test_the_next_start_continues_from_a_directory_that_is_ahead_of_the_store(url, monkeypatch):
@@ -156,30 +158,6 @@ def test_a_second_learner_on_this_machine_is_refused_and_changes_nothing(url):
         with pytest.raises(CannotReach, match=f"another learner is running in {url}"):
             working_directory(url).__enter__()
         assert os.listdir(directory) == ["metrics.jsonl"]
-
-
-def test_a_directory_of_this_machine_is_used_as_it_is(tmp_path):
-    with working_directory(str(tmp_path)) as directory:
-        assert directory == str(tmp_path)
-    assert os.path.isdir(directory)
-
-
-@pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
-def test_a_mistyped_bucket_is_named_before_the_run_and_not_created(kind, tmp_path):
-    stores.directory(kind, tmp_path)
-    with pytest.raises(CannotReach, match=f"^{kind}://mistyped/run can't be written: there is no bucket mistyped$"):
-        working_directory(f"{kind}://mistyped/run").__enter__()
-    assert stores.buckets(kind) == ["bucket"]
-
-
-@pytest.mark.parametrize("kind", stores.WITH_BUCKETS)
-def test_a_bucket_that_vanishes_is_an_outage(kind, tmp_path):
-    stores.directory(kind, tmp_path)
-    write(tmp_path / "here", "metrics.jsonl", b"one\n")
-    mirror = Mirror(ObjectStore(f"{kind}://vanished/run"), str(tmp_path / "here"))
-    for _ in range(2):
-        with pytest.raises(FileNotFoundError, match="^there is no bucket vanished$"):
-            mirror.push()
 
 
 def test_a_place_that_cannot_be_written_is_named_before_the_run():

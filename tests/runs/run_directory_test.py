@@ -18,9 +18,9 @@ def test_a_full_disk_is_reported_once_and_without_a_traceback(tmp_path, capsys):
     emit(log, "before")
     with largest_file(path.stat().st_size):
         emit(log, "while", "it is full")
-    emit(log, "after")
+    emit(log, "after\x1b[2J\nERROR of another")  # can neither command a terminal nor pass for a line of its own
     assert capsys.readouterr().err == f"seed_rl: {path} can't be written: File too large\n"
-    assert path.read_text().splitlines() == ["before", "while", "it is full", "after"]
+    assert path.read_text().splitlines() == ["before", "while", "it is full", "after\\x1b[2J", "  ERROR of another"]
     with largest_file(path.stat().st_size):
         emit(log, "lost")
         log.close()
@@ -31,13 +31,3 @@ def test_other_mistakes_are_reported_as_usual(tmp_path, capsys):
     with contextlib.closing(LogFile(str(tmp_path / "learner.log"))) as log:
         log.handle(logging.makeLogRecord({"msg": "%d", "args": ("not a number",)}))
     assert "TypeError" in capsys.readouterr().err
-
-
-def test_what_others_wrote_cannot_command_a_terminal_nor_pass_for_a_line_of_its_own(tmp_path):
-    log = LogFile(str(tmp_path / "learner.log"), "%(levelname)s %(message)s")
-    record = logging.makeLogRecord(
-        {"levelname": "INFO", "msg": "%s joined", "args": ("\x1b[2J\rme\nERROR you\u202e \x9b1m é",)}
-    )
-    log.handle(record)
-    log.close()
-    assert (tmp_path / "learner.log").read_text() == "INFO \\x1b[2J\\rme\n  ERROR you\\u202e \\x9b1m é joined\n"
