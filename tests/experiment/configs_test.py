@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import re
 import sys
 
 import pytest
@@ -35,12 +34,6 @@ def test_milestones_are_of_the_configs_task_within_its_frames(name):
     assert shorter.milestones() == [], "a run that ends before does not reach it"
 
 
-def test_the_expected_configs_are_shipped():
-    expected = {"atari/vtrace", "atari/vtrace_pong", "atari/vtrace_deep", "catch/vtrace", "atari/r2d2"}
-    expected |= {"atari/r2d2_pong", "catch/r2d2", "memory/r2d2", "dmlab/vtrace", "dmlab/rooms_watermaze"}
-    assert expected <= set(config_files.shipped_configs())
-
-
 def test_parameters_win_over_files_and_a_later_load_forgets_them():
     changed = config_files.load(["catch/vtrace"], ["Optimizer.learning_rate = 0.5", "Catch.rows = 7"])
     assert changed.optimizer.learning_rate == 0.5
@@ -48,13 +41,7 @@ def test_parameters_win_over_files_and_a_later_load_forgets_them():
     assert config_files.load(["catch/vtrace"]).env.rows == 10
 
 
-def test_a_gin_file_by_path(tmp_path):
-    file = tmp_path / "mine.gin"
-    file.write_text("include 'catch/vtrace.gin'\nExperiment.batch_size = 3\n")
-    assert config_files.load([str(file)]).batch_size == 3
-
-
-@pytest.mark.parametrize("name", config_files.shipped_configs())
+@pytest.mark.parametrize("name", DISTINCT)
 def test_a_saved_config_gives_the_same_experiment(name, tmp_path):
     loaded = config_files.load([name], ["Experiment.seed = 7"])
     changed = dataclasses.replace(loaded, batch_size=2 * loaded.batch_size)  # not known to gin
@@ -72,19 +59,11 @@ def test_a_run_is_continued_by_the_same_configuration_only(tmp_path):
     assert "seed was 1 and is now 9" in found
 
 
-@pytest.mark.parametrize(
-    ("config", "binding"),
-    [
-        ("catch/vtrace", "Experiment.total_frames = 999"),
-        ("catch/vtrace", "Actors.num_actors = 3"),
-        ("catch/vtrace", "Inference.max_wait_ms = 1.0"),
-        ("catch/r2d2", "Replay.placement = 'host'"),
-        ("catch/r2d2", "Replay.snapshot = True"),
-    ],
-)
-def test_length_speed_and_placement_may_change_when_a_run_is_resumed(config, binding, tmp_path):
-    before, after = config_files.load([config]), config_files.load([config], [binding])
-    assert before.to_json() != after.to_json()
+def test_length_speed_and_placement_may_change_when_a_run_is_resumed(tmp_path):
+    before = config_files.load(["catch/r2d2"])
+    bindings = ["Experiment.total_frames = 9M", "Actors.num_actors = 3", "Inference.max_wait_ms = 1.0"]
+    after = config_files.load(["catch/r2d2"], [*bindings, "Replay.placement = 'host'", "Replay.snapshot = True"])
+    assert before != after
     config_files.save_config(before, str(tmp_path))
     assert config_files.differences_from_saved(after, str(tmp_path)) == []
 
@@ -97,24 +76,13 @@ def test_the_length_may_not_change_if_the_learning_rate_depends_on_it(tmp_path):
     assert difference.startswith("total_frames was 300000 and is now 999 (the linear schedule")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ('{"seed":', "Expecting value: line 1"),
-        ("null", "expected an object {...}, got None"),
-        ("[" * 100_000, "it is nested too deeply"),
-        ('{"seed": ' + "1" * 5000 + "}", "Exceeds the limit"),
-        ("{}" + " " * (1 << 20), "expected at most 1,048,576 bytes, got more"),
-        (b'{"seed": "\xff\xfe\xfa"}', "it is not UTF-8 text"),
-    ],
-)
-def test_a_saved_configuration_that_is_none_is_named(text, reason, tmp_path):
-    (tmp_path / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+def test_a_saved_configuration_that_is_none_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"seed":')
     for read in (
         lambda: config_files.differences_from_saved(config_files.load(["catch/vtrace"]), str(tmp_path)),
         lambda: saved_config.load_saved(str(tmp_path)),
     ):
-        with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be read: {re.escape(reason)}"):
+        with pytest.raises(experiment.ConfigError, match=f"^{tmp_path}/config.json can't be read: Expecting value: li"):
             read()
 
 
@@ -129,17 +97,9 @@ def saved(directory, **changes):
     [
         ({"env.kind": "Popen"}, "env.kind is 'Popen', but no class of this name is known here: if it is your own"),
         ({"env.kind": "VTrace"}, "env.kind is 'VTrace', but no class"),
-        ({"env.kind": ["Catch"]}, r"env.kind is \['Catch'\], but no class"),
-        ({"optimizer.kind": "Actors"}, "optimizer.kind is 'Actors', but no class"),
         ({"seed": "1"}, "Experiment.seed must be int, got '1'"),
-        ({"agent": 3}, "unknown setting 'agent'"),
         ({"env.novelty": 1, "novelty": {}}, "unknown setting 'env.novelty', 'novelty'"),
-        (
-            {"agent.torso": "antigravity:Torso"},
-            "it names the module 'antigravity', which needs --import_module=antigravity",
-        ),
-        ({"agent.core": "antigravity:Core"}, "it names the module 'antigravity'"),
-        ({"env.kind": "Gym", "env.id": "antigravity:x-v1"}, "unknown setting 'env.rows'"),
+        ({"agent.core": "antigravity:Core"}, "it names the module 'antigravity', which needs --import_module=antig"),
     ],
 )
 def test_saved_settings_that_cannot_be_are_named(changes, reason, tmp_path):
@@ -198,10 +158,10 @@ def test_every_agent_can_replace_another_or_stand_in_a_file_without_one(agent, t
         assert type(config_files.load(name, agent=agent).agent).__name__.lower() == agent
 
 
-@pytest.mark.parametrize("binding", ["VTrace.hidden = 64", "Replay.capacity = 7", "Atari.game = pong"])
-def test_a_setting_of_something_else_has_no_effect_and_is_refused(binding):
-    with pytest.raises(experiment.ConfigError, match=f"^'{binding}' has no effect: .*PPO.*, but no {binding[:5]}"):
-        config_files.load("gym/any", ["import seed_rl.envs.atari", binding], agent="ppo")
+def test_a_setting_of_something_else_has_no_effect_and_is_refused():
+    for binding in ("VTrace.hidden = 64", "Atari.game = pong"):
+        with pytest.raises(experiment.ConfigError, match=f"^'{binding}' has no effect: .*PPO.*, but no {binding[:5]}"):
+            config_files.load("gym/any", ["import seed_rl.envs.atari", binding], agent="ppo")
 
 
 VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
@@ -210,22 +170,7 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
 @pytest.mark.parametrize(
     ("config", "binding", "message"),
     [
-        (VTRACE, "Optimizer.beta_1 = 1.0", r"Optimizer.beta_1 must be in \[0, 0.999999\], got 1.0"),
-        (
-            VTRACE,
-            "Optimizer.schedule = 'step'",
-            "Optimizer.schedule must be one of constant, linear, cosine, got 'step'",
-        ),
-        (VTRACE, "Inference.queue_batches = 1e400", "Inference.queue_batches must be finite, got inf"),
-        (VTRACE, "Experiment.batch_size = 2.5", "Experiment.batch_size must be int, got 2.5"),
-        (VTRACE, "Experiment.passes = 0", "Experiment.passes must be at least 1, got 0"),
-        (R2D2, "Replay.sampler = 'newest'", "Replay.sampler must be one of prioritized, uniform, got 'newest'"),
-        (R2D2, "R2D2.burn_in = -1", "R2D2.burn_in must be at least 0, got -1"),
-        (VTRACE, "Optimizer.name = 'sgd'", "Optimizer.name must be one of adam, rmsprop, got 'sgd'"),
-        (VTRACE, "Experiment.seed = 5000000000", "Experiment.seed must be in"),
-        (VTRACE, "Experiment.seed = %nowhere", "nowhere"),
         (VTRACE, "Experiment.minibatches = 3", r"minibatches \(3\) must divide Experiment.batch_size \(16\)"),
-        (VTRACE, "VTrace.core_units = 0", r"VTrace.core_units must be in \[1, 8192\], got 0"),
         (VTRACE, "Experiment.replay = @Replay()", "VTrace learns from fresh unrolls: .*replay must be None"),
         (
             VTRACE,
@@ -234,8 +179,6 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
         ),
         (R2D2, "Experiment.replay = None", r"R2D2 needs a replay: Experiment.replay must be @Replay\(\)"),
         (R2D2, "Replay.min_size = 5001", r"Replay.min_size \(5001\) must not exceed Replay.capacity \(5000\)"),
-        (R2D2, "Replay.placement = 'disk'", "Replay.placement must be one of auto, device, host, got 'disk'"),
-        (R2D2, "Replay.ratio = 0.0", "Replay.ratio must be at least 0.001, got 0.0"),
         (
             VTRACE,
             "Logs.milestones = ((15, 9),)",
@@ -244,7 +187,6 @@ VTRACE, R2D2 = "catch/vtrace", "catch/r2d2"
         (VTRACE, "Optimizer.betas = (0.9,", r"^'Optimizer.betas = \(0.9,': a bracket or quote is not closed$"),
         (VTRACE, "Devices.training = (GPU:0)", r"expected .* or \('GPU:0',\), got GPU; JSON .*'{...}'$"),
         (VTRACE, "Optimizer.learning_rate = float('nan')", "expected a value such as 1e-4.*, got float;"),
-        (VTRACE, "Catch.columns = 100000000", r"Catch.columns must be in \[1, 1000\], got 100000000"),
         ("gym/any", "Gym.options = {bad", "expected a value such as .*, got bad; JSON needs quotes"),
         ("gym/any", 'Gym.options = {"id": "A"}', "Gym.options must not set 'id'"),
         (
@@ -265,15 +207,6 @@ def test_impossible_settings_are_named_on_one_line(config, binding, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_mistake_in_a_file_has_its_place(tmp_path):
-    file = tmp_path / "mine.gin"
-    file.write_text("include 'catch/vtrace.gin'\n\nVTrace.discont = 1\n")
-    with pytest.raises(
-        experiment.ConfigError, match=r"named 'discont'. Did you mean 'discount'\? \(.*mine.gin, line 3\)"
-    ):
-        config_files.load([str(file)])
-
-
 CATCH = "include 'catch/vtrace.gin'\n"
 
 
@@ -282,6 +215,7 @@ CATCH = "include 'catch/vtrace.gin'\n"
     [
         ("include 'mine.gin'", "mine.gin includes itself"),
         ("include 'folder'", "Unable to open file: folder"),
+        (f"{CATCH}\nVTrace.discont = 1\n", r"named 'discont'. Did you mean 'discount'\? \(.*mine.gin, line 3\)$"),
         (
             f"{CATCH}Optimizer.name = {{'a': false}}",
             r"^expected a value such .*, got false; JSON needs quotes.*mine.gin, line 2",

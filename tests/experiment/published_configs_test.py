@@ -92,38 +92,6 @@ PUBLISHED = {
         "actors.num_eval_envs": 30,
         "total_frames": 40_000_000_000,  # of the published curves; the released script sets 50e9
     },
-    "dmlab/explore_goal_locations_small": DMLAB
-    | {
-        "env.level": "explore_goal_locations_small",
-        "agent.entropy_cost": 9.705614902108625e-4,
-        "agent.lambda_": 0.95,
-        "optimizer.learning_rate": 2.2587896096859582e-4,
-        "optimizer.epsilon": 3.125e-9,
-    },
-    "dmlab/lasertag_three_opponents_small": DMLAB
-    | {
-        "env.level": "lasertag_three_opponents_small",
-        "agent.entropy_cost": 1.3043623417080615e-3,
-        "agent.lambda_": 0.9,
-        "optimizer.learning_rate": 3.98313170083425e-4,
-        "optimizer.epsilon": 3.125e-11,
-    },
-    "dmlab/rooms_keys_doors_puzzle": DMLAB
-    | {
-        "env.level": "rooms_keys_doors_puzzle",
-        "agent.entropy_cost": 2e-3,
-        "agent.lambda_": 0.922,
-        "optimizer.learning_rate": 1e-4,
-        "optimizer.epsilon": 3.125e-11,
-    },
-    "dmlab/rooms_watermaze": DMLAB
-    | {
-        "env.level": "rooms_watermaze",
-        "agent.entropy_cost": 1e-5,
-        "agent.lambda_": 0.99,
-        "optimizer.learning_rate": 1e-4,
-        "optimizer.epsilon": 3.125e-7,
-    },
     "mujoco/sac_halfcheetah": {  # arXiv:1812.05905, table 1; CleanRL's length and replay before the first update
         "env.task": "HalfCheetah",
         "agent.kind": "SAC",
@@ -140,21 +108,30 @@ PUBLISHED = {
         "optimizer.schedule": "constant",
         "total_frames": 1_000_000,
     },
-    "football/vtrace_checkpoints": FOOTBALL
-    | {
-        "env.rewards": "scoring,checkpoints",
-        "agent.entropy_cost": 7.330944745454107e-4,
-        "agent.lambda_": 1.0,
-        "optimizer.learning_rate": 1.2542101122072784e-4,
-    },
-    "football/vtrace_scoring": FOOTBALL
-    | {
-        "env.rewards": "scoring",
-        "agent.entropy_cost": 3.1948327487872845e-5,
-        "agent.lambda_": 0.9,
-        "optimizer.learning_rate": 5.533923433816456e-5,
-    },
 }
+for level, entropy_cost, lambda_, learning_rate, epsilon in (
+    ("explore_goal_locations_small", 9.705614902108625e-4, 0.95, 2.2587896096859582e-4, 3.125e-9),
+    ("lasertag_three_opponents_small", 1.3043623417080615e-3, 0.9, 3.98313170083425e-4, 3.125e-11),
+    ("rooms_keys_doors_puzzle", 2e-3, 0.922, 1e-4, 3.125e-11),
+    ("rooms_watermaze", 1e-5, 0.99, 1e-4, 3.125e-7),
+):
+    PUBLISHED[f"dmlab/{level}"] = DMLAB | {
+        "env.level": level,
+        "agent.entropy_cost": entropy_cost,
+        "agent.lambda_": lambda_,
+        "optimizer.learning_rate": learning_rate,
+        "optimizer.epsilon": epsilon,
+    }
+for name, rewards, entropy_cost, lambda_, learning_rate in (
+    ("vtrace_checkpoints", "scoring,checkpoints", 7.330944745454107e-4, 1.0, 1.2542101122072784e-4),
+    ("vtrace_scoring", "scoring", 3.1948327487872845e-5, 0.9, 5.533923433816456e-5),
+):
+    PUBLISHED[f"football/{name}"] = FOOTBALL | {
+        "env.rewards": rewards,
+        "agent.entropy_cost": entropy_cost,
+        "agent.lambda_": lambda_,
+        "optimizer.learning_rate": learning_rate,
+    }
 TRAINING_ENVS = {"atari": 610, "dmlab": 400, "football": 200, "mujoco": 8}
 
 
