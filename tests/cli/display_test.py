@@ -144,17 +144,23 @@ def test_a_terminal_that_cannot_renew_its_lines_gets_plain_ones(monkeypatch):
     assert text.count(" 25% 250k frames") == 2
 
 
-def test_a_terminal_shows_the_newest_row_in_a_panel():
-    text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0})
+def test_a_terminal_shows_the_newest_row_in_a_panel_which_needs_60_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    text = shown(Terminal(), ROW, ROW | {"env_frames": 500_000.0, "episode_return": 20.0, "eval/episode_return": 4.0})
     assert "25%" in text
     last = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text[text.rindex("50%") :])
-    assert "500k of 1M frames" in last
-    assert "7.51k frames/s, 40s so far, 1m07s left" in last
-    assert re.search(r"return +20.00  ▁█", last)
-    assert re.search(r"connected +32 of 64 environments of 2 actors", last)
-    assert re.search(rf"bottleneck +{ACTORS}", last)
-    assert re.search(r"stored in +runs/pong", last)
-    assert max(map(len, last.splitlines())) <= 80
+    for part in (
+        "500k of 1M frames",
+        "speed +7.51k frames/s, 40s so far, 1m07s left",
+        "return +20.00  ▁█",
+        "evaluation +4.00  ▁",
+        "loss +0.0123",
+        "connected +32 of 64 environments of 2 actors",
+        "bottleneck +actors: add environments or",
+        "stored in +runs/pong",
+    ):
+        assert re.search(part, last), last
+    assert max(map(len, last.splitlines())) <= 60
 
 
 def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing():
@@ -187,14 +193,6 @@ def test_a_panel_fits_its_terminal(width, encoding):
             assert logdir in text.replace(" ", ""), "the path is never cut"
 
 
-def test_a_panel_is_complete_at_60_columns():
-    text = drawn([ROW, ROW | {"episode_return": 3.0, "eval/episode_return": 4.0, "time/cpu": 1.0}], 60)
-    for part in ("25%", "250k of 1M frames", "7.51k frames/s", "1m40s left", "3.00  █▁", "4.00", "0.0123", "32 of 64"):
-        assert part in text
-    assert "add environments or" in text
-    assert "nan" in drawn([ROW, ROW | {"episode_return": float("nan"), "loss/total": float("inf")}])
-
-
 def test_a_run_is_at_100_percent_when_it_is_done():
     assert " 99%  1M of 1M frames" in drawn([ROW | {"env_frames": 999_900.0}])
     text = drawn([DONE])
@@ -204,11 +202,10 @@ def test_a_run_is_at_100_percent_when_it_is_done():
 
 
 def test_a_sparkline_has_a_tick_for_each_share_of_the_values():
-    assert sparkline([1.0], 32) == "▁"
     assert sparkline([0.0, 7.0, 3.5], 32) == "▁█▅"
     assert sparkline([0.0, float("nan"), 7.0, float("-inf")], 32) == "▁█"
     assert sparkline([0.0] * 50 + [1.0] * 50, 4) == "▁▁██"
-    assert sparkline([], 32) == sparkline([1.0], 0) == sparkline([1.0], -3) == ""
+    assert sparkline([], 32) == sparkline([1.0], -3) == ""
 
 
 def test_numbers_are_short():
@@ -230,6 +227,6 @@ def test_the_next_milestone_is_announced_with_the_time_until_then():
     second = "milestone: return 18 usually by 700k frames, here in 1m00s"
     assert lines(ROW, ROW | {"episode_return": 15.5}) == [first, second]
     assert lines(ROW | {"eval/episode_return": 17.0}) == [second], "evaluation goes before training"
-    assert lines(ROW, ROW | {"env_frames": 900_000.0}) == [first], "gone when its frames are over"
+    assert lines(ROW, ROW | {"env_frames": 900_000.0}, DONE) == [first], "gone when its frames are over"
     filling = {key: value for key, value in ROW.items() if key != "loss/total"}
-    assert lines(filling, DONE) == []
+    assert lines(filling) == []

@@ -6,36 +6,27 @@ import signal
 
 import pytest
 
-from seed_rl.cli.main import main
 from seed_rl.experiment import config_files
 
 ENDLESS_CATCH = ("--gin_file=catch/vtrace", "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.2")
 
 
-def test_pong_moves_and_a_run_knows_that_it_is_finished(runs, rows, tmp_path, caplog):
-    caplog.set_level("INFO")
+def test_pong_moves(runs, rows, tmp_path):
     logdir = str(tmp_path / "pong")
-    bindings = ("Actors.envs_per_group = 4", "Inference.max_batch_size = 4", "Experiment.batch_size = 2")
-    arguments = ("--gin_file=atari/vtrace_pong", *(f"--gin_param={binding}" for binding in bindings))
-    arguments += (f"--logdir={logdir}", "--total_frames=1600")
-    run = runs.run("train", *arguments)
+    settings = ("Actors.envs_per_group = 4", "Inference.max_batch_size = 4", "Experiment.batch_size = 2")
+    arguments = ("--gin_file=atari/vtrace_pong", *(f"--gin_param={setting}" for setting in settings))
+    run = runs.run("train", *arguments, f"--logdir={logdir}", "--total_frames=1600")
     assert run.returncode == 0, run.text()
     last = rows(logdir)[-1]
-    assert last["env_frames"] >= 1_600
-    loaded = config_files.load(["atari/vtrace_pong"], bindings)
-    assert last["env_frames"] == 4 * last["agent_steps"]
+    loaded = config_files.load(["atari/vtrace_pong"], settings)
+    assert last["env_frames"] == 4 * last["agent_steps"] >= 1_600
     assert last["agent_steps"] == loaded.batch_size * loaded.agent.unroll_length * last["learner_updates"]
     assert last["discarded_unrolls"] == 0
     assert last["environments"] == loaded.actors.num_envs
-    assert {"loss/total", "policy/entropy", "gradient_norm", "learning_rate", "queue_fill", "policy_lag"} <= set(last)
     names = os.listdir(logdir)
     assert {"config.json", "config.gin", "metrics.jsonl", "learner.log", "actors", "checkpoints"} <= set(names)
     assert any("tfevents" in name for name in names)
     assert len(os.listdir(os.path.join(logdir, "checkpoints"))) == 1
-
-    assert main(["train", *arguments]) == 0
-    assert "is finished (" in caplog.text
-    assert rows(logdir)[-1] == last, "a finished run has nothing left to do"
 
 
 def test_memory_is_learned_with_stored_states_though_an_actor_is_killed_and_a_signal_ends_the_run_without_an_orphan(
