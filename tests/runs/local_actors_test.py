@@ -9,7 +9,7 @@ import threading
 import psutil
 import pytest
 
-from seed_rl.api import ActorFailed, Run, load_experiment
+from seed_rl.api import ActorFailed, Run
 from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.system.children import how_it_ended
@@ -130,8 +130,8 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
     assert "1 of 1 actors don't respond and are left running" in caplog.text
 
 
-def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(tmp_path):
-    experiment = dataclasses.replace(load_experiment(["catch/vtrace"]), env=Failing())
+def test_a_failing_environment_is_reported_in_a_sentence_and_its_log_has_the_traceback(small_catch, tmp_path):
+    experiment = dataclasses.replace(small_catch, env=Failing())
     log = tmp_path / "run" / "actors" / "actor-0.log"
     why = (
         "actor 0 ended 3 times in a row: .*an environment of suite 'failing' failed in step: OSError: the game crashed"

@@ -19,7 +19,6 @@ from seed_rl.api import (
     ActorFailed,
     CannotUse,
     ConfigError,
-    Logs,
     Run,
     load_experiment,
     load_policy,
@@ -46,12 +45,6 @@ class Leaking(Catch):
         return env
 
 
-@pytest.fixture(scope="module")
-def catch():
-    experiment = load_experiment(["catch/vtrace"])
-    return dataclasses.replace(experiment, total_frames=5_000, logs=Logs(metrics_interval_s=0.1))
-
-
 def test_actors_in_this_process_may_load_what_its_own_experiment_names(tmp_path):
     simulator = f"{tmp_path}/simulator/"
     experiment = load_experiment(["dmlab/vtrace"], [f"DMLab.runfiles_path = '{simulator}'"])
@@ -73,32 +66,32 @@ def over(monkeypatch):
     return told
 
 
-def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(catch, tmp_path, over, caplog):
+def test_a_run_gives_its_metrics_as_they_come_and_its_policy_at_the_end(small_catch, tmp_path, over, caplog):
     caplog.set_level(logging.INFO)
     logdir = str(tmp_path / "run")
-    with Run(catch, logdir, actors=THREADS) as run:
+    with Run(small_catch, logdir, actors=THREADS) as run:
         rows = list(run.train())
     assert rows == read_metrics(logdir)
     assert len(rows) > 1
-    assert rows[-1]["env_frames"] >= 5_000
+    assert rows[-1]["env_frames"] >= 1_600
     assert load_policy(logdir).env_frames == rows[-1]["env_frames"]
     assert os.listdir(tmp_path) == ["run"]
-    with Run(catch, logdir) as run:
+    with Run(small_catch, logdir) as run:
         assert list(run.train()) == []
     assert f"the run in {logdir} is finished (" in caplog.text
     assert over == [True]
 
 
 def test_a_run_in_an_object_store_whose_loop_was_left_continues_on_another_machine(
-    catch, tmp_path, over, monkeypatch, caplog
+    small_catch, tmp_path, over, monkeypatch, caplog
 ):
     caplog.set_level(logging.INFO)
-    bucket, endless = tmp_path / "bucket", dataclasses.replace(catch, total_frames=10**9)
+    bucket, endless = tmp_path / "bucket", dataclasses.replace(small_catch, total_frames=10**9)
     url = f"file://{bucket}"
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/first")
     with Run(endless, url) as run:
         for row in run.train():
-            if row["env_frames"] >= 2_000:
+            if row["env_frames"] >= 400:
                 break
     left_at = load_policy(url).env_frames
     assert left_at >= row["env_frames"]
@@ -119,8 +112,8 @@ def test_a_run_in_an_object_store_whose_loop_was_left_continues_on_another_machi
         Run(dataclasses.replace(endless, seed=99), url).__enter__()
 
 
-def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path, over):
-    endless, before = dataclasses.replace(catch, total_frames=10**9), signal.getsignal(signal.SIGINT)
+def test_ctrl_c_in_a_program_saves_a_checkpoint(small_catch, tmp_path, over):
+    endless, before = dataclasses.replace(small_catch, total_frames=10**9), signal.getsignal(signal.SIGINT)
     with Run(endless, str(tmp_path), actors=THREADS) as run:
         rows = run.train()
         first = next(row for row in rows if row["env_frames"] > 0)
@@ -132,18 +125,18 @@ def test_ctrl_c_in_a_program_saves_a_checkpoint(catch, tmp_path, over):
     assert load_policy(str(tmp_path)).env_frames >= first["env_frames"]
 
 
-def test_a_directory_has_one_learner_which_serves_actors_of_elsewhere(catch, tmp_path, caplog):
+def test_a_directory_has_one_learner_which_serves_actors_of_elsewhere(small_catch, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    with Run(catch, str(tmp_path)), pytest.raises(CannotUse, match="another learner is running in"):
-        Run(catch, str(tmp_path)).__enter__()
-    with Run(catch, str(tmp_path), actors=ELSEWHERE, address="localhost:0") as run:
+    with Run(small_catch, str(tmp_path)), pytest.raises(CannotUse, match="another learner is running in"):
+        Run(small_catch, str(tmp_path)).__enter__()
+    with Run(small_catch, str(tmp_path), actors=ELSEWHERE, address="localhost:0") as run:
         assert list(run.train(STOP)) == []
     assert re.search(r"serving actors at localhost:\d+ \(127\.0\.0\.1(, ::1)?\) after", caplog.text)
     assert load_policy(str(tmp_path)).env_frames == 0
 
 
-def test_a_failing_environment_ends_the_run_with_its_error(catch, tmp_path, over):
-    failing = dataclasses.replace(catch, env=Leaking())
+def test_a_failing_environment_ends_the_run_with_its_error(small_catch, tmp_path, over):
+    failing = dataclasses.replace(small_catch, env=Leaking())
     with (
         Run(failing, str(tmp_path), actors=THREADS) as run,
         pytest.raises(ActorFailed, match="actor 0 failed: .*division by zero"),
@@ -152,23 +145,23 @@ def test_a_failing_environment_ends_the_run_with_its_error(catch, tmp_path, over
     assert over == [False]
 
 
-def test_misuse_is_an_error(catch, tmp_path):
+def test_misuse_is_an_error(small_catch, tmp_path):
     with pytest.raises(ValueError, match="actors must be one of processes, threads, elsewhere, got 'somewhere'"):
-        Run(catch, str(tmp_path), actors="somewhere")
+        Run(small_catch, str(tmp_path), actors="somewhere")
     with pytest.raises(RuntimeError, match="the run is not open"):
-        Run(catch, str(tmp_path)).train()
+        Run(small_catch, str(tmp_path)).train()
 
 
-def test_a_run_whose_accelerator_is_missing_ends_at_once(catch, tmp_path):
+def test_a_run_whose_accelerator_is_missing_ends_at_once(small_catch, tmp_path):
     with (
-        Run(catch, str(tmp_path), actors=ELSEWHERE, accelerator="gpu") as run,
+        Run(small_catch, str(tmp_path), actors=ELSEWHERE, accelerator="gpu") as run,
         pytest.raises(ConfigError, match="TensorFlow finds no GPU here, only the CPU"),
     ):
         next(run.train())
 
 
-def test_the_wait_for_other_learner_hosts_can_be_ended(catch, tmp_path):
-    with Run(catch, str(tmp_path), actors=ELSEWHERE, hosts=Hosts(free_addresses(2))) as run:
+def test_the_wait_for_other_learner_hosts_can_be_ended(small_catch, tmp_path):
+    with Run(small_catch, str(tmp_path), actors=ELSEWHERE, hosts=Hosts(free_addresses(2))) as run:
         assert list(run.train(STOP)) == []
 
 
