@@ -16,9 +16,6 @@ from seed_rl.inference.cursor import UnrollCursor
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
 
-STEP_NBYTES = 4 + 4 + 1 + 1 + 16 + 4 + 4
-"""Previous action, reward, done, truncated, observation, action, behaviour; an initial state takes 4 more."""
-
 
 class ReplayedConfig(CountingAgentConfig):
     """The counting agent behind a replay."""
@@ -43,51 +40,27 @@ REPLAYED = ReplayedConfig(unroll_length=10, overlap=15)
 REPLAY = Replay(capacity=1000, min_size=101, ratio=0.75)
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param(
-            lambda: sizes(ON_POLICY, 8),
-            {"num_envs": 30, "num_training_envs": 30, "act_batches": (5, 10, 20), "length": 21, "stride": 20}
-            | {"depth": 2, "batch_size": 8, "queue_capacity": 8, "replay_capacity": 0, "replay_min_size": 0}
-            # one in progress per environment, a full queue, those finished by one more act step, and a batch
-            | {"num_slots": 30 + 8 + 20 + 8, "slot_nbytes": 4 + 21 * STEP_NBYTES},
-            id="on-policy",
-        ),
-        pytest.param(
-            lambda: sizes(REPLAYED, 8, REPLAY),
-            {"length": 25, "stride": 10, "depth": 3, "batch_size": 8, "queue_capacity": 8}
-            | {"replay_capacity": 1000, "replay_min_size": 101, "num_slots": 30 * 3 + 8 + 20 + 1000 + INSERT_AT_MOST}
-            | {"slot_nbytes": 4 + 25 * STEP_NBYTES, "store_nbytes": 1151 * (4 + 25 * STEP_NBYTES)},
-            id="replay, with a burn-in longer than the stride",
-        ),
-        pytest.param(
-            lambda: sizes(REPLAYED, 8, dataclasses.replace(REPLAY, ratio=3.0), queue_batches=2.0),
-            {"queue_capacity": 6},  # twice the 8 / 3 new unrolls of an update, rounded up
-            id="a queue for the new unrolls of an update",
-        ),
-        pytest.param(
-            lambda: sizes(REPLAYED, 8, REPLAY, num_devices=2, num_eval_envs=7),
-            {"num_envs": 30, "num_devices": 2, "act_batches": (4, 8, 15), "batch_size": 4, "queue_capacity": 4}
-            | {"replay_capacity": 500, "replay_min_size": 51, "num_slots": 12 * 3 + 4 + 15 + 500 + INSERT_AT_MOST},
-            id="two inference devices; evaluation environments hold no unrolls",
-        ),
-        pytest.param(
-            lambda: sizes(ON_POLICY, 8, num_devices=2, num_hosts=2, max_batch_size=6),
-            {"act_batches": (2, 3, 6), "batch_size": 2, "queue_capacity": 2, "num_slots": 15 + 2 + 6 + 2},
-            id="two devices on each of two hosts",
-        ),
-        pytest.param(
-            lambda: sizes(REPLAYED, 4, Replay(capacity=4, min_size=4), num_devices=2, max_batch_size=5),
-            {"replay_capacity": 2, "replay_min_size": 2, "act_batches": (2, 3, 5)},
-            id="a small replay",
-        ),
-    ],
-)
-def test_sizes_by_hand(found, expected):
-    found = found()
-    assert {name: getattr(found, name) for name in expected} == expected
-    assert found.max_batch == found.act_batches[-1]
+def test_sizes_on_policy():
+    found = sizes(ON_POLICY, 8)
+    assert (found.length, found.stride, found.depth, found.act_batches) == (21, 20, 2, (5, 10, 20))
+    # one in progress per environment, a full queue, those finished by one more act step, and a batch
+    assert (found.queue_capacity, found.num_slots) == (8, 30 + 8 + 20 + 8)
+    of_two_hosts = sizes(ON_POLICY, 8, num_devices=2, num_hosts=2, max_batch_size=6)
+    assert (of_two_hosts.act_batches, of_two_hosts.batch_size) == ((2, 3, 6), 2)
+    assert (of_two_hosts.queue_capacity, of_two_hosts.num_slots) == (2, 15 + 2 + 6 + 2)
+
+
+def test_sizes_with_a_replay_and_a_burn_in_longer_than_the_stride():
+    found = sizes(REPLAYED, 8, REPLAY)
+    assert (found.length, found.stride, found.depth) == (25, 10, 3)
+    assert (found.replay_capacity, found.replay_min_size) == (1000, 101)
+    assert (found.queue_capacity, found.num_slots) == (8, 30 * 3 + 8 + 20 + 1000 + INSERT_AT_MOST)
+    faster = sizes(REPLAYED, 8, dataclasses.replace(REPLAY, ratio=3.0), queue_batches=2.0)
+    assert faster.queue_capacity == 6, "twice the 8 / 3 new unrolls of an update, rounded up"
+    half = sizes(REPLAYED, 8, REPLAY, num_devices=2, num_eval_envs=7)
+    assert (half.act_batches, half.batch_size, half.queue_capacity) == ((4, 8, 15), 4, 4)
+    assert (half.replay_capacity, half.replay_min_size) == (500, 51)
+    assert half.num_slots == 12 * 3 + 4 + 15 + 500 + INSERT_AT_MOST, "none for evaluation environments"
 
 
 @pytest.mark.parametrize("agent", [VTrace(core="lstm", unroll_length=5), R2D2(unroll_length=5, burn_in=3)])
