@@ -1,3 +1,5 @@
+"""A small experiment for whole runs in this process."""
+
 import pytest
 
 from seed_rl.api import load_experiment
