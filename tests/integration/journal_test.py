@@ -41,7 +41,7 @@ def test_a_run_that_was_killed_and_continued_is_replayed_verified_and_forked(
     begin, last = updates_behind(str(kept)), recorded[-1]
     assert last.start["machine"]["environment"] == {"XLA_FLAGS": os.environ["XLA_FLAGS"]}
 
-    changed = ("--gin_param=Optimizer.learning_rate=0", "--gin_param=Logs.keep_every_frames=0")
+    changed = ("--gin_param=Optimizer.learning_rate=0", "--gin_param=Logs.keep_every_frames=0", "--total_frames=7_000")
     forked = runs.run(*train, f"--logdir={fork}", f"--fork={logdir}@{begin}", *changed)
     assert forked.returncode == 0, forked.text()
     assert f"in updates 0 to {begin} are equal" in forked.text()
