@@ -16,7 +16,7 @@ from seed_rl.runs.local_actors import LocalActors
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.server import ActorServer
 from tests.support.counting import Counting
-from tests.support.counting_agent import CountingAgentConfig, action_of
+from tests.support.counting_agent import CountingAgentConfig, place, relations
 
 
 class ReplayedCountingAgentConfig(CountingAgentConfig):
@@ -103,23 +103,10 @@ class Pipeline:
                 )
 
 
-def place(counters):
-    """The number of an environment's step since its run began: a truncated episode, every other one, has one more."""
-    return counters[..., 3] + counters[..., 1] // 2
-
-
 def check_inside(unroll):
     """The relations between the steps of an unroll."""
-    counters, last = unroll.env_output.observation, unroll.env_output.last
-    assert (np.diff(place(counters)) == 1).all(), "steps are consecutive"
-    assert len(set(counters[:, 0])) == 1, "all of one environment's run"
-    begins = counters[:, 2] == 0
-    np.testing.assert_array_equal(unroll.env_output.done, begins)
-    np.testing.assert_array_equal(last[:-1], begins[1:] & (counters[:-1, 1] % 2 == 1))
-    np.testing.assert_array_equal(unroll.action, action_of(counters))
-    np.testing.assert_array_equal(unroll.env_output.reward[1:], np.where(last[:-1], 0, unroll.action[:-1]))
-    np.testing.assert_array_equal(unroll.prev_action[1:], unroll.action[:-1])
-    np.testing.assert_array_equal(unroll.behaviour, counters[:, 2] + 1)
+    for name, holds in relations(unroll).items():
+        assert np.all(holds), name
 
 
 def check_against_previous(unroll, previous, stride):

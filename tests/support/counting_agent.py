@@ -76,3 +76,24 @@ def action_of(observation: Any) -> Any:
     """The action [...] for counters int32 [..., 4], of tensors and arrays alike."""
     counters = observation
     return (7 * counters[..., 3] + 3 * counters[..., 1] + counters[..., 2]) % CountingVectorEnv.NUM_ACTIONS
+
+
+def place(counters: Any) -> Any:
+    """The number [...] of an environment's step in its run; a truncated episode, every other one, has one more."""
+    return counters[..., 3] + counters[..., 1] // 2
+
+
+def relations(unroll: Unroll) -> dict[str, Any]:
+    """What holds between the steps [L, ...] of an unroll that is a piece of one environment's run: names and bools."""
+    counters, last = unroll.env_output.observation, unroll.env_output.last
+    begins, rewards = counters[..., 2] == 0, tf.where(last[:-1], 0, unroll.action[:-1])
+    return {
+        "steps are consecutive": place(counters[1:]) - place(counters[:-1]) == 1,
+        "all are of one environment's run": counters[..., 0] == counters[0, ..., 0],
+        "ends come from the environment": unroll.env_output.done == begins,
+        "truncated episodes have a last step": last[:-1] == begins[1:] & (counters[:-1, ..., 1] % 2 == 1),
+        "actions follow from the observations": unroll.action == action_of(counters),
+        "rewards follow their actions": unroll.env_output.reward[1:] == tf.cast(rewards, tf.float32),
+        "previous actions are those before": unroll.prev_action[1:] == unroll.action[:-1],
+        "the state has counted the steps": unroll.behaviour == counters[..., 2] + 1,
+    }
