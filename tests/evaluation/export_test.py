@@ -1,5 +1,6 @@
 """Exports are served by a process that can't import seed_rl."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ import tensorflow as tf
 from seed_rl.agents.vtrace.config import VTrace
 from seed_rl.envs.gym import Gym
 from seed_rl.evaluation.episodes import play
-from seed_rl.evaluation.export import ABOUT, WEIGHTS, export
+from seed_rl.evaluation.export import ABOUT, WEIGHTS, export, new_directory
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from tests.support.full_disk import largest_file
 
@@ -25,18 +26,17 @@ sys.modules["seed_rl"] = None  # importing it would fail
 import numpy as np
 import tensorflow as tf
 
-example, *directories = sys.argv[1:]
-for directory in directories:
-    steps = dict(np.load(f"{directory}/recorded.npz"))
-    served = tf.saved_model.load(f"{directory}/export").signatures
-    memory = served["initial_state"]()
-    actions = []
-    for step in range(len(steps["done"])):
-        memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in steps.items()}, **memory)
-        memory["prev_action"] = memory.pop("action")
-        actions.append(memory["prev_action"].numpy())
-    np.save(f"{directory}/actions.npy", actions)
-sys.argv[1:] = [f"{directories[0]}/export", f"{directories[0]}/policy.onnx"]
+steps, export, example, onnx = sys.argv[1:]
+steps = dict(np.load(steps))
+served = tf.saved_model.load(export).signatures
+memory = served["initial_state"]()
+actions = []
+for step in range(len(steps["done"])):
+    memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in steps.items()}, **memory)
+    memory["prev_action"] = memory.pop("action")
+    actions.append(memory["prev_action"].numpy())
+np.save("actions.npy", actions)
+sys.argv[1:] = [export, onnx]
 runpy.run_path(example, run_name="__main__")
 """
 
@@ -53,38 +53,29 @@ def record(policy, env, num_envs):
 
 
 def test_an_export_acts_as_the_policy_without_seed_rl_also_as_an_onnx_model(saved_run, tmp_path):
-    acted = {}
-    for config in (
-        (
-            *("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 16", "VTrace.frame_stack = 3"),
-            "VTrace.dtype = 'mixed_bfloat16'",  # of which ONNX's runtime has no convolution
-        ),
-        ("catch/r2d2", "R2D2.frame_stack = 3"),
-    ):
-        logdir, _ = saved_run(*config)
-        policy = load_policy(logdir, greedy=True, float32=True)
-        recorded, actions = record(policy, experiment_of(logdir).env, num_envs=3)
-        assert recorded["done"].sum() >= 3 * 3, "states are reset on the way"
-        assert len(np.unique(actions)) > 1
-        np.savez(f"{logdir}/recorded.npz", **recorded)
-        export(policy, f"{logdir}/export", batch=3)
-        acted[logdir] = recorded, actions
+    settings = ("R2D2.frame_stack = 3", "R2D2.dtype = 'mixed_bfloat16'")  # of which ONNX's runtime has no convolution
+    logdir, _ = saved_run("catch/r2d2", *settings)
+    policy = load_policy(logdir, greedy=True, float32=True)
+    recorded, expected = record(policy, experiment_of(logdir).env, num_envs=3)
+    assert recorded["done"].sum() >= 3 * 3, "states are reset on the way"
+    assert len(np.unique(expected)) > 1
+    steps, exported, onnx = (str(tmp_path / name) for name in ("steps.npz", "export", "policy.onnx"))
+    np.savez(steps, **recorded)
+    export(policy, exported, batch=3)
     empty = tmp_path / "empty"
     empty.mkdir()
-    command = [sys.executable, "-I", "-c", SERVING, ONNX_EXAMPLE, *acted]
+    command = [sys.executable, "-I", "-c", SERVING, steps, exported, ONNX_EXAMPLE, onnx]
     done = subprocess.run(command, cwd=empty, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for logdir, (_, actions) in acted.items():
-        np.testing.assert_array_equal(np.load(f"{logdir}/actions.npy"), actions)
+    np.testing.assert_array_equal(np.load(empty / "actions.npy"), expected)
 
-    logdir, (recorded, actions) = next(iter(acted.items()))
-    session = onnxruntime.InferenceSession(f"{logdir}/policy.onnx")
-    memory = {name: tensor.numpy() for name, tensor in signatures(f"{logdir}/export")["initial_state"]().items()}
+    session = onnxruntime.InferenceSession(onnx)
+    memory = {name: tensor.numpy() for name, tensor in signatures(exported)["initial_state"]().items()}
     names = [output.name for output in session.get_outputs()]
-    for step, expected in enumerate(actions):
+    for step, actions in enumerate(expected):
         inputs = {name: tensors[step] for name, tensors in recorded.items()} | memory
         outputs = dict(zip(names, session.run(None, inputs), strict=True))
-        np.testing.assert_array_equal(outputs["action"], expected)
+        np.testing.assert_array_equal(outputs["action"], actions)
         memory = {name.removeprefix("next_"): value for name, value in outputs.items() if name != "action"}
         memory["prev_action"] = outputs["action"]
 
@@ -124,9 +115,12 @@ def test_tensors_are_named_after_those_of_the_environment(tmp_path):
     }
 
 
-def test_the_weights_fit_into_the_network_of_the_same_configuration(saved_run, tmp_path):
+def test_an_export_has_the_weights_of_the_acting_network_and_says_where_they_are_from(saved_run, tmp_path):
     logdir, agent = saved_run("catch/r2d2")
-    export(load_policy(logdir), str(tmp_path / "export"), batch=1)
+    policy = load_policy(logdir)
+    export(policy, str(tmp_path / "export"), batch=2)
+    about = json.loads((tmp_path / "export" / ABOUT).read_text())
+    assert (about["checkpoint"], about["env_frames"], about["batch"]) == (policy.checkpoint, 700, 2)
     fresh = experiment_of(logdir).build_agent()
     fresh.model.load_weights(tmp_path / "export" / WEIGHTS)
     for loaded, saved in zip(fresh.model.variables, agent.model.variables, strict=True):
@@ -136,30 +130,27 @@ def test_the_weights_fit_into_the_network_of_the_same_configuration(saved_run, t
     assert exported == agent.model.count_params(), "no target network, and no optimizer"
 
 
-def test_an_export_says_where_it_is_from_and_a_newer_one_replaces_it(saved_run, tmp_path):
-    policy = load_policy(saved_run("catch/vtrace")[0])
+def test_a_directory_appears_when_it_is_complete_and_replaces_only_an_export(tmp_path):
     directory = tmp_path / "new" / "export"
-    export(policy, str(directory), batch=2)
-    about = json.loads((directory / ABOUT).read_text())
-    assert (about["checkpoint"], about["env_frames"], about["batch"]) == (policy.checkpoint, 700, 2)
-    export(policy, str(directory), batch=5)
-    assert json.loads((directory / ABOUT).read_text())["batch"] == 5
-    assert os.listdir(directory.parent) == ["export"], "nothing is left behind"
-    assert directory.stat().st_mode & 0o777 == 0o755
-
-
-def test_other_directories_are_not_overwritten(saved_run, tmp_path):
-    policy = load_policy(saved_run("catch/vtrace")[0])
+    for text in ("first", "second"):
+        with new_directory(str(directory)) as new:
+            pathlib.Path(new, ABOUT).write_text(text)
+    with contextlib.suppress(KeyError), new_directory(str(directory)):
+        raise KeyError
+    assert os.listdir(tmp_path / "new") == ["export"]
+    assert (directory / ABOUT).read_text() == "second"
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis").touch()
-    with pytest.raises(FileExistsError, match="precious already exists and is not an export"):
-        export(policy, str(tmp_path / "precious"), batch=1)
-    with pytest.raises(OSError, match="thesis"):
-        export(policy, str(tmp_path / "precious" / "thesis" / "export"), batch=1)
+    for place, sentence in (
+        ("precious", "precious already exists and is not an export"),
+        ("precious/thesis/a", "thesis"),
+    ):
+        with pytest.raises(OSError, match=sentence), new_directory(str(tmp_path / place)):
+            pass
     assert os.listdir(tmp_path / "precious") == ["thesis"]
 
 
-def test_an_export_that_fails_leaves_nothing(saved_run, tmp_path):
+def test_a_full_disk_is_an_error_and_leaves_nothing(saved_run, tmp_path):
     policy = load_policy(saved_run("catch/vtrace")[0])
     with largest_file(5_000), pytest.raises(OSError, match="File too large|can't be written"):
         export(policy, str(tmp_path / "export"), batch=1)
