@@ -20,7 +20,7 @@ class Acting:
     def __init__(self):
         self.members = [-1] * SETS
         self.weights = [None] * SETS
-        self.results = []
+        self.loaded, self.results = [], []
 
     @property
     def is_empty(self):
@@ -28,6 +28,7 @@ class Acting:
 
     def load(self, number, member, weights):
         self.members[number], self.weights[number] = member, weights
+        self.loaded.append(number)
 
     def take_results(self):
         results, self.results = self.results, []
@@ -46,17 +47,11 @@ def run(pool, acting, updates):
 
 def test_members_are_added_drawn_in_turn_and_read_as_they_were(tmp_path):
     pool, acting = Pool(str(tmp_path), League(sets=SETS, every_updates=10)), Acting()
-    run(pool, acting, [0])
-    assert (pool.members, acting.members) == ([0], [0, 0])
-    loaded = []
-    for update in range(1, 41):
-        before = list(acting.members)
-        acting.members = [-2, -2]
-        run(pool, acting, [update])
-        loaded += [(update, number) for number in range(SETS) if acting.members[number] != -2]
-        acting.members = [b if a == -2 else a for a, b in zip(acting.members, before, strict=True)]
-    assert loaded == [(10, 1), (20, 0), (30, 1), (40, 0)], "one at a time"
+    run(pool, acting, range(10))
+    assert (pool.members, acting.members, acting.loaded) == ([0], [0, 0], [0, 1])
+    run(pool, acting, range(10, 41))
     assert pool.members == [0, 10, 20, 30, 40]
+    assert acting.loaded == [0, 1, 1, 0, 1, 0], "one at a time"
     for member, own in zip(acting.members, acting.weights, strict=True):
         np.testing.assert_array_equal(own, [np.full(3, member, np.float32)])
     arrays, state = checkpoints.load(pool.path(30))
@@ -110,9 +105,9 @@ def test_members_are_drawn_by_age_or_by_results(draw, shares, tmp_path):
     acting.results = [(0, 1.0)] * 9 + [(20, 0.0)]
     run(pool, acting, [31])
     drawn = collections.Counter()
-    for update in range(300):
+    for update in range(100):
         fresh = Acting()
         pool.refresh(31, 3100, weights(31), [fresh], seed=update)
         drawn.update(fresh.members)
     expected = np.array(shares) / sum(shares)
-    np.testing.assert_allclose([drawn[member] / 600 for member in (0, 10, 20, 30)], expected, atol=0.06)
+    np.testing.assert_allclose([drawn[member] / 200 for member in (0, 10, 20, 30)], expected, atol=0.1)

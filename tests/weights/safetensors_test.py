@@ -45,8 +45,8 @@ def test_arrays_come_back_behind_an_aligned_header(tmp_path):
     "data",
     [
         *(b"", b"\xff" * 8, file([]), file({"a": 1}), file({"__metadata__": 1}), file(entry())[:-1]),
-        *(file(entry(dtype=dtype)) for dtype in ("BOOL", "F8", 32)),
-        *(file(entry(shape=shape)) for shape in ([3], [-1, -2], [2**40], "2", [2.0])),
+        *(file(entry(dtype=dtype)) for dtype in ("BOOL", 32)),
+        *(file(entry(shape=shape)) for shape in ([3], [-1, -2], [2**40], "2")),
         *(file(entry(data_offsets=offsets)) for offsets in ([0], [8, 16], [-8, 0], [0, "8"])),
     ],
 )

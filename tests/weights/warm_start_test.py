@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,50 +12,38 @@ from seed_rl.specs import DiscreteSpec, EnvSpec
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
 from seed_rl.weights.warm_start import warm_start
+from tests.evaluation import conftest as evaluation
+
+saved_run = evaluation.saved_run
 
 PIXELS = ("catch/vtrace", "VTrace.core = 'lstm'", "VTrace.core_units = 8")
 WORDS = ("memory/r2d2",)
 
 
-@pytest.fixture
-def saved(tmp_path):
-    """The log directory of a run whose weights are all 0.5, 700 frames old."""
-
-    def save(config, *bindings):
-        experiment, logdir = config_files.load([config], bindings), str(tmp_path / "run")
-        config_files.save_config(experiment, logdir)
-        variables = checkpoints.name_variables("agent", experiment.build_agent().variables)
-        arrays = {name: np.full(variable.shape, 0.5, np.float32) for name, variable in variables.items()}
-        (tmp_path / "run/checkpoints").mkdir()
-        checkpoints.save(f"{logdir}/checkpoints", 7, arrays, {"counters": {"env_frames": 700}}, keep=3)
-        checkpoints.write(f"{logdir}/checkpoints/best.npz", arrays, {"counters": {"env_frames": 600}})
-        return logdir
-
-    return save
-
-
-def started(init_from, config, *bindings, actions=None):
-    """Whether a new agent has taken each variable, with its path, and the sentence."""
+def started(saved_agent, init_from, config, *bindings, actions=None):
+    """Whether a new agent has taken each variable of the saved one, with its path, and the sentence."""
     experiment = dataclasses.replace(config_files.load([config], bindings), init_from=init_from)
     spec = experiment.env_spec()
     agent = experiment.agent.build(EnvSpec(spec.observation, DiscreteSpec(actions or spec.action.n)), 4, seed=1)
     sentence = warm_start(agent, experiment)
-    return [(variable.path, np.all(variable.numpy() == 0.5)) for variable in agent.variables], sentence
+    pairs = zip(agent.variables, saved_agent.variables, strict=True)
+    return [(own.path, np.array_equal(own, other)) for own, other in pairs], sentence
 
 
-@pytest.mark.parametrize("place", ["", "/", "/best", "/checkpoints/checkpoint-000000000007.npz", "/best.npz"])
-def test_the_same_network_gets_all_weights_of_a_run_or_a_checkpoint(saved, place):
-    logdir = saved(*PIXELS)
-    variables, sentence = started(logdir + place, *PIXELS, "Optimizer.learning_rate = 0.1")
-    assert len(variables) == 9
-    assert all(taken for _, taken in variables)
-    frames = "best.npz (600 frames)" if "best" in place else "checkpoint-000000000007.npz (700 frames)"
-    assert sentence == f"starting with all weights of {logdir}/checkpoints/{frames}"
+def test_the_same_network_gets_all_weights_of_a_run_or_a_checkpoint(saved_run):
+    logdir, agent = saved_run(*PIXELS)
+    newest = "checkpoint-000000000007.npz"
+    shutil.copy(f"{logdir}/checkpoints/{newest}", f"{logdir}/checkpoints/best.npz")
+    for place, name in (("/", newest), ("/best", "best.npz"), (f"/checkpoints/{newest}", newest)):
+        variables, sentence = started(agent, logdir + place, *PIXELS, "Optimizer.learning_rate = 0.1")
+        assert len(variables) == 9
+        assert all(taken for _, taken in variables)
+        assert sentence == f"starting with all weights of {logdir}/checkpoints/{name} (700 frames)"
 
 
-def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(saved):
-    logdir = saved(*WORDS)
-    variables, sentence = started(logdir, *WORDS, actions=6)
+def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(saved_run):
+    logdir, agent = saved_run(*WORDS)
+    variables, sentence = started(agent, logdir, *WORDS, actions=6)
     assert {path.split("/")[2] for path, taken in variables if taken} == {"torso_0", "core"}
     assert all(taken == ("/trunk/" in path) for path, taken in variables), "in both networks"
     assert sentence == (
@@ -63,37 +52,27 @@ def test_another_number_of_actions_leaves_those_parts_of_the_trunk_that_match(sa
     )
 
 
-def test_published_weights_lack_the_target_network_and_set_it(saved):
-    logdir = saved(*WORDS)
+def test_published_weights_lack_the_target_network_and_set_it(saved_run):
+    logdir, agent = saved_run(*WORDS)
     path, arrays, state = checkpoints.chosen(logdir, None)
-    names = checkpoints.variables_for(config_files.load(WORDS).build_agent())
+    names = checkpoints.variables_for(agent)
     assert 0 < len(names) < len(arrays)
     checkpoints.write(f"{logdir}/model.safetensors", {name: arrays[name] for name in names}, state)
     os.remove(path)
-    variables, sentence = started(logdir, *WORDS)
+    agent.after_update(0)  # sets its target network
+    variables, sentence = started(agent, logdir, *WORDS)
     assert [taken for _, taken in variables] == [True] * len(arrays)
     assert sentence == f"starting with all weights of {logdir}/model.safetensors (700 frames)"
 
 
-@pytest.mark.parametrize(
-    ("place", "config", "sentence"),
-    [
-        (
-            "/no/where/at/all",
-            PIXELS,
-            "{}/no/where/at/all is not a log directory, a checkpoint in one, or a pretrained",
-        ),
-        ("/no.npz", PIXELS, "{}/checkpoints/no.npz can't be read: .*No such file"),
-        ("", WORDS, "the agent of {} is 'VTrace', expected R2D2"),
-        ("", ("catch/vtrace",), r"has other layers: 9 arrays of weights, expected 6"),
-        (
-            "",
-            (*PIXELS, "VTrace.hidden = 9", "VTrace.core_units = 9"),
-            r"fits: .*/kernel has shape \[50, 64\] there and",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_a_sentence(saved, place, config, sentence):
-    logdir = saved(*PIXELS)
-    with pytest.raises(CheckpointError, match=sentence.format(logdir)):
-        started(logdir + place, *config)
+def test_what_does_not_fit_is_a_sentence(saved_run):
+    logdir, agent = saved_run(*PIXELS)
+    for place, config, sentence in (
+        ("/no/where/at/all", PIXELS, "/no/where/at/all is not a log directory, a checkpoint in one, or a pretrained"),
+        ("/no.npz", PIXELS, f"{logdir}/checkpoints/no.npz can't be read: .*No such file"),
+        ("", WORDS, f"the agent of {logdir} is 'VTrace', expected R2D2"),
+        ("", ("catch/vtrace",), "has other layers: 9 arrays of weights, expected 6"),
+        ("", (*PIXELS, "VTrace.hidden = 9", "VTrace.core_units = 9"), r"fits: .*/kernel has shape \[50, 64\] there an"),
+    ):
+        with pytest.raises(CheckpointError, match=sentence):
+            started(agent, logdir + place, *config)
