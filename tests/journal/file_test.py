@@ -9,28 +9,20 @@ import pytest
 from seed_rl.journal import file
 from seed_rl.journal.file import JournalError
 
+CHUNKS = [["run {}", "act 0 1"], ["act 0 2"], ["act 0 3", "weights"]]
+LINES = [*itertools.chain(*CHUNKS)]
+
 
 def write(path, chunks):
-    writer = file.Writer(str(path))
+    """Append to a journal; return its sizes after each chunk."""
+    writer, sizes = file.Writer(str(path)), []
     for lines in chunks:
         for line in lines:
             writer.write(line)
         writer.flush()
+        sizes.append(path.stat().st_size)
     writer.close()
-
-
-def members(path):
-    """The chunks of a journal, bytes."""
-    found, data = [], path.read_bytes()
-    while data:
-        end = next(n for n in range(1, len(data) + 1) if n == len(data) or data[n : n + 4] == b"\x1f\x8b\x08\x00")
-        found.append(data[:end])
-        data = data[end:]
-    return found
-
-
-CHUNKS = [["run {}", "act 0 1"], ["act 0 2"], ["act 0 3", "weights"]]
-LINES = [*itertools.chain(*CHUNKS)]
+    return sizes
 
 
 @pytest.fixture
@@ -45,11 +37,10 @@ def test_gzip_reads_a_journal(journal):
     assert [line for line in text if not line.startswith("chunk")] == file.read(str(journal)) == LINES
 
 
-def test_a_kill_at_any_byte_leaves_complete_chunks_and_a_new_writer_continues_them(journal):
-    data, ends = journal.read_bytes(), []
-    for chunk in members(journal):
-        ends.append((ends[-1] if ends else 0) + len(chunk))
-    assert len(ends) == len(CHUNKS)
+def test_a_kill_at_any_byte_leaves_complete_chunks_and_a_new_writer_continues_them(tmp_path):
+    journal = tmp_path / file.NAME
+    ends = write(journal, CHUNKS)
+    data = journal.read_bytes()
     for size in range(ends[0], len(data) + 1):
         complete = [*itertools.chain(*CHUNKS[: sum(end <= size for end in ends)])]
         journal.write_bytes(data[:size])
@@ -67,12 +58,14 @@ def test_a_flipped_byte_is_found_or_does_no_harm(journal):
             assert file.read(str(journal)) == LINES  # the time in a header, for example
 
 
-def test_missing_changed_and_absent_chunks_get_a_sentence(journal, tmp_path):
-    first, second, third = members(journal)
+def test_missing_changed_and_absent_chunks_get_a_sentence(tmp_path):
+    journal = tmp_path / file.NAME
+    first, second, _ = write(journal, CHUNKS)
+    data = journal.read_bytes()
     for wrong, sentence in (
-        (first + third, "chunk 1 after .* was expected: a chunk is missing or changed"),
-        (second + third, "chunk 0 after nothing was expected"),
-        (first[:-9], "has no complete chunk"),
+        (data[:first] + data[second:], "chunk 1 after .* was expected: a chunk is missing or changed"),
+        (data[first:], "chunk 0 after nothing was expected"),
+        (data[: first - 9], "has no complete chunk"),
         (b"hello, journal", "chunk 0 of .* is damaged"),
     ):
         journal.write_bytes(wrong)
