@@ -57,19 +57,20 @@ def test_rows_are_lines_that_can_be_read_at_once(tmp_path):
     file = MetricsFile(str(tmp_path), None)
     assert metrics.read(str(tmp_path)) == []
     file.write({"env_frames": 10, "loss/total": 1.0}, wall_time=0.0)
-    file.write({"env_frames": 20}, wall_time=0.0)
-    assert (tmp_path / "metrics.jsonl").read_text() == '{"env_frames": 10, "loss/total": 1.0}\n{"env_frames": 20}\n'
-    assert metrics.read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}, {"env_frames": 20}]
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"env_frames": 10, "loss/total": 1.0}\n'
+    assert metrics.read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}]
 
 
-ODD_LINES = (
-    *(b"5", b"null", b"[" * 100_000, b"{}", b'{"env_framez": 15}', b'{"env_frames": 15', b"", b"\xff\xfe\xfa"),
-    *(b'{"env_frames": "15"}', b'{"env_frames": null}', b'{"env_frames": NaN}', b'{"env_frames": 15, "loss": [1]}'),
-    *(b'{"env_frames": true}', b'{"env_frames": %d}' % 10**30, b'{"env_frames": 1e999}', bytes(3_000_000)),
-)
+ODD_LINES = {
+    "half a row": b'{"env_frames": 15',
+    "no frames": b'{"loss": 15}',
+    "not finite": b'{"env_frames": NaN}',
+    "no numbers": b'{"env_frames": 15, "loss": [1]}',
+    "3 MB": bytes(3_000_000),
+}
 
 
-@pytest.mark.parametrize("odd", ODD_LINES, ids=range(len(ODD_LINES)))
+@pytest.mark.parametrize("odd", ODD_LINES.values(), ids=ODD_LINES)
 def test_an_odd_line_among_others_is_skipped_counted_and_kept_in_a_copy(odd, tmp_path, caplog):
     write(tmp_path, None, 10, 20, 30, 40)
     path = tmp_path / "metrics.jsonl"
@@ -95,15 +96,12 @@ def test_a_damaged_digit_removes_no_other_row(tmp_path):
     assert json.loads((tmp_path / "metrics.unreadable").read_text())["env_frames"] == 90
 
 
-@pytest.mark.parametrize(
-    ("left", "readable"), [(bytes(100) + b"\n", False), (b'{"env_frames": 2', True)], ids=["power failure", "kill"]
-)
-def test_a_damaged_line_is_removed_when_the_run_is_resumed(tmp_path, left, readable):
+@pytest.mark.parametrize("left", [bytes(100) + b"\n", b'{"env_frames": 2'], ids=["power failure", "kill"])
+def test_a_damaged_end_is_removed_when_the_run_is_resumed(tmp_path, left):
     write(tmp_path, None, 10, 20)
     with open(tmp_path / "metrics.jsonl", "ab") as file:
         file.write(left)
-    if readable:
-        assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20]
+    assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20]
     write(tmp_path, 20, 30)
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30]
 
@@ -116,7 +114,7 @@ def test_rows_are_scalars_in_groups_at_their_step_and_time(tmp_path):
     assert found == [(10, 1010.0, 1.0), (20, 1020.0, 2.0)]
 
 
-@pytest.mark.parametrize("starts", [(None,), (None, 20), (None, None)], ids=["new", "resumed", "started over"])
+@pytest.mark.parametrize("starts", [(None, 20), (None, None)], ids=["resumed", "started over"])
 def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tmp_path, starts):
     for resume in starts:
         write(tmp_path, resume, 25, 30)
@@ -138,27 +136,14 @@ def test_every_start_leaves_hyperparameters_layout_and_configuration_readable(tm
     assert read.Tensors("config.gin")[-1].tensor_proto.string_val == [f"```\n{to_gin(CATCH)}\n```".encode()]
 
 
-def test_a_run_leaves_its_configuration_rows_and_events(tmp_path):
-    logdir = tmp_path / "runs" / "catch"
-    for sink in sinks_of(CATCH, str(logdir), None):
-        sink.write({"env_frames": 10}, wall_time=0.0)
-        sink.close()
-    config, settings, curves, *rest = sorted(os.listdir(logdir))
-    assert (config, settings, rest) == ("config.gin", "config.json", ["metrics.jsonl"]), "nothing of Weights & Biases"
-    assert curves.startswith("events.out.tfevents.")
-    assert "Catch" in (logdir / "config.gin").read_text()
-    assert metrics.read(str(logdir)) == [{"env_frames": 10}]
-
-
-@pytest.mark.parametrize(("limit", "rows"), [(9_001, (100, 200)), (301, (0, 0))], ids=["later", "from the beginning"])
-def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp_path, limit, rows, caplog):
+def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp_path, caplog):
     def write_rows(*frames):
         for n in frames:
             for sink in sinks:
                 sink.write({"env_frames": n, "loss/total": 0.123456789, "time/cpu": 0.5}, wall_time=float(n))
 
     logdir = tmp_path / "run"
-    with largest_file(limit):
+    with largest_file(9_001):
         sinks = sinks_of(CATCH, str(logdir), None)
         write_rows(*range(200))
     failing = ["the configuration and metrics.jsonl", "events.out.tfevents"]
@@ -166,18 +151,18 @@ def test_a_full_disk_stops_nothing_leaves_no_partial_record_and_loses_no_row(tmp
     assert sorted(caplog.messages) == sorted(f"{name} {error}" for name in failing), "once, not for each row"
     caplog.clear()
     full = shutil.copytree(logdir, tmp_path / "full")
+    frames = [json.loads(line)["env_frames"] for line in (full / "metrics.jsonl").open()]
+    steps = [event.step for event in events(full)]
+    assert (frames, steps) == (list(range(len(frames))), list(range(len(steps))))
+    assert 10 < len(steps) < 200
+    assert 100 < len(frames) < 200
+
     write_rows(*range(200, 210))
     for sink in sinks:
         sink.close()
     assert caplog.messages == [f"{name} can be written again" for name in failing]
-
-    if rows[1]:
-        frames = [json.loads(line)["env_frames"] for line in (full / "metrics.jsonl").open()]
-        steps = [event.step for event in events(full)]
-        assert rows[0] < len(frames) < rows[1]
-        assert 10 < len(steps) < rows[1]
-        assert (frames, steps) == (list(range(len(frames))), list(range(len(steps))))
     assert [row["env_frames"] for row in metrics.read(str(logdir))] == list(range(210))
     assert [event.step for event in events(logdir)] == list(range(210))
-    assert json.loads((logdir / "config.json").read_text())["env.kind"] == "Catch"
-    assert not list(logdir.glob("*.partial"))
+    config, settings, curves, *rest = sorted(os.listdir(logdir))
+    assert (config, settings, rest) == ("config.gin", "config.json", ["metrics.jsonl"]), "nothing of Weights & Biases"
+    assert curves.startswith("events.out.tfevents.")
