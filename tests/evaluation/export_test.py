@@ -1,11 +1,10 @@
-"""Exports are served by a process that can't import seed_rl."""
+"""Exports: SavedModels, and what becomes of them."""
 
 import contextlib
+import importlib
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import onnxruntime
@@ -19,69 +18,43 @@ from seed_rl.evaluation.export import ABOUT, WEIGHTS, export, new_directory
 from seed_rl.evaluation.policy import Policy, experiment_of, load_policy
 from tests.support.full_disk import largest_file
 
-ONNX_EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "onnx_policy.py"
-SERVING = """
-import runpy, sys
-sys.modules["seed_rl"] = None  # importing it would fail
-import numpy as np
-import tensorflow as tf
-
-steps, export, example, onnx = sys.argv[1:]
-steps = dict(np.load(steps))
-served = tf.saved_model.load(export).signatures
-memory = served["initial_state"]()
-actions = []
-for step in range(len(steps["done"])):
-    memory = served["greedy"](**{name: tf.constant(tensors[step]) for name, tensors in steps.items()}, **memory)
-    memory["prev_action"] = memory.pop("action")
-    actions.append(memory["prev_action"].numpy())
-np.save("actions.npy", actions)
-sys.argv[1:] = [export, onnx]
-runpy.run_path(example, run_name="__main__")
-"""
-
-
-def record(policy, env, num_envs):
-    """The outputs of some episodes, arrays [T, B, ...], and a policy's actions."""
-    outputs = []
-    play(policy, env.make(num_envs), 3 * num_envs, 1, outputs.append)
-    policy.reset(num_envs)
-    recorded = {
-        name: np.array([getattr(output, name) for output in outputs]) for name in ("reward", "done", "observation")
-    }
-    return recorded, np.array([policy.act(output) for output in outputs])
-
-
-def test_an_export_acts_as_the_policy_without_seed_rl_also_as_an_onnx_model(saved_run, tmp_path):
-    settings = ("R2D2.frame_stack = 3", "R2D2.dtype = 'mixed_bfloat16'")  # of which ONNX's runtime has no convolution
-    logdir, _ = saved_run("catch/r2d2", *settings)
-    policy = load_policy(logdir, greedy=True, float32=True)
-    recorded, expected = record(policy, experiment_of(logdir).env, num_envs=3)
-    assert recorded["done"].sum() >= 3 * 3, "states are reset on the way"
-    assert len(np.unique(expected)) > 1
-    steps, exported, onnx = (str(tmp_path / name) for name in ("steps.npz", "export", "policy.onnx"))
-    np.savez(steps, **recorded)
-    export(policy, exported, batch=3)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    command = [sys.executable, "-I", "-c", SERVING, steps, exported, ONNX_EXAMPLE, onnx]
-    done = subprocess.run(command, cwd=empty, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    np.testing.assert_array_equal(np.load(empty / "actions.npy"), expected)
-
-    session = onnxruntime.InferenceSession(onnx)
-    memory = {name: tensor.numpy() for name, tensor in signatures(exported)["initial_state"]().items()}
-    names = [output.name for output in session.get_outputs()]
-    for step, actions in enumerate(expected):
-        inputs = {name: tensors[step] for name, tensors in recorded.items()} | memory
-        outputs = dict(zip(names, session.run(None, inputs), strict=True))
-        np.testing.assert_array_equal(outputs["action"], actions)
-        memory = {name.removeprefix("next_"): value for name, value in outputs.items() if name != "action"}
-        memory["prev_action"] = outputs["action"]
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
 
 def signatures(directory):
     return tf.saved_model.load(str(directory)).signatures
+
+
+def test_an_export_and_the_onnx_model_of_it_act_as_the_policy(saved_run, tmp_path, monkeypatch):
+    settings = ("R2D2.frame_stack = 3", "R2D2.dtype = 'mixed_bfloat16'")  # of which ONNX's runtime has no convolution
+    logdir, _ = saved_run("catch/r2d2", *settings)
+    policy = load_policy(logdir, greedy=True, float32=True)
+    steps = []
+    play(policy, experiment_of(logdir).env.make(3), 3 * 3, 1, steps.append)
+    assert sum(step.done.sum() for step in steps) >= 3 * 3, "states are reset on the way"
+    policy.reset(3)
+    expected = [policy.act(step) for step in steps]
+    assert len(np.unique(expected)) > 1
+
+    exported, onnx = str(tmp_path / "export"), str(tmp_path / "policy.onnx")
+    export(policy, exported, batch=3)
+    served = signatures(exported)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    importlib.import_module("onnx_policy").convert(exported, onnx)
+    session = onnxruntime.InferenceSession(onnx)
+    names = [output.name.removeprefix("next_") for output in session.get_outputs()]
+
+    def on_onnx(**inputs):
+        arrays = {name: np.array(value) for name, value in inputs.items()}
+        return dict(zip(names, session.run(None, arrays), strict=True))
+
+    for act in (served["greedy"], on_onnx):
+        memory = served["initial_state"]()
+        for step, actions in zip(steps, expected, strict=True):
+            given = {name: tf.constant(getattr(step, name)) for name in ("reward", "done", "observation")}
+            memory = act(**given, **memory)
+            memory["prev_action"] = memory.pop("action")
+            np.testing.assert_array_equal(memory["prev_action"], actions)
 
 
 def test_sampled_actions_depend_on_the_seed_and_greedy_ones_do_not_take_one(saved_run, tmp_path):
