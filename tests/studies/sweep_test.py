@@ -2,17 +2,13 @@
 
 import csv
 import json
-import os
 import sys
 
 import pytest
 
 from seed_rl.experiment import ConfigError
-from seed_rl.reporting import metrics
 from seed_rl.studies.sweep import Sweep, seeds_of, split_values, trials
 from seed_rl.system import children
-
-ARGUMENTS = ["--total_frames=960"]
 
 TRAIN = """
 import json, signal, sys
@@ -27,16 +23,6 @@ if "Experiment.total_frames = 1_000_000_000" in str(sys.argv):
     sys.exit(130)
 """
 """Stands in for `seed_rl train`: writes a row, fails on a board of three columns, and may run until stopped."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_training(tmp_path_factory):
-    """What really runs is proven by the last test of `search_test`."""
-    program = tmp_path_factory.mktemp("program") / "train.py"
-    program.write_text(TRAIN)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(children, "seed_rl", lambda *arguments: [sys.executable, "-IS", str(program), *arguments])
-        yield
 
 
 def test_seeds_are_a_number_of_runs_or_a_list():
@@ -80,74 +66,48 @@ def test_a_grid_that_makes_no_sense_is_refused(grid, sentence):
         trials(grid, [1])
 
 
-@pytest.fixture(scope="module")
-def twice(tmp_path_factory):
-    """A sweep of three runs of which the second fails, stopped during the third; and the same sweep once more.
-
-    Gives its directory, and for each time its messages, exit code, results and table.
-    """
-    directory = tmp_path_factory.mktemp("sweep")
-    wanted = trials(["Catch.columns=5,3"], [1])
-    wanted.append(trials(["Experiment.total_frames=1_000_000_000"], [2])[0])
-    third = str(directory / wanted[2].name)
-
-    def frames():
-        rows = metrics.read(third) if os.path.exists(f"{third}/metrics.jsonl") else []
-        return max((row["env_frames"] for row in rows), default=0)
-
-    times = []
-    for _ in range(2):
-        said = []
-        sweep = Sweep(wanted, ARGUMENTS, str(directory), 1)
-        before = frames()
-        code = sweep.run(lambda before=before: frames() > before, said.append)
-        sweep.write_results()
-        times.append((said, code, sweep.results(), sweep.table()))
-    return directory, wanted, times
+@pytest.fixture
+def no_training(tmp_path, monkeypatch):
+    """What really runs is proven by the last test of `search_test`."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    program = [sys.executable, "-IS", str(tmp_path / "train.py")]
+    monkeypatch.setattr(children, "seed_rl", lambda *arguments: [*program, *arguments])
 
 
-def test_a_failed_run_is_quoted_and_does_not_stop_the_others(twice):
-    _, wanted, ((said, code, results, table), _) = twice
+def run(sweep, trial):
+    """The exit code and the messages of a sweep that is stopped as soon as a trial has one more row."""
+    before, said = len(sweep.curve(trial)), []
+    return sweep.run(lambda: len(sweep.curve(trial)) > before, said.append), said
+
+
+def test_a_sweep_quotes_a_failed_run_and_goes_on_where_it_was_stopped(no_training, tmp_path):
+    wanted = [*trials(["Catch.columns=5,3"], [1]), *trials(["Experiment.total_frames=1_000_000_000"], [2])]
+    finished, failed, stopped = wanted
+    failure = f"failed: {failed.name} (2 of 3): the board is too narrow"
+    code, said = run(Sweep(wanted, ["--total_frames=960"], str(tmp_path), 1), stopped)
     assert code == 1
-    failed = next(row for row in results if row["run"] == wanted[1].name)
-    assert failed["state"] == "failed"
-    assert failed["failure"] == "the board is too narrow"
-    assert any(line.startswith(f"failed: {wanted[1].name} (2 of 3): the board is too narrow") for line in said)
-    assert table.splitlines()[-1] == f"run {wanted[1].name}: {failed['failure']}"
-    assert said[-1] == f"started: {wanted[2].name} (3 of 3)"
+    assert failure in said
+    assert said[-1] == f"started: {stopped.name} (3 of 3)"
 
-
-def test_a_sweep_goes_on_where_it_was_stopped(twice):
-    _, wanted, (first, second) = twice
-    said = second[0]
+    sweep = Sweep(wanted, ["--total_frames=960"], str(tmp_path), 1)
+    _, said = run(sweep, stopped)
     assert said[0].startswith("2 of 3 runs left, 1 in parallel, in ")
-    assert not any(wanted[0].name in line for line in said)
-    assert any(line.startswith(f"failed: {wanted[1].name}") for line in said), "a failed run is tried again"
-    frames = [next(row for row in times[2] if row["run"] == wanted[2].name)["env_frames"] for times in (first, second)]
-    assert frames[1] > frames[0] > 0
+    assert not any(finished.name in line for line in said)
+    assert failure in said, "a failed run is tried again"
+    assert len(sweep.curve(stopped)) == 2
 
-
-def test_results_are_data(twice):
-    directory, wanted, (_, (_, _, results, table)) = twice
-    assert json.loads((directory / "results.json").read_text()) == results
-    with open(directory / "results.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["run"] for row in rows] == [row["run"] for row in results]
-    finished = next(row for row in rows if row["run"] == wanted[0].name)
-    assert finished["Catch.columns"] == "5"
-    assert finished["Experiment.seed"] == "1"
-    assert finished["state"] == "finished"
-    assert float(finished["env_frames"]) >= 960
-    states = {row["run"]: row["state"] for row in rows}
-    assert states[wanted[2].name] == "unfinished"
-    lines = table.splitlines()
+    with open(sweep.write_results(), encoding="utf-8", newline="") as file:
+        rows = {row["run"]: row for row in csv.DictReader(file)}
+    assert json.loads((tmp_path / "results.json").read_text()) == sweep.results()
+    assert [*rows] == [row["run"] for row in sweep.results()]
+    assert [rows[trial.name]["state"] for trial in wanted] == ["finished", "failed", "unfinished"]
+    assert [rows[trial.name]["failure"] for trial in wanted] == ["", "the board is too narrow", ""]
+    row = rows[finished.name]
+    assert (row["Catch.columns"], row["Experiment.seed"], float(row["env_frames"])) == ("5", "1", 960)
+    lines = sweep.table().splitlines()
     assert lines[0].split() == ["run", "state", "frames", "time", "return", "best"]
     assert max(map(len, lines[:4])) <= 100
+    assert lines[-1] == f"run {failed.name}: the board is too narrow"
 
-
-def test_with_other_arguments_a_finished_run_is_run_again(twice):
-    directory, wanted, _ = twice
-    said = []
-    sweep = Sweep(wanted[:1], ["--total_frames=2000"], str(directory), 1)
-    assert sweep.run(lambda: False, said.append) == 0
-    assert said[1] == f"started: {wanted[0].name} (1 of 1)"
+    _, said = run(Sweep([finished], ["--total_frames=2000"], str(tmp_path), 1), stopped)
+    assert said[1] == f"started: {finished.name} (1 of 1)", "with other arguments a finished run is run again"
