@@ -1,7 +1,6 @@
 """An order is recorded, prescribed again, compared and cut."""
 
 import dataclasses
-import itertools
 import threading
 from types import SimpleNamespace
 
@@ -187,7 +186,7 @@ def test_what_cannot_be_replayed_here_gets_a_sentence(journal, tmp_path):
         ('"threads":2', '"threads":1e9', "line 0 of .* is not understood: ValueError"),
         ('"variables"', '"variable"', "line 0 of .* is not understood: KeyError"),
     )
-    for (old, new, sentence), number in zip(edits, itertools.count()):
+    for number, (old, new, sentence) in enumerate(edits):
         path = str(tmp_path / f"{number}.gz")
         writer = file.Writer(path)
         for line in "\n".join(lines).replace(old, new, 1).splitlines():

@@ -61,26 +61,18 @@ def test_rows_are_lines_that_can_be_read_at_once(tmp_path):
     assert metrics.read(str(tmp_path)) == [{"env_frames": 10, "loss/total": 1.0}]
 
 
-ODD_LINES = {
-    "half a row": b'{"env_frames": 15',
-    "no frames": b'{"loss": 15}',
-    "not finite": b'{"env_frames": NaN}',
-    "no numbers": b'{"env_frames": 15, "loss": [1]}',
-    "3 MB": bytes(3_000_000),
-}
-
-
-@pytest.mark.parametrize("odd", ODD_LINES.values(), ids=ODD_LINES)
-def test_an_odd_line_among_others_is_skipped_counted_and_kept_in_a_copy(odd, tmp_path, caplog):
+def test_odd_lines_among_others_are_skipped_counted_and_kept_in_a_copy(tmp_path, caplog):
+    odd = b'{"env_frames": 15\n{"loss": 15}\n{"env_frames": NaN}\n{"env_frames": 15, "loss": [1]}\n'
+    odd += bytes(3_000_000) + b"\n"  # is read in three parts
     write(tmp_path, None, 10, 20, 30, 40)
     path = tmp_path / "metrics.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([lines[0], odd + b"\n", *lines[1:]]))
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + odd + b"".join(others))
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 40]
-    assert f"{path} has {len(odd) // (1 << 20) + 1} damaged lines, which are skipped" in caplog.text
+    assert f"{path} has 7 damaged lines, which are skipped" in caplog.text
     write(tmp_path, 30, 35)
     assert [row["env_frames"] for row in metrics.read(str(tmp_path))] == [10, 20, 30, 35]
-    assert (tmp_path / "metrics.unreadable").read_bytes() == odd + b"\n"
+    assert (tmp_path / "metrics.unreadable").read_bytes() == odd
     caplog.clear()
     write(tmp_path, 35)
     assert metrics.read(str(tmp_path))[-1]["env_frames"] == 35

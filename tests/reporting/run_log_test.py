@@ -147,7 +147,6 @@ IDLE |= {"inference_waiting": 0.9, "inference_blocked": 0.0, "inference_acting":
         ({"inference_acting": 0.95}, "inference: larger batches or faster device"),
         ({"learner_waiting": 0.01, "inference_acting": 0.95}, "learner: smaller network or faster device"),
         ({"actors_waiting": 0.2}, "actors: add environments or processes"),
-        ({"actors_waiting": 0.2, "cpu": 0.99}, "actors: add environments or processes, all cores are busy"),
         ({"cpu": 0.99}, "cores: all are busy with actors, inference and learner"),
         ({}, "latency: add groups of environments to each actor"),
     ],
