@@ -57,17 +57,14 @@ def test_a_policy_plays_in_changed_environments_that_it_can_act_in(saved_run):
             evaluate_run(logdir, gin_params=[wrong])
 
 
-def test_no_more_environments_are_played_than_there_are_episodes(saved_run):
-    evaluation = evaluate_run(saved_run("memory/r2d2")[0], None, episodes=1, num_envs=16)
-    assert evaluation.lengths == [12]
-    assert math.isnan(evaluation.standard_error)
-    assert "standard error" not in text(evaluation)
-
-
-def test_an_evaluation_that_is_stopped_reports_the_episodes_that_were_over(saved_run):
-    logdir = saved_run("memory/r2d2")[0]
+def test_an_evaluation_may_be_of_one_episode_or_of_those_that_were_over_when_it_was_stopped(saved_run):
+    logdir = saved_run("memory/r2d2")[0]  # episodes of 12 steps
+    one = evaluate_run(logdir, episodes=1, num_envs=16)
+    assert one.lengths == [12], "no more environments are played"
+    assert math.isnan(one.standard_error)
+    assert "standard error" not in text(one)
     stop = SimpleNamespace(is_set=iter([*[False] * 30, True]).__next__)
-    evaluation = evaluate_run(logdir, episodes=40, num_envs=8, stop=stop)  # episodes of 12 steps
+    evaluation = evaluate_run(logdir, episodes=40, num_envs=8, stop=stop)
     assert (evaluation.episodes, evaluation.wanted_episodes) == (16, 40)
     assert "episodes  16 of 40 (interrupted, which favours short" in text(evaluation)
 
