@@ -89,7 +89,7 @@ def test_tensors_are_named_after_those_of_the_environment(tmp_path):
 
 
 def test_an_export_has_the_weights_of_the_acting_network_and_says_where_they_are_from(saved_run, tmp_path):
-    logdir, agent = saved_run("catch/r2d2")
+    logdir, agent = saved_run("catch/r2d2", "R2D2.core = 'none'")
     policy = load_policy(logdir)
     export(policy, str(tmp_path / "export"), batch=2)
     about = json.loads((tmp_path / "export" / ABOUT).read_text())
