@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import csv
 import glob
 import io
@@ -117,9 +118,10 @@ class Pool:
         checkpoints.write(self.path(updates), arrays, state)
         self._results.setdefault(updates, (0, 0.0))
         if len(self._results) > self._settings.most_members:
-            self._every *= 2
             for member in self._removed:
-                os.remove(self.path(member))
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self.path(member))
+            self._every *= 2
             self._removed = [member for member in self.members[1:-1] if member % self._every]
             for member in self._removed:
                 del self._results[member]
