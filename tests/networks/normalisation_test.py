@@ -15,9 +15,10 @@ def show(moments, batch, devices=1):
         moments.update(tf.add_n(parts) / devices, steps)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("offset", [0.0, 30.0, 1e6])
-@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize(
+    ("scale", "offset", "bounded"),
+    [(1e-6, 1e6, True), (1e-6, 0.0, False), (1.0, 1e6, False), (1e6, 30.0, True)],
+)
 def test_moments_are_those_of_all_batches_in_any_unit_however_many_devices_saw_them(scale, offset, bounded):
     rng = np.random.default_rng(0)
     data = scale * (offset + np.array([0.5, 3.0]) * rng.standard_normal((6, 50, 4, 2)))
@@ -32,7 +33,7 @@ def test_moments_are_those_of_all_batches_in_any_unit_however_many_devices_saw_t
     assert normal.std() == pytest.approx(1, rel=5e-3)
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1, -7.0, 1e-6, 1e6])
+@pytest.mark.parametrize("value", [0.0, 0.1, -1e6])
 def test_quantities_that_never_changed_are_zero_and_their_first_change_is_standardised(value):
     moments = RunningMoments((), name="moments", bounded=True)
     batch = np.full([64], value)
@@ -60,12 +61,14 @@ def test_a_single_outlier_does_not_blind(when):
     assert float(moments.normalise(1e6)) == 10
 
 
-@pytest.mark.parametrize("batches", [10, 200], ids=["at first", "with a full window"])
-def test_a_bounded_quantity_that_grows_is_followed_within_a_few_batches(batches):
+@pytest.mark.parametrize("size", [1024, 16_384], ids=["at first", "with a full window"])
+def test_a_bounded_quantity_that_grows_is_followed_within_a_few_batches(size):
     rng = np.random.default_rng(0)
     moments = RunningMoments((), name="moments", bounded=True)
-    for scale in [1.0] * batches + [1e3] * 10:
-        show(moments, scale * rng.standard_normal([1024]))
+    for _ in range(10):
+        show(moments, rng.standard_normal([size]))
+    for _ in range(10):
+        show(moments, 1e3 * rng.standard_normal([1024]))
     assert 200 < float(moments.deviation) < 1000
 
 
@@ -73,7 +76,7 @@ def test_a_quantity_that_is_seldom_anything_but_zero_keeps_its_deviation():
     share = 0.001
     rng = np.random.default_rng(0)
     moments = RunningMoments((), name="moments", bounded=True)
-    for _ in range(300):
+    for _ in range(150):
         show(moments, (rng.random([1024]) < share) * rng.random([1024]))
     assert float(moments.deviation) == pytest.approx((share / 3) ** 0.5, rel=0.2)
 
@@ -81,24 +84,18 @@ def test_a_quantity_that_is_seldom_anything_but_zero_keeps_its_deviation():
 def test_what_lies_further_back_than_the_window_is_forgotten():
     moments = RunningMoments((), name="moments")
     show(moments, np.zeros([8]))
-    for _ in range(100):
-        moments.update(moments.moments(tf.ones([8])), 10_000)
+    for _ in range(20):
+        moments.update(moments.moments(tf.ones([8])), 50_000)
     assert float(moments.mean.value) == pytest.approx(1, abs=1e-3)
     moments.update(moments.moments(tf.zeros([8])), 1_000_000)
     assert float(moments.mean.value) == 0, "a batch as large as the window is all there is"
 
 
-def head_and_features():
+def test_values_stay_when_the_statistics_of_their_targets_move():
     rng = np.random.default_rng(0)
-    head = ValueHead(normalised=True, name="value")
-    features = tf.constant(rng.standard_normal((5, 3, 4)), tf.float32)
+    head, features = ValueHead(normalised=True, name="value"), tf.constant(rng.standard_normal((5, 3, 4)), tf.float32)
     assert not np.any(head(features)), "zero before any update"
     head.kernel.assign(rng.standard_normal((4, 1)))
-    return head, features, rng
-
-
-def test_values_stay_when_the_statistics_of_their_targets_move():
-    head, features, rng = head_and_features()
     before = head(features).numpy()
     assert before.shape == (5, 3)
     for scale in (100.0, 100.0, 0.5):

@@ -1,4 +1,4 @@
-"""Torsos against plain operations, closed-form parameter counts, and the names that checkpoints depend on."""
+"""Torsos against plain operations, published parameter counts, and the names that checkpoints depend on."""
 
 import functools
 
@@ -31,12 +31,14 @@ def built(torso, shape):
 
 
 def make(kind, **settings):
+    keras.layers.Conv2D(3, 3).build((None, 8, 8, 1))  # moves the counters that Keras names unnamed layers by
     keras.utils.set_random_seed(0)
     return built(TORSOS[kind](TrunkConfig(**SIZES[kind] | settings)), FRAMES[kind])
 
 
 def variables(torso):
-    return {v.path.split("/", 1)[1]: v.value for v in torso.trainable_variables}
+    """Weights by their paths, which checkpoints depend on, below the torso's."""
+    return {v.path.removeprefix(f"{torso.name}/"): v.value for v in torso.trainable_variables}
 
 
 def plain_shallow(torso, frames):
@@ -75,45 +77,32 @@ PLAIN = {"shallow": plain_shallow, "deep": plain_deep, "mlp": plain_mlp}
 
 @KINDS
 def test_features_and_gradients_are_those_of_plain_operations(kind):
-    torso, frames, count = make(kind), random_frames(3, FRAMES[kind]), 3
+    torso, frames = make(kind), random_frames(3, FRAMES[kind])
     results = []
     for function in (torso, lambda x: PLAIN[kind](torso, x)):
         with tf.GradientTape() as tape:
             features = function(frames)
             loss = tf.reduce_sum(tf.square(features))
         results.append([features, *tape.gradient(loss, [v.value for v in torso.trainable_variables])])
-    assert results[0][0].shape == (count, HIDDEN[kind])
+    assert results[0][0].shape == (3, HIDDEN[kind])
     assert 0 < np.mean(results[1][0] == 0) < 1, "some are cut off, others are not"
     for actual, expected in zip(*results, strict=True):
         assert np.any(expected)
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+    standardised = torso(tf.cast(frames, tf.float32))  # floats have the scale of the numbers in uint8 frames
+    np.testing.assert_allclose(standardised, results[0][0], rtol=1e-5, atol=1e-6)
 
 
-@KINDS
-def test_float_frames_have_the_scale_of_uint8_frames(kind):
-    torso, frames = make(kind), random_frames(2, FRAMES[kind])
-    np.testing.assert_allclose(torso(tf.cast(frames, tf.float32)), torso(frames), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("shape", [(), (9,), (3, 1, 3)])
-@pytest.mark.parametrize("num_layers", [1, 3])
-def test_the_dense_torso_flattens_observations_of_any_rank(num_layers, shape):
-    torso = mlp_torso(TrunkConfig(hidden=7, mlp_layers=num_layers), scale=1.0)
-    x = np.random.default_rng(0).normal(scale=3, size=(4, *shape)).astype(np.float32)
-    features = torso(x)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "num_layers", "scale"),
+    [((), np.int64, 1, 1.0), ((9,), bool, 3, 1.0), ((9,), np.float64, 1, 0.5), ((3, 1, 3), np.uint16, 2, 0.5)],
+)
+def test_the_dense_torso_flattens_observations_of_any_rank_and_dtype(shape, dtype, num_layers, scale):
+    torso = mlp_torso(TrunkConfig(hidden=7, mlp_layers=num_layers), scale)
+    x = np.random.default_rng(0).integers(0, 2, (4, *shape)).astype(dtype)
+    features = torso(tf.constant(x))
     assert len(torso.variables) == 2 * num_layers
-    assert features.shape == (4, 7)
-    np.testing.assert_allclose(features, plain_mlp(torso, x, scale=1.0), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("scale", [1.0, 0.5])
-def test_the_dense_torso_scales_inputs_of_any_dtype(scale):
-    values, torso = np.array([[0, 1, 1], [1, 0, 1]]), mlp_torso(TrunkConfig(hidden=7), scale)
-    torso.build((None, 3))
-    expected = plain_mlp(torso, values, scale)
-    for dtype in (bool, np.uint8, np.uint16, np.int32, np.int64, np.float16, np.float32, np.float64):
-        features = torso(tf.constant(values.astype(dtype)))
-        np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6, err_msg=str(dtype))
+    np.testing.assert_allclose(features, plain_mlp(torso, x, scale), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -124,99 +113,26 @@ def test_parameter_counts_of_the_published_sizes(kind, shape, count):
     assert built(TORSOS[kind](TrunkConfig()), shape).count_params() == count
 
 
-@pytest.mark.parametrize(("kind", "count"), [("deep", 11), ("mlp", 3)])
-def test_the_kernel_initializer_reaches_every_kernel_and_no_two_are_alike(kind, count):
-    config = TrunkConfig(hidden=256, channels=(32, 32), mlp_layers=3, kernel_initializer="lecun_normal")
-    torso = built(TORSOS[kind](config), (18, 20, 3))
+def test_the_kernel_initializer_reaches_every_kernel_and_no_two_are_alike():
+    config = TrunkConfig(hidden=256, channels=(32, 32), kernel_initializer="lecun_normal")
+    torso = built(deep_torso(config), (18, 20, 3))
     kernels = {name: np.asarray(value) for name, value in variables(torso).items() if name.endswith("kernel")}
-    assert len(kernels) == count
+    assert len(kernels) == 11
     for name, kernel in kernels.items():
         fan_in = np.prod(kernel.shape[:-1])
         np.testing.assert_allclose(kernel.std(), 1 / np.sqrt(fan_in), rtol=0.15, err_msg=name)
-    values = list(kernels.values())
-    assert not any(np.array_equal(a, b) for i, a in enumerate(values) for b in values[:i])
+    assert len({kernel.tobytes() for kernel in kernels.values()}) == 11
 
 
-@KINDS
+@pytest.mark.parametrize("kind", ["deep", "mlp"])
 def test_mixed_bfloat16_computes_in_bfloat16_with_float32_weights(kind):
     exact, mixed = make(kind), make(kind, dtype="mixed_bfloat16")
     frames = random_frames(4, FRAMES[kind])
-    with tf.GradientTape() as tape:
-        features = mixed(frames)
-        loss = tf.reduce_sum(tf.cast(features, tf.float32))
+    features, expected = mixed(frames), np.asarray(exact(frames))
     assert features.dtype == tf.bfloat16
     assert {v.dtype for v in mixed.trainable_variables} == {"float32"}
-    expected = np.asarray(exact(frames))
     error = np.linalg.norm(np.asarray(features, np.float32) - expected)
     assert 0 < error < 0.02 * np.linalg.norm(expected)
-    for gradient in tape.gradient(loss, [v.value for v in mixed.trainable_variables]):
-        assert gradient.dtype == tf.float32
-        assert np.all(np.isfinite(gradient))
-
-
-@pytest.mark.parametrize(
-    ("kind", "dtype"), [("shallow", "float32"), ("deep", "mixed_bfloat16"), ("mlp", "mixed_bfloat16")]
-)
-def test_compiled_by_xla_it_is_the_same_and_finite_for_black_and_white(kind, dtype):
-    torso = make(kind, dtype=dtype)
-    compiled = tf.function(torso, jit_compile=True, autograph=False)
-    noise = random_frames(1, FRAMES[kind])
-    for frames in (noise, tf.zeros_like(noise), tf.fill(noise.shape, tf.constant(255, tf.uint8))):
-        features, expected = (np.asarray(function(frames), np.float32) for function in (compiled, torso))
-        assert np.all(np.isfinite(features))
-        scale = {"float32": 1e-5, "mixed_bfloat16": 3e-2}[dtype]
-        np.testing.assert_allclose(features, expected, rtol=0, atol=scale * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("kind", ["shallow", "deep"])
-def test_the_training_graph_never_computes_a_gradient_of_the_frames(kind):
-    torso = make(kind)
-
-    @tf.function(autograph=False)
-    def step(frames):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(torso(frames))
-        return tape.gradient(loss, [v.value for v in torso.trainable_variables])
-
-    graph = step.get_concrete_function(random_frames(2, FRAMES[kind])).graph
-    # What no output depends on is pruned before the graph runs.
-    needed, queue = set(), [output.op for output in graph.outputs]
-    while queue:
-        op = queue.pop()
-        if op not in needed:
-            needed.add(op)
-            queue.extend([*(x.op for x in op.inputs), *op.control_inputs])
-    convolutions = sum(v.name == "kernel" and len(v.shape) == 4 for v in torso.trainable_variables)
-    assert sum(op.type == "Conv2DBackpropFilter" for op in needed) == convolutions
-    assert sum(op.type == "Conv2DBackpropInput" for op in needed) == convolutions - 1
-
-
-LAYERS = {
-    "shallow": ["conv_0", "conv_1", "conv_2", "dense"],
-    "deep": [
-        *(
-            f"stage_{i}/{layer}"
-            for i in (0, 1)
-            for layer in ("conv", *(f"residual_{j}/conv_{k}" for j in (0, 1) for k in (0, 1)))
-        ),
-        "dense",
-    ],
-    "mlp": ["dense_0", "dense_1"],
-}
-
-
-@KINDS
-@pytest.mark.parametrize("way", ["build", "call", "traced call"])
-def test_variable_paths_depend_on_nothing_made_before(kind, way):
-    keras.layers.Conv2D(3, 3).build((None, 8, 8, 1))  # moves the counters that Keras names unnamed layers by
-    torso = TORSOS[kind](TrunkConfig(**SIZES[kind]))
-    if way == "build":
-        torso.build((None, *FRAMES[kind]))
-    else:
-        function = tf.function(torso, autograph=False) if way == "traced call" else torso
-        function(random_frames(2, FRAMES[kind]))
-    expected = [f"{kind}_torso/{layer}/{weight}" for layer in LAYERS[kind] for weight in ("kernel", "bias")]
-    assert [v.path for v in torso.trainable_variables] == expected
 
 
 def test_words_are_read_up_to_the_last_one():
@@ -229,9 +145,6 @@ def test_words_are_read_up_to_the_last_one():
     assert np.abs(features[0] - torso(words[:1, 1::-1])[0]).max() > 1e-4, "so does their order"
     np.testing.assert_array_equal(features[2], 0)
     np.testing.assert_array_equal(features[3], features[0], err_msg="numbers above the vocabulary share embeddings")
-    np.testing.assert_allclose(
-        tf.function(torso, jit_compile=True, autograph=False)(words), features, rtol=1e-5, atol=1e-6
-    )
 
 
 @pytest.mark.parametrize(("convolutions", "smallest"), [(NATURE_DQN, 36), (((16, 4, 2), (32, 4, 2), (64, 3, 2)), 18)])
@@ -241,7 +154,3 @@ def test_the_smallest_frame_is_one_of_which_the_convolutions_leave_a_pixel(convo
     assert torso(random_frames(1, (smallest, smallest, 1))).shape == (1, 8)
     with pytest.raises(ValueError, match="negative|non-positive|dimension"):
         shallow_torso(TrunkConfig(convolutions=convolutions)).build((None, smallest - 1, smallest, 1))
-
-
-def test_the_deep_torso_takes_frames_of_any_size():
-    assert deep_torso(TrunkConfig())(random_frames(1, (1, 1, 1))).shape == (1, 256)
