@@ -9,7 +9,7 @@ import tensorflow as tf
 from seed_rl.agents.pqn import PQN
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.specs import ArraySpec, CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import DiscreteSpec, EnvSpec
 from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move, with_targets
 
 SPEC = EnvSpec(NUMBERS, DiscreteSpec(3))
@@ -34,12 +34,6 @@ def test_the_loss_is_the_error_to_the_lambda_returns():
     np.testing.assert_allclose(output.losses["model"], 0.5 * np.mean(squares), rtol=1e-5)
     assert output.metrics.keys() | output.maxima.keys() == {"loss/total"} | {metric.name for metric in PQN.metrics}
 
-    with_nothing_known = unroll._replace(
-        env_output=unroll.env_output._replace(done=tf.ones_like(done), last=tf.ones_like(done))
-    )
-    blind = dataclasses.replace(SMALL, truncation_is_termination=False).build(SPEC, 4, 1)
-    assert float(blind.loss(with_targets(blind, with_nothing_known), tf.ones([3])).losses["model"]) == 0
-
 
 def test_epsilon_falls_with_the_updates_and_is_small_in_evaluation():
     config = dataclasses.replace(SMALL, final_epsilon=0.0, epsilon_updates=10)
@@ -61,10 +55,9 @@ def test_epsilon_falls_with_the_updates_and_is_small_in_evaluation():
 
 
 def test_it_learns_the_rewarded_action_from_observations_of_any_scale():
-    spec = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(3))
-    agent = dataclasses.replace(SMALL, discount=0.0, epsilon_updates=40).build(spec, 16, seed=1)
-    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.01))
-    for seed in range(60):
+    agent = dataclasses.replace(SMALL, discount=0.0, epsilon_updates=25).build(SPEC, 16, seed=1)
+    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.02))
+    for seed in range(40):
         unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
         rewards = np.concatenate([np.zeros((1, 16), np.float32), unroll.action.numpy()[:-1] == 2])
         observation = 1e4 + 50 * unroll.env_output.observation
@@ -73,8 +66,3 @@ def test_it_learns_the_rewarded_action_from_observations_of_any_scale():
         agent.after_update(seed + 1)
     q, _ = agent.model(unroll.prev_action, env_output, unroll.initial_state)
     assert np.mean(np.argmax(q, axis=-1) == 2) > 0.95
-
-
-def test_actions_must_be_discrete():
-    with pytest.raises(CannotAct, match="^PQN needs discrete actions, got "):
-        PQN().build(EnvSpec(NUMBERS, ContinuousSpec((0.0,), (1.0,))), 4, 1)

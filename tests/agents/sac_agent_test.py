@@ -10,18 +10,17 @@ from seed_rl.agents.sac import SAC
 from seed_rl.agents.sac.loss import sac_loss
 from seed_rl.experiment.optimizer import Optimizer
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.specs import CannotAct, ContinuousSpec, DiscreteSpec, EnvSpec
+from seed_rl.specs import ContinuousSpec, EnvSpec
 from seed_rl.types import EnvOutput
-from tests.support.experience import FORCES, NUMBERS, acted_unroll, assert_matches_step_spec, move
+from tests.support.experience import FORCES, NUMBERS, acted_unroll, assert_matches_step_spec
 
 SPEC = EnvSpec(NUMBERS, FORCES)
 SMALL = SAC(hidden=16, unroll_length=4, n_steps=3, discount=0.9)
-DIFFERENTIABLE = ("values", "fresh_values", "target_values", "log_prob", "temperature")
 
 
-def random_sequences(batch=5, config=SMALL, seed=0):
+def random_sequences(batch, config):
     """The arguments of the loss by name, and the steps that environments report."""
-    rng, steps, length = np.random.default_rng(seed), config.unroll_length, config.unroll_length + config.n_steps
+    rng, steps, length = np.random.default_rng(0), config.unroll_length, config.unroll_length + config.n_steps
     data = {
         "values": rng.normal(size=(2, steps, batch)),
         "fresh_values": rng.normal(size=(2, steps, batch)),
@@ -36,14 +35,14 @@ def random_sequences(batch=5, config=SMALL, seed=0):
     return data, (rng.normal(size=(length, batch)), done, last)
 
 
-def loss_of(data, steps, config=SMALL):
+def loss_of(data, steps, config):
     reward, done, last = steps
     tensors = {name: tf.cast(value, tf.float32) for name, value in data.items()}
     output = EnvOutput(tf.constant(reward, tf.float32), tf.constant(done), tf.constant(last), ())
     return sac_loss(**tensors, target_entropy=-2.0, env_output=output, config=config)
 
 
-def errors_of(data, steps, config=SMALL):
+def errors_of(data, steps, config):
     """The targets less the values [2, T, B], one reward at a time: float64."""
     reward, done, last = steps
     values, bonus = data["target_values"].min(axis=0), -data["temperature"] * data["log_prob"]
@@ -82,7 +81,7 @@ def test_losses_and_gradients_are_those_of_the_formulas(config):
         "actor": {"fresh_values": acted * (data["fresh_values"] == smaller) / -count, "log_prob": padded},
         "temperature": {"temperature": -log_prob[acted].mean() + 2.0},
     }
-    tensors = {name: tf.constant(data[name], tf.float32) for name in DIFFERENTIABLE}
+    tensors = {name: tf.constant(x, tf.float32) for name, x in data.items() if name != "importance_weights"}
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(tensors)
         result = loss_of(data | tensors, steps, config)
@@ -98,41 +97,14 @@ def test_losses_and_gradients_are_those_of_the_formulas(config):
     np.testing.assert_allclose(result.priorities, priorities, rtol=1e-5, atol=1e-6)
 
 
-def test_the_actors_gradient_is_the_reparametrised_one():
-    """Equation 10 of the paper in two steps: differentiate the value by the action, then the action by the weights."""
-    agent = dataclasses.replace(SMALL, unroll_length=2, n_steps=1).build(SPEC, 4, seed=1)
-    move(agent, seed=1, scale=0.2)
-    unroll = acted_unroll(agent, batch=6)
-    assert_matches_step_spec(agent, unroll)
-    weights = [variable.value for variable in agent.groups["actor"].variables]
-    with tf.GradientTape() as tape:
-        loss = agent.loss(unroll, tf.ones([6]), tf.constant([3, 4])).losses["actor"]
-    gradients = tape.gradient(loss, weights)
-
-    policy, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-    action, _ = agent._actions.sample_and_log_prob(policy, tf.constant([3, 4]))
-    states = agent._critics.features(unroll)
-    with tf.GradientTape() as tape:
-        tape.watch(action)
-        value = tf.reduce_min(agent._critics(states[:2], agent._actions.features(action)[:2]), axis=0)
-    slope = tf.stop_gradient(tape.gradient(value, action))
-    with tf.GradientTape() as tape:
-        policy, _ = agent.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
-        action, log_prob = agent._actions.sample_and_log_prob(policy, tf.constant([3, 4]))
-        temperature = tf.exp(agent._log_temperature.value)
-        acted = tf.cast(~unroll.env_output.last[:2], tf.float32)
-        second = tf.reduce_sum(acted * (temperature * log_prob[:2] - tf.reduce_sum(slope * action, -1)[:2])) / 12
-    assert max(np.abs(gradient).max() for gradient in gradients) > 1e-3
-    for gradient, other in zip(gradients, tape.gradient(second, weights), strict=True):
-        np.testing.assert_allclose(gradient, other, rtol=1e-5, atol=1e-5)
-
-
 def test_each_group_learns_from_its_own_loss_and_the_targets_follow():
     config = dataclasses.replace(SMALL, layer_norm="all", previous_step_inputs=True, mlp_layers=1, unroll_length=2)
     agent = dataclasses.replace(config, target_update_rate=0.5).build(SPEC, 4, seed=1)
     before = [[variable.numpy() for variable in group.variables] for group in agent.groups.values()]
     frozen = [variable.numpy() for variable in agent._target.model.variables]
-    update = TrainStep(agent, Optimizer(learning_rate=0.01))(acted_unroll(agent, batch=4), 0.0, np.ones(4))
+    unroll = acted_unroll(agent, batch=4)
+    assert_matches_step_spec(agent, unroll)
+    update = TrainStep(agent, Optimizer(learning_rate=0.01))(unroll, 0.0, np.ones(4))
     agent.after_update(1)
     for group, old in zip(agent.groups.values(), before, strict=True):
         changed = [np.any(variable.numpy() != value) for variable, value in zip(group.variables, old, strict=True)]
@@ -147,8 +119,8 @@ def test_each_group_learns_from_its_own_loss_and_the_targets_follow():
 def test_it_finds_the_rewarded_action():
     """The reward is highest where the first of three numbers is 0.5; the second and third don't matter."""
     agent = SAC(hidden=32, discount=0.0, initial_temperature=5.0).build(SPEC, 16, seed=1)
-    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.01))
-    for seed in range(150):
+    act, train_step = tf.function(agent.act, autograph=False), TrainStep(agent, Optimizer(learning_rate=0.02))
+    for seed in range(90):
         unroll = acted_unroll(agent, batch=16, seed=seed, warm_up=0, act=act)
         reward = -20 * tf.square(unroll.action[:-1, :, 0] - 0.5)
         env_output = unroll.env_output._replace(reward=tf.concat([tf.zeros([1, 16]), reward], axis=0))
@@ -160,24 +132,6 @@ def test_it_finds_the_rewarded_action():
     mixed, _ = agent.decide(outputs, tf.range(8, 24), tf.constant([0, 1]), False)
     np.testing.assert_array_equal(mixed[8:], greedy[8:], err_msg="evaluation environments do not explore")
     assert np.all(np.any(mixed[:8] != greedy[:8], axis=-1))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"core": "lstm"}, "SAC.core must be 'none' because its critics have no recurrent state, got 'lstm'"),
-        ({"observation_norm": True}, "SAC.observation_norm must be False"),
-        ({"n_steps": 0}, "SAC.n_steps must be at least 1, got 0"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        SAC(**settings)
-
-
-def test_actions_must_be_continuous():
-    with pytest.raises(CannotAct, match="^SAC needs continuous actions, got "):
-        SAC().build(EnvSpec(NUMBERS, DiscreteSpec(3)), 4, 1)
 
 
 def test_the_target_entropy_is_that_of_the_action_in_its_own_units():

@@ -1,0 +1,61 @@
+"""Settings and environments that an agent can't work with are refused in a sentence, and its seed."""
+
+import numpy as np
+import pytest
+
+from seed_rl.agents.ppo import PPO
+from seed_rl.agents.pqn import PQN
+from seed_rl.agents.r2d2 import R2D2
+from seed_rl.agents.sac import SAC
+from seed_rl.agents.vtrace import VTrace
+from seed_rl.specs import CannotAct, DiscreteSpec, EnvSpec
+from tests.support.experience import CHOICES, FORCES, NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "message"),
+    [
+        (VTrace, {"torso": "deeper"}, "torso must be one of auto, shallow, deep, mlp, module:Class, got 'deeper'"),
+        (VTrace, {"core": "rnn"}, "core must be one of none, lstm, gru, module:Class, got 'rnn'"),
+        (VTrace, {"channels": ()}, r"channels must be positive integers, got \(\)"),
+        (VTrace, {"channels": (16, True)}, r"channels must be positive integers, got \(16, True\)"),
+        (VTrace, {"convolutions": ((8, 4),)}, r"convolutions must be tuples .* integers, got \(\(8, 4\),\)"),
+        (VTrace, {"target_entropy": 1.0, "entropy_cost": 0.0}, "target_entropy needs a positive VTrace.entropy_cost"),
+        (PPO, {"clip_ratio": 0.0}, "clip_ratio must be positive, got 0"),
+        (R2D2, {"target_update_rate": 0.0}, r"target_update_rate must be in \[1e-06, 1\], got 0.0"),
+        (SAC, {"core": "lstm"}, "core must be 'none' because its critics have no recurrent state, got 'lstm'"),
+        (SAC, {"observation_norm": True}, "observation_norm must be False"),
+    ],
+)
+def test_impossible_settings_are_named(agent, settings, message):
+    with pytest.raises(ValueError, match=f"^{agent.__name__}.{message}"):
+        agent(**settings)
+
+
+@pytest.mark.parametrize(
+    ("agent", "action", "kind"),
+    [(R2D2, CHOICES, "discrete"), (PQN, FORCES, "discrete"), (SAC, DiscreteSpec(3), "continuous")],
+)
+def test_environments_that_an_agent_cannot_act_in_are_named(agent, action, kind):
+    with pytest.raises(CannotAct, match=f"^{agent.__name__} needs {kind} actions, got .*; VTrace and PPO accept any$"):
+        agent().build(EnvSpec(NUMBERS, action), num_training_envs=1, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("config", "action"),
+    [
+        (VTrace(hidden=8), CHOICES),
+        (R2D2(hidden=8, core_units=8, head_hidden=8), DiscreteSpec(3)),
+        (PQN(hidden=8), DiscreteSpec(3)),
+        (SAC(hidden=8), FORCES),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_seed_draws_the_weights(config, action):
+    def kernels(seed):
+        agent = config.build(EnvSpec(NUMBERS, action), num_training_envs=1, seed=seed)
+        return [v.numpy() for v in agent.trainable_variables if len(v.shape) > 1 and np.any(v)]
+
+    for first, again, other in zip(kernels(1), kernels(1), kernels(2), strict=True):
+        np.testing.assert_array_equal(first, again)
+        assert not np.any(first == other)
