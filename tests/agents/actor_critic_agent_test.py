@@ -152,10 +152,11 @@ def test_the_unit_of_values_is_the_deviation_of_lambda_returns_of_the_acting_val
 
 
 def test_the_gradients_of_repeated_words_are_added_up():
-    agent = SMALL.build(EnvSpec(ArraySpec((2,), "uint16"), DiscreteSpec(5)), num_training_envs=2, seed=1)
+    spec = EnvSpec(ArraySpec((2,), "uint16"), DiscreteSpec(5))
+    agent = dataclasses.replace(SMALL, unroll_length=1).build(spec, num_training_envs=2, seed=1)
     move(agent, seed=1, scale=0.2)
     unroll = acted_unroll(agent, batch=3)
-    words = tf.fill([5, 3, 2], tf.constant(7, tf.uint16))
+    words = tf.fill([2, 3, 2], tf.constant(7, tf.uint16))
     unroll = unroll._replace(env_output=unroll.env_output._replace(observation=words))
     with tf.GradientTape() as tape:
         loss = agent.loss(unroll, tf.ones([3])).losses["model"]

@@ -45,9 +45,9 @@ def test_environments_that_an_agent_cannot_act_in_are_named(agent, action, kind)
     ("config", "action"),
     [
         (VTrace(hidden=8), CHOICES),
-        (R2D2(hidden=8, core_units=8, head_hidden=8), DiscreteSpec(3)),
+        (R2D2(hidden=8, core="none", head_hidden=8), DiscreteSpec(3)),
         (PQN(hidden=8), DiscreteSpec(3)),
-        (SAC(hidden=8), FORCES),
+        (SAC(hidden=8, head_layers=1), FORCES),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -10,7 +10,7 @@ from seed_rl.agents.vtrace import VTrace
 from seed_rl.specs import LEGAL_ACTIONS, ArraySpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec, choices_of
 from tests.support.experience import NUMBERS, move, random_output
 
-R2D2_WITH_CORE = R2D2(hidden=16, head_hidden=8, core="lstm", core_units=8, previous_step_inputs=False)
+SMALL_R2D2 = R2D2(hidden=8, head_hidden=8, core="none", previous_step_inputs=False)
 
 
 def built(config, action):
@@ -27,7 +27,7 @@ def built(config, action):
     [
         (VTrace(hidden=16), MultiDiscreteSpec((4, 7))),
         (PQN(hidden=16), DiscreteSpec(9)),
-        (R2D2_WITH_CORE, DiscreteSpec(9)),
+        (SMALL_R2D2, DiscreteSpec(9)),
     ],
     ids=["vtrace", "pqn", "r2d2"],
 )
@@ -49,7 +49,7 @@ def test_illegal_actions_are_never_taken(config, action):
 
 
 def test_the_legal_values_of_a_dueling_network_have_the_same_mean_whatever_is_legal():
-    model = built(R2D2_WITH_CORE, DiscreteSpec(5)).model
+    model = built(SMALL_R2D2, DiscreteSpec(5)).model
     features = tf.constant(np.random.default_rng(0).normal(size=(1, 1, 8)), tf.float32)
     legal = np.array([[1, 1, 1, 1, 1], [0, 1, 1, 0, 0], [0, 0, 0, 0, 1]], bool)
     means = [np.mean(model.heads(features, own).numpy()[0, 0][own]) for own in legal]

@@ -32,7 +32,7 @@ SMALL = R2D2(
 VARIANTS = [
     ({}, SPEC),
     ({"core": "none", "burn_in": 0, "mlp_layers": 2}, EnvSpec(NUMBERS, DiscreteSpec(A))),
-    ({"torso": "deep", "unroll_length": 1, "frame_stack": 1, "previous_step_inputs": False}, SPEC),
+    ({"torso": "deep", "channels": (4,), "unroll_length": 1, "frame_stack": 1, "previous_step_inputs": False}, SPEC),
     ({"dtype": "mixed_bfloat16"}, SPEC),
 ]
 WEIGHTS = np.array([1.0, 0.3, 0.5, 0.8], np.float32)
@@ -85,17 +85,13 @@ def gradients_of_loss(agent, unroll):
     return tape.gradient(loss, [weight.value for weight in agent.trainable_variables])
 
 
-@pytest.mark.parametrize(("changed", "spec"), VARIANTS, ids=str)
+@pytest.mark.parametrize(("changed", "spec"), VARIANTS, ids=["lstm", "numbers", "deep", "bfloat16"])
 def test_acts_and_learns_from_the_same_q(changed, spec):
     config = dataclasses.replace(SMALL, **changed)
     agent = build(config, spec=spec)
     unroll = acted_unroll(agent, B)
     assert unroll.action.shape == (config.burn_in + config.unroll_length + 1, B)
     assert_matches_step_spec(agent, unroll)
-    if not changed:
-        assert np.any(unroll.env_output.done[: config.burn_in]), "an episode begins in the burn-in"
-        assert np.any(unroll.env_output.done[config.burn_in + 1 :])
-
     q, acted = q_of(agent.model, unroll), unroll.behaviour
     assert acted.max_q.numpy().std() > 0.02
     atol = 0.05 * acted.max_q.numpy().std() if config.dtype == "mixed_bfloat16" else 1e-5
@@ -114,6 +110,7 @@ def test_the_loss_is_that_of_the_steps_after_the_burn_in():
     """Both networks are brought up to date by the burn-in, each with its own weights."""
     agent = build(apart=True)
     unroll = acted_unroll(agent, B)
+    assert np.any(unroll.env_output.done[: SMALL.burn_in]), "an episode begins in the burn-in"
     networks = agent.model, target_model(agent)
     online, target = (after_burn_in(q_of(network, unroll)) for network in networks)
     assert np.any(online.argmax(-1)[1:] != target.argmax(-1)[1:]), "the networks prefer different actions"
@@ -164,7 +161,6 @@ def test_a_checkpoint_holds_both_networks_and_the_optimizer_gets_one():
     online, target = agent.model.variables, target_weights(agent)
     assert list(map(id, agent.trainable_variables)) == list(map(id, online))
     assert list(map(id, agent.variables)) == list(map(id, [*online, *target]))
-    assert [(v.name, v.shape) for v in online] == [(v.name, v.shape) for v in target]
     assert not set(map(id, online)) & set(map(id, target))
 
 
@@ -231,7 +227,7 @@ def test_q_starts_near_zero():
 
 
 def test_updates_on_one_batch_reduce_its_loss():
-    agent = SMALL.build(SPEC, num_training_envs=B, seed=1)
+    agent = dataclasses.replace(SMALL, core="none").build(SPEC, num_training_envs=B, seed=1)
     unroll, train_step = acted_unroll(agent, B), TrainStep(agent, Optimizer(learning_rate=0.01))
     priorities = agent.loss(unroll, tf.constant(WEIGHTS)).priorities
     updates = [train_step(unroll, 0.0, WEIGHTS) for _ in range(40)]

@@ -11,10 +11,10 @@ from seed_rl.specs import DiscreteSpec, EnvSpec
 from tests.support.experience import NUMBERS, acted_unroll, assert_matches_step_spec, move, with_targets
 
 SPEC, DISCOUNT = EnvSpec(NUMBERS, DiscreteSpec(4)), 0.9
-CORE = {"core": "lstm", "core_units": 8, "hidden": 8, "previous_step_inputs": True, "discount": DISCOUNT}
+SMALL = {"unroll_length": 6, "hidden": 8, "previous_step_inputs": True, "discount": DISCOUNT}
 CONFIGS = {
-    "ppo": PPO(unroll_length=6, value_norm=True, **CORE),
-    "r2d2": R2D2(unroll_length=6, burn_in=3, head_hidden=8, **CORE),
+    "ppo": PPO(**SMALL, core="lstm", core_units=8, value_norm=True),
+    "r2d2": R2D2(**SMALL, core="none", burn_in=3, head_hidden=8),
 }
 
 

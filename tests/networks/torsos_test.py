@@ -15,7 +15,6 @@ TORSOS = {"shallow": shallow_torso, "deep": deep_torso, "mlp": functools.partial
 SIZES = {"shallow": {}, "deep": {"channels": (4, 6)}, "mlp": {"hidden": 7, "mlp_layers": 2}}
 FRAMES = {"shallow": (36, 40, 3), "deep": (9, 7, 3), "mlp": (5, 4, 3)}
 HIDDEN = {"shallow": 512, "deep": 256, "mlp": 7}
-KINDS = pytest.mark.parametrize("kind", TORSOS)
 
 
 def random_frames(count, shape, seed=0):
@@ -75,7 +74,7 @@ def plain_mlp(torso, frames, scale=1 / 255):
 PLAIN = {"shallow": plain_shallow, "deep": plain_deep, "mlp": plain_mlp}
 
 
-@KINDS
+@pytest.mark.parametrize("kind", TORSOS)
 def test_features_and_gradients_are_those_of_plain_operations(kind):
     torso, frames = make(kind), random_frames(3, FRAMES[kind])
     results = []
