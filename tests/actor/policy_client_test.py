@@ -55,10 +55,10 @@ def test_a_single_simulator_needs_no_axis_and_plain_numbers_do(connect):
 
 
 def test_legal_actions_are_packed_beside_the_observation(connect):
-    client, (*_,), _ = connected = connect(MASKED, 2)
+    client, sent, _ = connect(MASKED, 2)
     legal = np.arange(18).reshape(2, 9) % 2 == 0
     assert client.act(np.zeros((2, 2)), [1.0, 2.0], legal=legal).tolist() == [0, 1]
-    (output,) = connected[1]
+    (output,) = sent
     assert (output.reward.tolist(), output.done.tolist()) == ([1.0, 2.0], [False, False])
     bits = np.unpackbits(output.observation[LEGAL_ACTIONS], axis=1, count=9, bitorder="little")
     np.testing.assert_array_equal(bits, legal)

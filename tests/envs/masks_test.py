@@ -3,7 +3,6 @@
 import json
 from contextlib import closing
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -30,8 +29,6 @@ def masked(place="action_mask", levers="choices", allows="some", **settings):
         (masked("allowed", "from three", action_mask="allowed"), ["observation"]),
         (masked("observation"), ["board"]),
         (masked("method"), ["observation"]),
-        (masked(vectorization="async"), ["observation"]),
-        (Gym("Taxi-v4", options='{"is_rainy": true}'), ["observation"]),
     ],
     ids=str,
 )
@@ -39,25 +36,13 @@ def test_masks_are_found_where_environments_give_them(config, inputs):
     spec = config.spec()
     assert [name for name, _ in spec.network_inputs()] == inputs
     assert dict(spec.observation_tensors())[LEGAL_ACTIONS] == BITS
-    if "Masked" in config.id:
-        check_suite(config, steps=20)  # an illegal action fails
-
-
-def test_what_is_packed_is_the_mask(make):
-    env = make(Gym("Taxi-v4"), 1)
-    observation, _ = env.reset(seed=3)
-    _, info = gymnasium.make("Taxi-v4").reset(seed=3)
-    legal = legal_actions(Gym("Taxi-v4").spec(), observation)
-    np.testing.assert_array_equal(legal, [info["action_mask"]])
-    assert 0 < legal.sum() < 6
+    check_suite(config, steps=20)  # an illegal action fails
 
 
 def test_without_a_mask_nothing_is_added():
     assert not masked(action_mask="none").spec().has_mask
-    assert dict(masked("observation", action_mask="none").spec().observation_tensors()).keys() == {
-        "board",
-        *("action_mask/0", "action_mask/1"),
-    }
+    ordinary = masked("observation", action_mask="none").spec()
+    assert [name for name, _ in ordinary.network_inputs()] == ["action_mask/0", "action_mask/1", "board"]
     assert not Gym("CartPole-v1").spec().has_mask
 
 
@@ -76,21 +61,13 @@ def test_an_episode_may_end_without_a_legal_action(make):
 @pytest.mark.parametrize(
     ("config", "kind", "sentence"),
     [
-        (
-            masked(allows="none"),
-            EnvironmentFailed,
-            f"{ID} allows no action in environment 0 of 2: action_mask is absent",
-        ),
-        (
-            masked("elsewhere", action_mask="here"),
-            CannotBuild,
-            f"{ID}: neither the observation nor info .* mask 'here'",
-        ),
+        (masked(allows="none"), EnvironmentFailed, "allows no action in environment 0 of 2: action_mask is absent"),
+        (masked("elsewhere", action_mask="here"), CannotBuild, "nor info has an action mask 'here'"),
         (masked("observation", "vector"), CannotBuild, r"actions Box.* take no mask, but action_mask has 1; Gym"),
     ],
 )
 def test_what_is_wrong_is_said(config, kind, sentence):
-    with pytest.raises(kind, match=sentence), closing(config.make(2)) as env:
+    with pytest.raises(kind, match=f"^{ID}.*{sentence}"), closing(config.make(2)) as env:
         env.reset(seed=1)
 
 

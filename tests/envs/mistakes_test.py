@@ -8,11 +8,12 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from seed_rl.envs.base import CannotBuild, EnvironmentFailed, random_actions, step
+from seed_rl.envs.base import CannotBuild, EnvironmentFailed, step
 from seed_rl.envs.catch import Catch
 from seed_rl.envs.checks import Checked, Tolerance
 from seed_rl.envs.elsewhere import findings, make_elsewhere, probed_spec, watch_elsewhere
 from seed_rl.envs.gym import Gym
+from seed_rl.envs.pettingzoo import PettingZoo
 from tests.support.registered_envs import Counted
 
 ID = "tests.support.mistaken_env:Mistaken-v0"
@@ -37,20 +38,16 @@ def tried(config):
         ({"observation": "long"}, r"observation of reset is declared as float32\[3\], but came as float32\[4\]"),
         ({"observation": "ragged"}, r"of reset is declared as float32\[3\], but came as a list of 2: list, list"),
         ({"observation": "text"}, r"of reset is declared as float32\[3\], but came as str 'zero'"),
-        ({"observation": "nothing"}, r"of reset is declared as float32\[3\], but came as None"),
-        ({"observation": "long", "space": "pair"}, r"is declared as int64\[2\], but came as float32\[4\]"),
         ({"observation": "half", "space": "parts"}, r"is declared as a Dict of a, b, but came as a dict of a"),
         ({"observation": "long", "space": "two"}, r"is declared as a Tuple of 2, but came as float32\[4\]"),
-        ({"observation": "five", "space": "choice"}, r"declared as Discrete\(5\), but came as \[5, 5\]"),
         ({"observation": "seven", "space": "pair"}, r"declared as MultiDiscrete\(\[3 3\]\), but came as \[\[7, -2\]"),
         ({"observation": "threes", "space": "bits"}, r"declared as MultiBinary\(2\), but came as \[\[3, 0\]"),
         ({"reset": "long"}, r"result of reset is declared as \(observation, info\), but came as float32\[4\]"),
         ({"step": "ragged"}, r"result of step is declared as \(observation, reward, .*, but came as a list of 2"),
         ({"reward": "nothing"}, "reward is declared as a number, but came as None"),
-        ({"reward": "text"}, "reward is declared as a number, but came as str 'zero'"),
         (
             {"reward": "array of two"},
-            r"but came as float32\[2\]: Gym.wrappers = \('mo_gymnasium.wrappers:LinearReward',\) makes it the mean",
+            r"float32\[2\]: Gym.wrappers = \('mo_gymnasium.wrappers:LinearReward',\)",
         ),
         ({"terminated": "nothing"}, "terminated is declared as True or False, but came as None"),
         ({"truncated": "array of two"}, r"truncated is declared as True or False, but came as float32\[2\]"),
@@ -69,29 +66,26 @@ def test_what_can_be_understood_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("options", "sentence"),
     [
-        ("error", r"ValueError: the game crashed \(mistaken_env.py, line \d+: raise ValueError"),
-        ("assertion", r"AssertionError \(mistaken_env.py, line \d+: "),
-        ("exit", r"SystemExit: 3 \(mistaken_env.py, line \d+: "),
+        ({"make": "exit"}, r"can't be made: SystemExit: 3 \(mistaken_env.py, line \d+: "),
+        ({"reset": "assertion"}, r"failed in reset: AssertionError \(mistaken_env.py, line \d+: "),
+        ({"step": "error"}, r"failed in step: ValueError: the game crashed \(mistaken_env.py, line \d+: raise"),
+        ({"step": "exit"}, r"failed in step: SystemExit: 3 \(mistaken_env.py, line \d+: "),
     ],
+    ids=str,
 )
-@pytest.mark.parametrize("place", ["make", "reset", "step"])
-def test_an_error_keeps_its_reason_and_its_place(place, value, reason):
-    said = f"can't be made: {reason}" if place == "make" else f"failed in {place}: {reason}"
-    with pytest.raises((CannotBuild, EnvironmentFailed), match=f"^{ID} {said}"):
-        tried(mistaken(**{place: value}))
+def test_an_error_keeps_its_reason_and_its_place(options, sentence):
+    with pytest.raises((CannotBuild, EnvironmentFailed), match=f"^{ID} {sentence}"):
+        tried(mistaken(**options))
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"reward": "nothing", "vectorization": "async"}, f"^{ID}: reward is declared as a number, but came as None"),
-        ({"step": "crash", "vectorization": "async"}, f"the process of {ID} ended in step: SIGSEGV"),
+        ({"step": "crash", "vectorization": "async"}, f"^the process of {ID} ended in step: SIGSEGV"),
         ({"step": "crash"}, rf"the process of an environment of suite 'gym' \({ID}\) ended in step: SIGSEGV"),
-        ({"make": "crash"}, "ended in make: SIGSEGV"),
         ({"observation": "nan"}, rf"suite 'gym' \({ID}\): observation must be finite, but came as nan"),
-        ({"step": "error"}, f"^{ID} failed in step: ValueError: the game crashed"),
     ],
     ids=str,
 )
@@ -102,17 +96,16 @@ def test_mistakes_are_found_when_the_spec_is_read(options, sentence):
 
 
 def test_odd_names_of_observations_are_replaced_by_their_positions():
-    spec = probed_spec(mistaken(space="names", observation="all"))
+    spec = mistaken(space="names", observation="all").spec()
     assert [name for name, _ in spec.observation_tensors()] == ["0", "2", "3", "plain"]
 
 
 def test_another_process_gives_the_same_episodes():
-    config, rng = Catch(), np.random.default_rng(1)
+    config, actions = Catch(), np.array([0, 1, 2])
     with closing(make_elsewhere(config, 3)) as there, closing(config.make(3)) as here:
         assert there.metadata == here.metadata
         np.testing.assert_array_equal(there.reset(seed=5)[0], here.reset(seed=5)[0])
         for _ in range(20):
-            actions = random_actions(config.spec().action, rng, 3)
             for one, other in zip(there.step(actions)[:4], here.step(actions)[:4], strict=True):
                 np.testing.assert_array_equal(one, other)
 
@@ -126,9 +119,10 @@ def test_an_environment_that_is_only_known_here_is_made_here():
 
 
 def test_findings_are_lines_of_text():
-    lines = findings(mistaken(), seconds=0.05)
-    assert lines[0] == "observation float32[3]; action Discrete(2)"
-    assert re.fullmatch(r"\d+ random steps, .* a second, with rewards from 1 to 1", lines[1])
+    spec, steps, ends = findings(PettingZoo(), seconds=0.0)
+    assert spec.endswith("turn int32[1]; action Discrete(9); 2 players")
+    assert re.fullmatch("1 random steps, .* a second, with rewards from 0 to 0", steps)
+    assert ends == "0 ends of episodes: if episodes never end, set `max_episode_steps`"
 
 
 @pytest.mark.parametrize("kind", ["rgba", "grey", "floats", "frames"])
@@ -158,13 +152,11 @@ def test_a_crash_while_rendering_is_a_sentence():
 
 
 class Flaky(Counted):
-    """Fails in its n-th call of `reset` or `step`, counted over all environments; tells its steps in the info."""
-
-    calls = itertools.count()
+    """Fails in these calls of `reset` or `step`, counted from 0; tells its steps, among other things, in the info."""
 
     def __init__(self, *fails):
         super().__init__()
-        self._fails, Flaky.calls = fails, itertools.count()
+        self._fails, self._calls = fails, itertools.count()
 
     def reset(self, **arguments):
         self._call()
@@ -176,44 +168,50 @@ class Flaky(Counted):
         return *rest, {**info, "steps": self._steps, "level": np.array([7.0]), "is_success": np.True_, "map": "E1M1"}
 
     def _call(self):
-        if next(Flaky.calls) in self._fails:
+        if next(self._calls) in self._fails:
             raise RuntimeError("lost its simulator")
 
 
+def checked(tolerance, *made):
+    """An environment that is rebuilt as each of these in turn."""
+    return Checked(iter(made).__next__, "the game", Tolerance(tolerance))
+
+
+def play(env):
+    """The results of the two steps of an episode."""
+    env.reset()
+    return env.step(0), env.step(0)
+
+
 def test_an_environment_that_fails_now_and_then_restarts_and_its_episode_is_truncated(caplog):
-    made = iter([Flaky(4), Flaky(0)])
-    env = Checked(lambda: next(made), "the game", Tolerance(0.1))
-    env.reset(seed=5)
-    assert env.step(0)[4] == {}
-    assert env.step(0)[2:] == (True, False, {"steps": 2.0, "level": 7.0, "is_success": 1.0})
+    env = checked(0.1, Flaky(4), Flaky(0))
+    first, second = play(env)
+    assert first[4] == {}
+    assert second[2:] == (True, False, {"steps": 2.0, "level": 7.0, "is_success": 1.0})
     last, _ = env.reset()
-    Flaky.calls = itertools.count(4)
     observation, *rest = env.step(0)
     assert observation.tolist() == last.tolist()
     assert rest == [0.0, False, True, {"restarts": 1}]
     assert re.search(r"the game failed in step: RuntimeError: .*; it restarts \(error 1 in 1 episodes", caplog.text)
-    Flaky.calls = itertools.count()
     with pytest.raises(EnvironmentFailed, match="the game failed in reset: RuntimeError: lost its simulator"):
         env.reset()
 
 
 def test_a_reset_that_fails_is_repeated_with_its_seed():
-    made = iter([Flaky(3), Flaky()])
-    env = Checked(lambda: next(made), "the game", Tolerance(1.0))
-    Flaky.calls = itertools.count()
-    env.reset()
-    env.step(0)
-    env.step(0)
+    env = checked(1.0, Flaky(3), Flaky())
+    play(env)
     assert env.reset(seed=9)[0].tolist() == [9, 0, 0]
     env.step(0)
     assert env.step(0)[4]["restarts"] == 1
 
 
-@pytest.mark.parametrize(("failing_episodes", "fails", "steps"), [(0.5, 1, 0), (0.0, 2, 1), (0.0, 3, 2)])
-def test_an_environment_that_fails_in_its_first_episode_or_may_not_fail_is_given_up(failing_episodes, fails, steps):
-    env = Checked(lambda: Flaky(fails), "the game", Tolerance(failing_episodes))
-    env.reset()
-    for _ in range(steps):
-        env.step(0)
-    with pytest.raises(EnvironmentFailed, match="the game failed in (step|reset): RuntimeError: lost its simulator"):
-        env.reset() if steps == 2 else env.step(0)
+def test_an_environment_that_fails_in_its_first_episode_is_given_up():
+    with pytest.raises(EnvironmentFailed, match="the game failed in step: RuntimeError: lost its simulator"):
+        play(checked(0.5, Flaky(2)))
+
+
+def test_an_environment_that_may_not_fail_is_given_up():
+    env = checked(0.0, Flaky(3))
+    play(env)
+    with pytest.raises(EnvironmentFailed, match="the game failed in reset: RuntimeError: lost its simulator"):
+        env.reset()

@@ -11,40 +11,31 @@ from seed_rl.envs.catch import Catch
 from seed_rl.envs.football import Football
 from seed_rl.envs.football.maps import newest_in_colours
 from seed_rl.envs.gym import Gym
-from tests.support.counting import Counting
-
-
-def history(env, spec, steps, picture=lambda observation: None):
-    """Everything that an environment returns while random actions are taken, and its pictures."""
-    with closing(env):
-        rng = np.random.default_rng(1)
-        observation = env.reset(seed=5)[0]
-        returned, pictures = [np.array(observation)], [picture(observation)]
-        for _ in range(steps):
-            observation, *rest, _ = env.step(random_actions(spec.action, rng, 1))
-            returned += [np.array(observation), *map(np.array, rest)]
-            pictures.append(picture(observation))
-        return returned, pictures
 
 
 @pytest.mark.parametrize(
     ("config", "steps"),
     [
-        (Atari(game="breakout", sticky_actions=0.25, max_episode_frames=200), 120),
-        (Gym("CartPole-v1"), 100),
-        (Gym("CartPole-v1", vectorization="async"), 100),
-        (Gym("CartPole-v1", vectorization="vector_entry_point"), 100),
+        (Atari(game="breakout", sticky_actions=0.25, max_episode_frames=80), 50),
+        (Gym("CartPole-v1", vectorization="async"), 60),
+        (Gym("CartPole-v1", vectorization="vector_entry_point"), 60),
         (Catch(), 30),
     ],
     ids=str,
 )
 def test_watching_does_not_change_the_game(config, steps):
-    alone, _ = history(config.make(1), config.spec(), steps)
-    env = config.watch()
-    watched, pictures = history(env, config.spec(), steps, env.picture)
-    assert all(np.array_equal(a, b) for a, b in zip(alone, watched, strict=True))
-    ends = [terminated | truncated for terminated, truncated in zip(alone[3::4], alone[4::4], strict=True)]
-    assert np.sum(ends) > 1, "several episodes"
+    with closing(config.make(1)) as unwatched, closing(config.watch()) as env:
+        expected, observation = unwatched.reset(seed=5)[0], env.reset(seed=5)[0]
+        rng, ends, pictures = np.random.default_rng(1), 0, []
+        for _ in range(steps):
+            np.testing.assert_array_equal(observation, expected)
+            pictures.append(env.picture(observation))
+            actions = random_actions(config.spec().action, rng, 1)
+            expected, *expected_results, _ = unwatched.step(actions)
+            observation, *results, _ = env.step(actions)
+            np.testing.assert_array_equal(results, expected_results)
+            ends += np.any(results[1:])
+    assert ends > 1, "several episodes"
     assert {(picture.shape, picture.dtype) for picture in pictures} == {(pictures[0].shape, np.dtype(np.uint8))}
     assert pictures[0].shape[2:] == (3,)
     assert len({picture.tobytes() for picture in pictures}) > 10
@@ -64,29 +55,23 @@ def test_football_shows_its_last_map_in_colours():
     np.testing.assert_array_equal(newest_in_colours(stacked), [[left, right, ball], [active, ball, grass]])
 
 
-@pytest.mark.parametrize("backend", ["gfootball", "envpool"])
-def test_football_can_be_watched(backend):
-    config = Football(backend=backend)
-    env = config.watch()
-    _, pictures = history(env, config.spec(), 20, env.picture)
-    for picture in pictures:
-        assert picture.shape == (72, 96, 3)
-        assert (picture == 255).all(axis=-1).sum() == 1, "one ball"
-    assert len({picture.tobytes() for picture in pictures}) > 3, "it moves"
+def test_football_can_be_watched():
+    with closing(Football().watch()) as env:
+        picture = env.picture(env.reset(seed=1)[0])
+    assert picture.shape == (72, 96, 3)
+    assert (picture == 255).all(axis=-1).sum() == 1, "one ball"
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("name", "sentence"),
     [
-        (Counting(), r"nothing to draw: pictures are uint8 \[H, W, 1 or 3\], observations are Box.*int32"),
         (
-            Gym("tests.support.registered_envs:Counted-v0"),
-            "Counted-v0 can't be filmed: .*render.*; and there is nothing to draw",
+            "tests.support.registered_envs:Counted-v0",
+            r"Counted-v0 can't be filmed: .*render.*; and there is nothing to draw: pictures are .*, observations are",
         ),
-        (Gym("NoSuch-v0"), "^NoSuch-v0 can't be made"),
+        ("NoSuch-v0", "^NoSuch-v0 can't be made"),
     ],
-    ids=["counting", "renders nothing", "is not there"],
 )
-def test_environments_that_cannot_be_watched_are_named(config, message):
-    with pytest.raises(CannotBuild, match=message):
-        config.watch()
+def test_environments_that_cannot_be_watched_are_named(name, sentence):
+    with pytest.raises(CannotBuild, match=sentence):
+        Gym(name).watch()

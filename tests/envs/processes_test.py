@@ -9,14 +9,13 @@ import time
 import numpy as np
 import psutil
 import pytest
-from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import TimeLimit
 
 from seed_rl.envs.base import CannotBuild, EnvironmentFailed
 from seed_rl.envs.vector import processes
 from seed_rl.envs.vector.final import final_numbers
 from seed_rl.envs.vector.processes import ProcessVectorEnv, alone
-from tests.support.failing_env import BE_KILLED, END_EPISODE, EXIT, GO_ON, RAISE, FailingEnv
+from tests.support.failing_env import EXIT, GO_ON, RAISE, FailingEnv
 
 
 @pytest.fixture
@@ -42,36 +41,25 @@ def pids(env):
     return env.reset()[0][:, 0].tolist()
 
 
-def test_each_environment_has_a_process_and_a_seed_of_its_own(make):
-    env = make(3)
-    observation, _ = env.reset(seed=np.int64(5))
-    assert len({*observation[:, 0], os.getpid()}) == 4
-    assert observation[:, 1].tolist() == [5, 6, 7]
-    assert env.reset()[0][:, 1].tolist() == [-1, -1, -1]
-
-
-def test_steps_return_copies_and_the_end_of_an_episode_the_next_ones_first_observation(make):
+def test_each_environment_has_a_process_and_a_seed_of_its_own(make, wait_for, capfd):
     env = make(2)
-    assert env.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
-    env.reset(seed=1)
-    first, first_reward, *_ = env.step(np.array([GO_ON, GO_ON]))
-    observation, reward, terminated, truncated, info = env.step(np.array([GO_ON, END_EPISODE]))
-    assert final_numbers(info, terminated) == [(1, "steps", 2.0)]
-    assert observation[:, 1:].tolist() == [[1, 2], [-1, 0]]
-    assert reward.tolist() == [2, 2]
-    assert terminated.tolist() == [False, True]
-    assert terminated.dtype == truncated.dtype == bool
-    assert not truncated.any()
-    assert first[:, 2].tolist() == first_reward.tolist() == [1, 1]
+    observation, _ = env.reset(seed=np.int64(5))
+    own = observation[:, 0].tolist()
+    assert len({*own, os.getpid()}) == 3
+    assert observation[:, 1].tolist() == [5, 6]
+    assert env.reset()[0][:, 1].tolist() == [-1, -1]
+    assert [os.getsid(pid) for pid in own] == own, "an interrupt from the terminal does not reach it"
+    wait_for(lambda: "the thing has begun" in capfd.readouterr().err)
 
 
-def test_a_truncated_episode_comes_with_its_last_observation():
+def test_the_end_of_an_episode_comes_with_its_last_observation_and_numbers():
     makers = [alone(functools.partial(TimeLimit, FailingEnv(), limit)) for limit in (2, 3)]
     with contextlib.closing(ProcessVectorEnv(makers, "the thing")) as env:
         env.reset(seed=1)
         assert env.step(np.array([GO_ON, GO_ON]))[4] == {}
         *_, truncated, info = env.step(np.array([GO_ON, GO_ON]))
         assert truncated.tolist() == [True, False]
+        assert final_numbers(info, truncated) == [(0, "steps", 2.0)]
         assert info["final_obs"][0].tolist()[1:] == [1, 2]
         assert info["final_obs"][1] is None
 
@@ -84,21 +72,16 @@ def test_an_error_comes_with_the_place_where_it_was_raised(make):
     assert re.search(r'failing_env.py", line (.|\n)* in step', str(raised.value.__cause__))
 
 
-@pytest.mark.parametrize(("action", "how"), [(EXIT, "exit code 7; its last words: .*no map"), (BE_KILLED, "SIGKILL")])
-def test_the_death_of_a_process_is_an_error_that_says_how(make, action, how):
+def test_the_death_of_a_process_is_an_error_with_its_last_words(make):
     env = make(2)
     other = psutil.Process(pids(env)[0])
-    with pytest.raises(EnvironmentFailed, match=f"the process of environment 1 of 2 of the thing ended in step: {how}"):
-        env.step(np.array([GO_ON, action]))
+    sentence = "the process of environment 1 of 2 of the thing ended in step: exit code 7; its last words: .*no map"
+    with pytest.raises(EnvironmentFailed, match=sentence):
+        env.step(np.array([GO_ON, EXIT]))
     assert len(os.listdir(env._folder)) == 2, "of the environments' temporary files"
     env.close()
     assert not other.is_running()
     assert not os.path.exists(env._folder)
-
-
-def test_what_environments_print_is_passed_on(make, wait_for, capfd):
-    make(1).step(np.array([GO_ON]))
-    wait_for(lambda: "the thing has begun" in capfd.readouterr().err)
 
 
 def test_the_death_of_a_process_between_two_steps_is_noticed(make):
@@ -129,11 +112,6 @@ def test_an_environment_that_hangs_is_killed_at_the_end(make, monkeypatch):
     env.close()
     env.close()
     assert not psutil.wait_procs(hanging, timeout=5)[1]
-
-
-def test_an_interrupt_from_the_terminal_does_not_reach_the_environments(make):
-    (pid,) = pids(make(1))
-    assert os.getsid(pid) == pid != os.getsid(0)
 
 
 def test_processes_end_with_the_one_that_steps_them(wait_for):

@@ -8,9 +8,7 @@ from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.memory import Memory
 
 
-@pytest.mark.parametrize(
-    "config", [Catch(), Catch(rows=6, columns=4), Memory(), Memory(num_cues=2, delay=1), Memory(num_cues=7, delay=3)]
-)
+@pytest.mark.parametrize("config", [Catch(), Memory(), Memory(num_cues=2, delay=1)])
 def test_conformance(config):
     check_suite(config, steps=60)
 
@@ -33,38 +31,21 @@ def test_catch_can_be_won_and_lost():
 
 
 def test_an_episode_of_memory_is_a_cue_then_nothing_then_a_light():
-    env = Memory(num_cues=3, delay=2).make(50)
-    first, _ = env.reset(seed=0)
-    assert first.shape == (50, 1, 4, 1)
-    assert np.all(np.sort(first[:, 0, :, 0]) == [0, 0, 0, 255])
-    assert set(first[:, 0, :, 0].argmax(axis=1)) == {0, 1, 2}
+    env, rng = Memory(num_cues=3, delay=2).make(9_000), np.random.default_rng(0)
+    first = env.reset(seed=0)[0][:, 0, :, 0]
+    cue = first.argmax(axis=1)
+    assert np.all(np.sort(first) == [0, 0, 0, 255])
     for seen in ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 255]):
-        observation, reward, terminated, _, _ = env.step(np.zeros(50, int))
+        observation, reward, terminated, _, _ = env.step(rng.integers(3, size=9_000))
         assert np.all(observation[:, 0, :, 0] == seen)
         assert not reward.any()
         assert not terminated.any()
-    observation, reward, terminated, truncated, _ = env.step(np.full(50, 2))
-    np.testing.assert_array_equal(reward, first[:, 0, 2, 0] == 255)
+    named = rng.integers(3, size=9_000)
+    observation, reward, terminated, truncated, _ = env.step(named)
+    np.testing.assert_array_equal(reward, named == cue)
     assert terminated.all()
     assert not truncated.any()
-    assert np.all(np.sort(observation[:, 0, :, 0]) == [0, 0, 0, 255]), "the next episode's cue"
-    assert not np.array_equal(observation, first)
-
-
-@pytest.mark.parametrize(("num_cues", "delay"), [(2, 1), (4, 10), (5, 3)])
-def test_naming_the_cue_at_last_is_always_right_and_guessing_it_by_chance(num_cues, delay):
-    env, noise = Memory(num_cues=num_cues, delay=delay).make(500), np.random.default_rng(0)
-    observation, _ = env.reset(seed=0)
-    cues = []
-    for _ in range(20):
-        cues.append(observation[:, 0, :, 0].argmax(axis=1))
-        for step in range(delay + 2):
-            is_last = step == delay + 1
-            actions = cues[-1] if is_last else noise.integers(num_cues, size=500)
-            observation, reward, terminated, _, _ = env.step(actions)
-            assert np.all(terminated == is_last)
-            assert np.all(reward == is_last)
-    five_sigma = 5 * np.sqrt(0.25 / 9_500)
-    np.testing.assert_allclose(np.bincount(np.ravel(cues)) / 10_000, 1 / num_cues, atol=five_sigma)
-    repeated = np.equal(cues[1:], cues[:-1])
-    assert repeated.mean() == pytest.approx(1 / num_cues, abs=five_sigma), "the previous cue says nothing"
+    following = observation[:, 0, :, 0].argmax(axis=1)
+    five_sigma = 5 * np.sqrt(9_000 * 1 / 9 * 8 / 9)
+    pairs = np.bincount(3 * cue + following, minlength=9)
+    np.testing.assert_allclose(pairs, 1_000, atol=five_sigma, err_msg="a cue says nothing about the next one")
