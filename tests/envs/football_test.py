@@ -93,14 +93,13 @@ def test_a_goal_and_its_checkpoints_give_two_in_all(make, backend, repeats):
     env.reset(seed=3)
     rewards, ended = [], False
     while not ended:
-        action = 5 if len(rewards) * repeats < 60 else 12  # to the right, then shoot
-        _, reward, terminated, truncated, _ = env.step(np.array([action], np.int32))
+        _, reward, terminated, truncated, _ = env.step(np.array([5], np.int32))  # to the right, into the goal
         rewards.append(reward[0])
         ended = bool(terminated[0] | truncated[0])
     assert sum(rewards) == pytest.approx(2)
     assert min(rewards) >= 0
     assert np.count_nonzero(rewards) > 2, "circles are entered one by one"
-    assert 60 < len(rewards) * repeats < 100
+    assert 30 <= len(rewards) * repeats <= 32
 
 
 def test_checkpoints_are_collected_once_and_a_goal_brings_the_rest():

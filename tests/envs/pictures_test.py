@@ -17,8 +17,8 @@ from seed_rl.envs.gym import Gym
     ("config", "steps"),
     [
         (Atari(game="breakout", sticky_actions=0.25, max_episode_frames=80), 50),
-        (Gym("CartPole-v1", vectorization="async"), 60),
-        (Gym("CartPole-v1", vectorization="vector_entry_point"), 60),
+        (Gym("CartPole-v1", options='{"max_episode_steps": 12}', vectorization="async"), 40),
+        (Gym("CartPole-v1", options='{"max_episode_steps": 12}', vectorization="vector_entry_point"), 40),
         (Catch(), 30),
     ],
     ids=str,
