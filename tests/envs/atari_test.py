@@ -11,13 +11,13 @@ from seed_rl.envs.conformance import check_suite
 @pytest.mark.parametrize(
     "config",
     [
-        Atari(game="breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=200, threads=2),
-        Atari(game="pong", max_episode_frames=200, resize="linear"),
+        Atari(game="breakout", sticky_actions=0.25, full_action_set=True, max_episode_frames=80, threads=2),
+        Atari(game="pong", max_episode_frames=80, resize="linear"),
     ],
     ids=["breakout", "linear"],
 )
 def test_conformance(config):
-    check_suite(config, steps=60)
+    check_suite(config, steps=25)
 
 
 @pytest.mark.parametrize(("grayscale", "channels", "actions"), [(True, 1, 6), (False, 3, 18)])
@@ -45,10 +45,10 @@ def test_a_life_may_be_an_episode_and_the_game_continues_after_it():
 
 
 def test_episodes_begin_with_up_to_max_noops_and_the_frame_cap_does_not_count_them():
-    env = Atari(game="pong", max_noops=3, max_episode_frames=40).make(24)
+    env = Atari(game="pong", max_noops=3, max_episode_frames=40).make(16)
     _, info = env.reset(seed=1)
     assert set(info["episode_frame_number"]) == {0, 1, 2, 3}
-    ends = [env.step(np.zeros(24, np.int32))[3].all() for _ in range(10)]
+    ends = [env.step(np.zeros(16, np.int32))[3].all() for _ in range(10)]
     assert ends == [False] * 9 + [True]
 
 

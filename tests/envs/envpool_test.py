@@ -10,7 +10,7 @@ from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.conformance import check_suite
 from seed_rl.envs.gym import Gym
 
-PONG = '{"max_episode_steps": 30, "stack_num": 2, "img_height": 40, "img_width": 50}'
+PONG = '{"max_episode_steps": 10, "stack_num": 2, "img_height": 40, "img_width": 50}'
 
 
 def pooled(name, options="{}", **settings):
@@ -21,7 +21,7 @@ def pooled(name, options="{}", **settings):
     ("config", "steps", "spec"),
     [
         (pooled("CartPole-v1", vectorization="async"), 80, "observation float32[4]; action Discrete(2)"),
-        (pooled("Pong-v5", PONG), 70, "observation uint8[40, 50, 2]; action Discrete(6)"),
+        (pooled("Pong-v5", PONG), 25, "observation uint8[40, 50, 2]; action Discrete(6)"),
     ],
     ids=["CartPole", "Pong"],
 )

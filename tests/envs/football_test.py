@@ -17,9 +17,9 @@ from seed_rl.envs.vector.wrappers import SameStep
 DRILL = "academy_empty_goal_close"
 
 
-@pytest.mark.parametrize(("backend", "steps"), [("gfootball", 45), ("envpool", 150)])
-def test_conformance(backend, steps):
-    check_suite(Football(DRILL, rewards="scoring,checkpoints", num_action_repeats=3, backend=backend), steps)
+@pytest.mark.parametrize("backend", ["gfootball", "envpool"])
+def test_conformance(backend):
+    check_suite(Football(DRILL, rewards="scoring,checkpoints", num_action_repeats=3, backend=backend), steps=45)
 
 
 def test_larger_maps(make):
