@@ -17,8 +17,8 @@ from seed_rl.envs.gym import Gym
     ("config", "steps"),
     [
         (Atari(game="breakout", sticky_actions=0.25, max_episode_frames=80), 50),
-        (Gym("CartPole-v1", options='{"max_episode_steps": 12}', vectorization="async"), 40),
-        (Gym("CartPole-v1", options='{"max_episode_steps": 12}', vectorization="vector_entry_point"), 40),
+        (Gym("CartPole-v1", options='{"max_episode_steps": 10}', vectorization="async"), 24),
+        (Gym("CartPole-v1", options='{"max_episode_steps": 10}', vectorization="vector_entry_point"), 24),
         (Catch(), 30),
     ],
     ids=str,
