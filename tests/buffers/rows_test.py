@@ -7,42 +7,39 @@ from tensorflow.python.framework import kernels
 from seed_rl.buffers.rows import Rows
 
 DTYPES = ("bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
+SHAPES = ((), (3,), (13, 11, 2))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (3,), (13, 11, 2)])
 @pytest.mark.parametrize("compiled", [True, False])
-def test_written_rows_are_read_back_and_no_other_changes(dtype, shape, compiled):
-    rows = Rows({"a": tf.TensorSpec(shape, dtype), "b": ()}, [5, 2])
-    values = np.random.default_rng(0).integers(-100, 100, (2, *shape)).astype(dtype)
+def test_written_rows_are_read_back_and_no_other_changes(compiled):
+    specs = {f"{dtype} {shape}": tf.TensorSpec(shape, dtype) for dtype in DTYPES for shape in SHAPES}
+    rows, rng = Rows({**specs, "nothing": ()}, [5, 2]), np.random.default_rng(0)
+    values = {name: rng.integers(-100, 100, (2, *spec.shape)).astype(spec.dtype.name) for name, spec in specs.items()}
 
     @tf.function(jit_compile=compiled, autograph=False)
     def write(values):
-        rows.scatter(tf.constant([[4, 1], [0, 0]]), {"a": values, "b": ()})
+        rows.scatter(tf.constant([[4, 1], [0, 0]]), {**values, "nothing": ()})
 
-    @tf.function(jit_compile=compiled, autograph=False)
-    def read():
-        return rows.gather(tf.constant([4, 3, 0]))["a"]
-
-    write(tf.constant(values))
-    expected = np.zeros((3, 2, *shape), dtype)
-    expected[0, 1], expected[2, 0] = values
-    result = read()
-    assert result.dtype == dtype
-    np.testing.assert_array_equal(result, expected)
+    write(tf.nest.map_structure(tf.constant, values))
+    read = tf.function(rows.gather, jit_compile=compiled, autograph=False)(tf.constant([4, 3, 0]))
+    assert read.pop("nothing") == ()
+    for name, tensor in read.items():
+        expected = np.zeros((3, *values[name].shape), values[name].dtype)
+        expected[0, 1], expected[2, 0] = values[name]
+        np.testing.assert_array_equal(tensor, expected, err_msg=name, strict=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_variables_are_of_dtypes_that_accelerators_keep_in_their_own_memory(dtype):
     """This TensorFlow is built with its GPU kernels, wherever it runs."""
     (variable,) = Rows(tf.TensorSpec([], dtype), [2]).variables
-    for op, attribute in (("VarHandleOp", "dtype"), ("ResourceGather", "dtype")):
+    for op in ("VarHandleOp", "ResourceGather"):
         allowed = {
             types_pb2.DataType.Name(value)
             for kernel in kernels.get_registered_kernels_for_op(op).kernel
             if kernel.device_type in ("GPU", "DEFAULT")
             for constraint in kernel.constraint
-            if constraint.name == attribute
+            if constraint.name == "dtype"
             for value in constraint.allowed_values.list.type
         }
         assert types_pb2.DataType.Name(variable.dtype.as_datatype_enum) in allowed

