@@ -1,6 +1,6 @@
-"""The act step against one environment at a time, with the whole store compared after every batch."""
+"""The act step against one environment at a time, with the unrolls in the store as its agent stepped through them."""
 
-from typing import Any, NamedTuple
+import collections
 
 import numpy as np
 import pytest
@@ -10,42 +10,17 @@ from seed_rl.agents.base import ActOutput
 from seed_rl.experiment import Actors, Experiment, Inference
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
-from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, EnvSpec
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
-from seed_rl.types import EnvOutput
+from seed_rl.types import EnvOutput, Unroll
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgent, CountingAgentConfig, action_of
+from tests.support.experience import random_tensor
 
 NUM_ENVS, MAX_BATCH, STRIDE = 8, 6, 4
-
-
-class Kind(NamedTuple):
-    """A kind of actions, and which one follows from counters int32 [..., 4], of tensors and arrays alike."""
-
-    spec: Any
-    choose: Any
-
-
-KINDS = {
-    "discrete": Kind(DiscreteSpec(1000), action_of),
-    "multi-discrete": Kind(MultiDiscreteSpec((300, 1000)), lambda counters: (7 * counters[..., 2:]) % [300, 1000]),
-    "continuous": Kind(ContinuousSpec((-2.0,) * 3, (20.0,) * 3), lambda counters: counters[..., 1:] / 8 - 2),
-}
-
-
-class ChoosingAgent(CountingAgent):
-    """Takes actions of any kind."""
-
-    def __init__(self, config, env_spec, kind):
-        super().__init__(config, env_spec)
-        self._kind = kind
-
-    def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
-        assert prev_action.shape[1:] == self._kind.spec.tensor.shape
-        answer = super().act(prev_action, env_output, state, env_ids, seed)
-        chosen = self._kind.choose(env_output.observation)
-        return answer._replace(action=tf.cast(chosen, self._kind.spec.tensor.dtype))
+HELD = 8
+"""Finished unrolls that may stay in the store, as in a queue or in a batch."""
 
 
 @pytest.fixture(params=["cpu", "accelerator", "accelerator, store on the host"])
@@ -56,7 +31,7 @@ def store_device(request, monkeypatch):
     return HOST if "host" in request.param else ""
 
 
-def make_acting(agent, store_device, stagger=False, seed=0):
+def make_acting(agent, store_device, stagger=False):
     experiment = Experiment(
         env=Counting(),
         agent=CountingAgentConfig(unroll_length=agent.unroll_length, overlap=agent.overlap),
@@ -66,7 +41,7 @@ def make_acting(agent, store_device, stagger=False, seed=0):
     )
     sizes = Sizes.of(experiment, agent)
     assert (sizes.num_envs, sizes.act_batches) == (NUM_ENVS, (2, 3, 6))
-    return Acting(agent, sizes, experiment.inference, seed, ("", store_device))
+    return Acting(agent, sizes, experiment.inference, 0, ("", store_device))
 
 
 def act(acting, env_ids, restarted, outputs):
@@ -76,152 +51,91 @@ def act(acting, env_ids, restarted, outputs):
     return acting.act_step(env_ids, restarted, writes, outputs), writes, finished
 
 
-def contents(acting):
-    """Every slot of the store but the spare one, as numpy arrays: fields [slots, L, ...], initial states [slots]."""
-    store = acting.unrolls.store
-    everything = store.read(tf.range(store.num_slots))
-    steps = tf.nest.map_structure(lambda x: np.swapaxes(x.numpy(), 0, 1), everything._replace(initial_state=()))
-    return steps._replace(initial_state=tf.nest.map_structure(lambda x: x.numpy(), everything.initial_state))
-
-
-class Step(NamedTuple):
-    """The stored record of one step of one environment."""
-
-    state_before: int
-    prev_action: Any
-    reward: Any
-    done: bool
-    last: bool
-    observation: Any
-    action: Any
-    behaviour: int
-
-
 class Twin:
     """One environment and its counting agent, in plain Python."""
 
-    def __init__(self, kind):
-        self.state, self.prev_action = 0, np.zeros(kind.spec.tensor.shape, kind.spec.tensor.dtype)
-        self.choose = kind.choose
-        self.steps: list[Step] = []
+    def __init__(self):
+        self.state, self.prev_action = 0, 0
+        self.steps: list[Unroll] = []
 
     def act(self, reward, done, last, observation):
+        done |= not self.steps
         before, prev_action = self.state, self.prev_action
         self.state = 1 if done else before + 1
-        self.prev_action = self.choose(observation)
-        self.steps.append(Step(before, prev_action, reward, done, last, observation, self.prev_action, self.state))
+        self.prev_action = action_of(observation)
+        output = EnvOutput(reward, done, last, observation)
+        self.steps.append(Unroll(before, prev_action, output, self.prev_action, self.state))
+        return self.prev_action
 
 
-def fields(unroll):
-    """The stored fields of an unroll in the order of `Step`, without the state."""
-    return (unroll.prev_action, *unroll.env_output, unroll.action, unroll.behaviour)
-
-
-class Twins:
-    """Plays random environments through an act step and, one environment at a time, through their twins."""
-
-    def __init__(self, acting, kind):
-        self._acting = acting
-        self._kind = kind
-        self._rng = np.random.default_rng(0)
-        self._twins: dict[int, Twin] = {}
-        self._expected = contents(acting)
-        self.unrolls = 0
-
-    def act(self, env_ids, restarted, done):
-        """Acts for a batch and checks the actions and the whole store.
-
-        Args:
-          env_ids: int32 [B], the batch in this order.
-          restarted, done: bool [B].
-        """
-        batch, rng = len(env_ids), self._rng
-        reward = rng.normal(size=batch).astype(np.float32)
-        observation = rng.integers(0, 100, (batch, 4)).astype(np.int32)
-        cuts = np.sort(rng.choice(batch + 1, size=min(2, batch), replace=False))  # pieces may be empty
-        last = rng.random(batch) < 0.2
-        pieces = zip(*(np.split(x, cuts) for x in (reward, done, last, observation)), strict=True)
-        actions, writes, finished = act(self._acting, env_ids, restarted, [EnvOutput(*piece) for piece in pieces])
-
-        for b, env in enumerate(env_ids.tolist()):
-            if restarted[b]:
-                self._twins[env] = Twin(self._kind)
-            twin = self._twins[env]
-            twin.act(reward[b], bool(done[b] or restarted[b]), last[b], observation[b])
-            self._store(twin, writes, b)
-        expected = [self._twins[env].steps[-1].action for env in env_ids.tolist()]
-        expected = np.array(expected, self._kind.spec.tensor.dtype)
-        np.testing.assert_array_equal(actions, expected, strict=True)
-        self.check_store()
-        for slot in finished:
-            _, b = np.argwhere(writes.slots == slot)[0]
-            self._check_unroll(slot, self._twins[int(env_ids[b])])
-        self._acting.unrolls.pool.release(finished)
-
-    def _store(self, twin, writes, b):
-        step, spare = twin.steps[-1], self._acting.unrolls.store.num_slots
-        for slot, position in zip(writes.slots[:, b], writes.positions[:, b], strict=True):
-            if slot != spare:
-                for variable, value in zip(fields(self._expected), step[1:], strict=True):
-                    variable[slot, position] = value
-        if writes.opened[b] != spare:
-            self._expected.initial_state[writes.opened[b]] = step.state_before
-
-    def check_store(self):
-        """The store holds what the twins wrote, and nothing else has changed."""
-        now = contents(self._acting)
-        tf.nest.map_structure(np.testing.assert_array_equal, now, self._expected)
-
-    def _check_unroll(self, slot, twin):
-        length = self._acting.unrolls.store.length
-        steps = twin.steps[-length:]
-        assert len(steps) == length
-        unroll = tf.nest.map_structure(lambda x: x[slot], self._expected)
-        assert unroll.initial_state == steps[0].state_before
-        for values, column in zip(fields(unroll), [*zip(*steps, strict=True)][1:], strict=True):
-            np.testing.assert_array_equal(values, np.stack(column))
-        self.unrolls += 1
+def assert_holds(store, slot, steps):
+    """The unroll in a slot has these steps."""
+    unroll = store.read(tf.constant([slot]))
+    assert unroll.initial_state == steps[0].initial_state
+    steps = [step._replace(initial_state=()) for step in steps]
+    expected = tf.nest.map_structure(lambda *values: np.stack(values)[:, None], *steps)
+    tf.nest.map_structure(np.testing.assert_array_equal, unroll._replace(initial_state=()), expected)
 
 
 @pytest.mark.parametrize(
-    ("overlap", "kind", "store_device"),
-    [(1, "discrete", "accelerator"), (3, "multi-discrete", "accelerator, store on the host"), (6, "continuous", "cpu")],
+    ("overlap", "store_device"),
+    [(1, "accelerator"), (3, "accelerator, store on the host"), (6, "cpu")],
     indirect=["store_device"],
 )
-def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, kind, store_device):
-    config, kind = CountingAgentConfig(unroll_length=STRIDE, overlap=overlap), KINDS[kind]
-    agent = ChoosingAgent(config, EnvSpec(ArraySpec((4,), "int32"), kind.spec), kind)
+def test_batches_in_any_order_and_size_equal_one_environment_at_a_time(overlap, store_device):
     stagger = overlap > 1
-    acting = make_acting(agent, store_device, stagger)
+    config = CountingAgentConfig(unroll_length=STRIDE, overlap=overlap)
+    acting = make_acting(CountingAgent(config, Counting().spec()), store_device, stagger)
+    store, pool = acting.unrolls.store, acting.unrolls.pool
     assert [acting.act_step.padding(batch) for batch in range(1, 7)] == [1, 0, 0, 2, 1, 0]
-    acting.act_step.warm_up()
-    twins, rng = Twins(acting, kind), np.random.default_rng(1)
-    running, sizes = set(), set()
-    for _ in range(110):
+    rng = np.random.default_rng(1)
+    twins, held, checked, sizes = {}, collections.deque(), 0, set()
+    for turn in range(110):
+        if turn % 50 == 0:
+            acting.act_step.warm_up()  # acts for padding alone
         env_ids = rng.permutation(NUM_ENVS)[: rng.integers(1, MAX_BATCH + 1)].astype(np.int32)
-        restarted = np.array([env not in running or rng.random() < 0.02 for env in env_ids.tolist()])
-        twins.act(env_ids, restarted, done=rng.random(len(env_ids)) < 0.2)
-        running.update(env_ids.tolist())
-        sizes.add(len(env_ids))
-    acting.act_step.warm_up()  # acts for padding alone
-    twins.check_store()
+        batch = len(env_ids)
+        restarted = np.array([env not in twins or rng.random() < 0.02 for env in env_ids.tolist()])
+        reward, (done, last) = rng.normal(size=batch).astype(np.float32), rng.random((2, batch)) < 0.2
+        output = EnvOutput(reward, done, last, rng.integers(0, 100, (batch, 4)).astype(np.int32))
+        cuts = np.sort(rng.choice(batch + 1, size=min(2, batch), replace=False))  # pieces may be empty
+        pieces = [EnvOutput(*piece) for piece in zip(*(np.split(array, cuts) for array in output), strict=True)]
+        actions, writes, finished = act(acting, env_ids, restarted, pieces)
+
+        twins |= {env: Twin() for env in env_ids[restarted].tolist()}
+        chosen = [twins[env].act(*step) for env, *step in zip(env_ids.tolist(), *output, strict=True)]
+        np.testing.assert_array_equal(actions, np.array(chosen, np.int32), strict=True)
+        sizes.add(batch)
+        for slot in finished:
+            _, column = np.argwhere(writes.slots == slot)[0]
+            held.append((slot, twins[int(env_ids[column])].steps[-store.length :]))
+        while len(held) > HELD:
+            slot, steps = held.popleft()
+            assert_holds(store, slot, steps)
+            pool.release(np.array([slot]))
+            checked += 1
     assert sizes == set(range(1, MAX_BATCH + 1))
-    assert twins.unrolls > 50
+    assert checked > 50
     assert acting.cursor.discarded_unrolls > 0
     assert (acting.cursor.unrecorded_steps > 0) == stagger
+
+
+SHAPES = {dtype: [(), (3, 1), (2,)][number % 3] for number, dtype in enumerate(DTYPES)}
+EVERY_DTYPE = EnvSpec(
+    {dtype: ArraySpec(shape, dtype) for dtype, shape in SHAPES.items()}, ContinuousSpec((-1.0,) * 2, (1.0,) * 2)
+)
 
 
 class NestedAgent(CountingAgent):
     """Adds the environment's id to every part of a nested state at each step, whatever `done` says.
 
-    Its behaviour is everything that it was given.
+    Its behaviour is everything that it was given, its action a part of it.
     """
 
     behaviour_spec = {  # noqa: RUF012
         "flat": tf.TensorSpec([], tf.int32),
         "cells": tf.TensorSpec([2, 3], tf.float32),
         "env_id": tf.TensorSpec([], tf.int32),
-        "seed": tf.TensorSpec([2], tf.int32),
         "uint8": tf.TensorSpec([3, 1], tf.uint8),
     }
 
@@ -229,84 +143,63 @@ class NestedAgent(CountingAgent):
         return {"flat": tf.zeros([batch_size], tf.int32), "cells": tf.zeros([batch_size, 2, 3])}
 
     def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
-        seeds = tf.tile(seed[None], [env_ids.shape[0], 1])
-        behaviour = {**state, "env_id": env_ids, "seed": seeds, "uint8": env_output.observation["uint8"]}
+        behaviour = {**state, "env_id": env_ids, "uint8": env_output.observation["uint8"]}
         growth = tf.cast(env_ids, tf.float32)[:, None, None]
         state = {"flat": state["flat"] + env_ids, "cells": state["cells"] + growth}
-        return ActOutput(action_of(env_output.observation["counters"]), behaviour, state)
+        return ActOutput(tf.cast(env_output.observation["float16"], tf.float32), behaviour, state)
 
 
-class GreedyOrNot(CountingAgent):
-    """Takes action 1 where it acts greedily, 0 elsewhere."""
+def test_nested_states_actions_and_observations_of_any_dtype_are_kept_row_by_row(store_device):
+    acting = make_acting(NestedAgent(CountingAgentConfig(unroll_length=STRIDE), EVERY_DTYPE), store_device)
+    rng, before = np.random.default_rng(0), np.zeros((NUM_ENVS, 2), np.float32)
+    batches = [([3, 5, 7, 2, 6], [True] * 5), ([7, 5, 3, 2], [False] * 4), ([5, 6, 3, 7], [False, False, True, False])]
+    for env_ids, restarted in batches:
+        batch, specs = len(env_ids), EVERY_DTYPE.observation_tensors()
+        tensors = {name: random_tensor(rng, spec, [batch]).numpy() for name, spec in reversed(specs)}
+        whole = EnvOutput(np.zeros(batch, np.float32), *np.zeros((2, batch), bool), tensors)
+        pieces = [tf.nest.map_structure(lambda array, of=of: array[of], whole) for of in (slice(2), slice(2, None))]
+        actions, writes, _ = act(acting, np.array(env_ids, np.int32), np.array(restarted), pieces)
+        unrolls = acting.unrolls.store.read(tf.constant(writes.slots[0]))._replace(initial_state=())
+        at = writes.positions[0], np.arange(batch)
+        stored = tf.nest.map_structure(lambda tensor, at=at: tensor.numpy()[at], unrolls)
+        for name, tensor in tensors.items():
+            np.testing.assert_array_equal(stored.env_output.observation[name], tensor, err_msg=name, strict=True)
+        np.testing.assert_array_equal(stored.behaviour["uint8"], tensors["uint8"])
+        np.testing.assert_array_equal(actions, tensors["float16"].astype(np.float32), strict=True)
+        np.testing.assert_array_equal(stored.action, actions)
+        before[np.array(env_ids)[restarted]] = 0
+        np.testing.assert_array_equal(stored.prev_action, before[env_ids])
+        before[env_ids] = actions
+        assert stored.behaviour["env_id"].tolist() == env_ids
+    assert stored.behaviour["flat"].tolist() == [10, 6, 0, 14], "zero where restarted"
+    cells = np.array([10, 6, 0, 14])[:, None, None] * np.ones([1, 2, 3])
+    np.testing.assert_array_equal(stored.behaviour["cells"], cells)
+
+
+GREEDY = -1
+
+
+class Telling(CountingAgent):
+    """Its actions tell whether it acts greedily, and elsewhere which seed it was given."""
 
     def act(self, prev_action, env_output, state, env_ids, seed, greedy=False):
         answer = super().act(prev_action, env_output, state, env_ids, seed)
-        return answer._replace(action=tf.cast(tf.broadcast_to(greedy, tf.shape(env_ids)), tf.int32))
+        number = tf.random.stateless_uniform([], seed, maxval=2**31 - 1, dtype=tf.int32)
+        return answer._replace(action=tf.where(tf.broadcast_to(greedy, tf.shape(env_ids)), GREEDY, number))
 
 
-@pytest.mark.parametrize("greedy_evaluation", [False, True])
-def test_only_evaluation_environments_are_greedy_and_only_if_asked(greedy_evaluation):
-    actors = Actors(groups_per_actor=2, envs_per_group=2, num_eval_envs=1, greedy_evaluation=greedy_evaluation)
-    experiment = Experiment(env=Counting(), agent=CountingAgentConfig(), actors=actors, batch_size=4)
-    agent = GreedyOrNot(experiment.agent, Counting().spec())
-    acting = Acting(agent, Sizes.of(experiment, agent), experiment.inference, seed=0)
-    env_ids = np.arange(4, dtype=np.int32)
-    output = EnvOutput(np.zeros(4, np.float32), *np.zeros((2, 4), bool), np.zeros((4, 4), np.int32))
-    actions, _, _ = act(acting, env_ids, np.full(4, True), [output])
-    assert actions.tolist() == [0, 0, 0, int(greedy_evaluation)]
+def test_seeds_are_new_at_each_call_and_repeat_with_the_run_and_evaluation_is_greedy_if_asked():
+    def actions(seed, greedy_evaluation):
+        actors = Actors(groups_per_actor=2, envs_per_group=2, num_eval_envs=1, greedy_evaluation=greedy_evaluation)
+        experiment = Experiment(env=Counting(), agent=CountingAgentConfig(), actors=actors, batch_size=4)
+        agent = Telling(experiment.agent, Counting().spec())
+        acting = Acting(agent, Sizes.of(experiment, agent), experiment.inference, seed)
+        output = EnvOutput(np.zeros(4, np.float32), *np.zeros((2, 4), bool), np.zeros((4, 4), np.int32))
+        return [act(acting, np.arange(4, dtype=np.int32), np.full(4, False), [output])[0].tolist() for _ in range(3)]
 
-
-def random_tensor(rng, spec, batch):
-    shape = (batch, *spec.shape)
-    if spec.dtype == "bool":
-        return rng.random(shape) < 0.5
-    if spec.dtype.startswith("float"):
-        return rng.normal(size=shape).astype(spec.dtype)
-    bounds = np.iinfo(spec.dtype)
-    return rng.integers(bounds.min, bounds.max, shape, spec.dtype, endpoint=True)
-
-
-SHAPES = {dtype: [(), (3, 1), (2,)][number % 3] for number, dtype in enumerate(DTYPES)}
-EVERY_DTYPE = {dtype: ArraySpec(shape, dtype) for dtype, shape in SHAPES.items()}
-COUNTERS = ArraySpec((4,), "int32")
-
-
-def stored_steps(seed, store_device, specs, batches):
-    """Acts for batches of (env_ids, restarted); checks and yields the rows of the store that each has written."""
-    specs = {**specs, "counters": COUNTERS}
-    agent = NestedAgent(CountingAgentConfig(unroll_length=STRIDE), EnvSpec(specs, DiscreteSpec(1000)))
-    acting = make_acting(agent, store_device, seed=seed)
-    rng = np.random.default_rng(0)
-    for env_ids, restarted in batches:
-        batch = len(env_ids)
-        observation = {name: random_tensor(rng, spec, batch) for name, spec in specs.items()}
-        observation["counters"] = rng.integers(0, 100, (batch, 4)).astype(np.int32)
-        output = EnvOutput(np.zeros(batch, np.float32), *np.zeros((2, batch), bool), observation)
-        actions, writes, _ = act(acting, np.array(env_ids, np.int32), np.array(restarted), [output])
-        rows = contents(acting)._replace(initial_state=())
-        stored = tf.nest.map_structure(lambda x, w=writes: x[w.slots[0], w.positions[0]], rows)
-        assert stored.env_output.observation.keys() == observation.keys()
-        for name, tensor in observation.items():
-            np.testing.assert_array_equal(stored.env_output.observation[name], tensor, err_msg=name, strict=True)
-        np.testing.assert_array_equal(stored.behaviour["uint8"], observation["uint8"])
-        np.testing.assert_array_equal(actions, action_of(observation["counters"]))
-        assert stored.behaviour["env_id"].tolist() == env_ids
-        assert len({*map(tuple, stored.behaviour["seed"].tolist())}) == 1, "one for the batch"
-        yield stored.behaviour
-
-
-def test_nested_states_and_observations_of_any_dtype_are_kept_row_by_row(store_device):
-    batches = [([3, 5, 7, 2, 6], [True] * 5), ([7, 5, 3, 2], [False] * 4), ([5, 6, 3, 7], [False, False, True, False])]
-    *_, last = stored_steps(0, store_device, EVERY_DTYPE, batches)
-    assert last["flat"].tolist() == [10, 6, 0, 14], "zero where restarted"
-    np.testing.assert_array_equal(last["cells"], np.array([10, 6, 0, 14])[:, None, None] * np.ones([1, 2, 3]))
-
-
-def test_seeds_are_new_at_each_call_and_repeat_with_the_run():
-    def seeds(seed):
-        steps = stored_steps(seed, "", {"uint8": EVERY_DTYPE["uint8"]}, [([4, 0], [True] * 2)] * 3)
-        return [tuple(step["seed"][0].tolist()) for step in steps]
-
-    first, again, other = seeds(1), seeds(1), seeds(2)
+    first, again, other = actions(1, True), actions(1, True), actions(2, False)
     assert first == again
-    assert len({*first, *other}) == 6
+    numbers = [step[0] for step in (*first, *other)]
+    assert len({*numbers}) == 6
+    assert first == [[number] * 3 + [GREEDY] for number in numbers[:3]], "one seed for the batch"
+    assert other == [[number] * 4 for number in numbers[3:]]

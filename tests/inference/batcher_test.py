@@ -39,25 +39,14 @@ class Clock:
         return self.now
 
 
-def due(batcher):
-    """Return the batch from `get`, or None if it is still waiting."""
+def waiting(batcher):
+    """A thread that waits for a batch, and the list to which it will add what it gets."""
     got = []
     thread = threading.Thread(target=lambda: got.append(batcher.get()))
     thread.start()
-    thread.join(0.05)
-    if thread.is_alive():
-        batcher.close()
-        thread.join()
-        return None
-    return got[0]
-
-
-def test_a_full_batch_is_due_at_once():
-    batcher = Batcher(4, max_wait=1000)
-    a, b, _ = opened(batcher, request(0, 2), request(2, 2), request(4, 2))
-    batcher.put(a)
-    batcher.put(b)
-    assert batcher.get() == [a, b]
+    thread.join(0.02)
+    assert got == []
+    return thread, got
 
 
 @pytest.mark.parametrize(
@@ -77,17 +66,26 @@ def test_groups_are_waited_for_if_they_usually_come_back_within_the_bound(turnar
         expect(batcher, clock, a, b, turnaround=turnaround)
     clock.now += late
     batcher.put(a)
-    assert due(batcher) == (None if waited_for else [a])
+    if waited_for:
+        thread, got = waiting(batcher)
+        batcher.close()
+        thread.join(10)
+        assert got == [None], "the end of the run"
+    else:
+        assert batcher.get() == [a]
 
 
-def test_a_batch_is_due_when_all_expected_groups_are_there():
+def test_a_batch_of_whole_requests_is_due_when_it_is_full_or_all_expected_groups_are_there():
     clock = Clock()
-    batcher = Batcher(100, max_wait=1000, clock=clock)
-    a, b, _sleeper = opened(batcher, request(0, 2), request(2, 3), request(5, 1))
-    expect(batcher, clock, a, b)
-    batcher.put(b)
-    batcher.put(a)
-    assert due(batcher) == [b, a]
+    batcher = Batcher(7, max_wait=1000, clock=clock)
+    a, b, c, _sleeper = opened(batcher, request(0, 2), request(2, 2), request(4, 2), request(6, 1))
+    expect(batcher, clock, a, b, c)
+    d, e = opened(batcher, request(7, 3), request(10, 3))
+    for each in (d, e, b, a):
+        batcher.put(each)
+    assert batcher.get() == [d, e], "though c is expected; there is no room for all of b"
+    batcher.put(c)
+    assert batcher.get() == [b, a, c]
 
 
 def test_the_time_of_groups_is_their_waiting_and_their_stepping():
@@ -107,54 +105,24 @@ def test_the_time_of_groups_is_their_waiting_and_their_stepping():
     assert (batcher.waiting_seconds, batcher.stepping_seconds) == (27, 11)
 
 
-def test_requests_are_not_split():
-    batcher = Batcher(5, max_wait=1000)
-    a, b, c = opened(batcher, request(0, 3), request(3, 3), request(6, 2))
-    for r in (a, b, c):
-        batcher.put(r)
-    assert batcher.get() == [a]
-    assert batcher.get() == [b, c]
-
-
-def test_a_closed_group_takes_its_request_along_and_is_not_waited_for():
-    batcher = Batcher(100, max_wait=1000)
-    a, b = opened(batcher, request(0, 2), request(2, 2))
-    batcher.put(a)
-    batcher.group_closed(a.lease)
-    batcher.put(b)
-    assert batcher.get() == [b]
-
-
-def test_a_group_that_leaves_releases_the_batch_that_waited_for_it():
+def test_a_closed_group_takes_its_request_along_and_releases_the_batch_that_waited_for_it():
     clock = Clock()
     batcher = Batcher(100, max_wait=1000, clock=clock)
-    a, b = opened(batcher, request(0, 2), request(2, 2))
-    expect(batcher, clock, a, b)
-    got = []
-    thread = threading.Thread(target=lambda: got.append(batcher.get()))
-    thread.start()
+    a, b, c = opened(batcher, request(0, 2), request(2, 2), request(4, 2))
+    expect(batcher, clock, a, b, c)
+    batcher.put(b)
     batcher.put(a)
-    thread.join(0.02)
-    assert got == []
     batcher.group_closed(b.lease)
+    thread, got = waiting(batcher)
+    batcher.group_closed(c.lease)
     thread.join(10)
     assert got == [[a]]
-
-
-def test_close_ends_the_consumer():
-    batcher = Batcher(100, max_wait=1000)
-    got = []
-    thread = threading.Thread(target=lambda: got.append(batcher.get()))
-    thread.start()
-    batcher.close()
-    thread.join(10)
-    assert got == [None]
 
 
 def test_every_request_is_handed_out_once_among_many_producers():
     batcher = Batcher(8, max_wait=0.001)
     groups = opened(batcher, *(request(4 * n, 1 + n % 4) for n in range(16)))
-    rounds = 50
+    rounds = 30
     answered = [threading.Semaphore(0) for _ in groups]
 
     def produce(n):

@@ -12,22 +12,17 @@ def step(tracker, env_ids, reward, done, last=(False, False)):
     tracker.step(env_ids, reward, done, np.array(last))
 
 
-def test_adds_up_rewards_until_done():
+def test_rewards_add_up_until_done_and_a_restart_forgets_those_of_its_environments():
     tracker, ids = EpisodeTracker(3), np.array([2, 0])
     step(tracker, ids, np.array([1.0, 2.0]), np.array([False, False]))
     assert taken(tracker) == []
     step(tracker, ids, np.array([0.5, 4.0]), np.array([True, False]))
-    step(tracker, ids, np.array([1.0, 8.0]), np.array([True, True]))
-    assert taken(tracker) == [(2, 1.5, 2), (2, 1.0, 1), (0, 14.0, 3)]
-    assert taken(tracker) == [], "each once"
-
-
-def test_a_restart_forgets_the_unfinished_episode_of_these_environments_only():
-    tracker, both = EpisodeTracker(2), np.array([0, 1])
-    step(tracker, both, np.array([1.0, 1.0]), np.array([False, False]))
-    tracker.restart(np.array([0]))
-    step(tracker, both, np.array([1.0, 1.0]), np.array([True, True]))
-    assert taken(tracker) == [(0, 1.0, 1), (1, 2.0, 2)]
+    step(tracker, ids, np.array([1.0, 8.0]), np.array([False, True]))
+    assert taken(tracker) == [(2, 1.5, 2), (0, 14.0, 3)]
+    step(tracker, ids, np.array([1.0, 1.0]), np.array([False, False]))
+    tracker.restart(np.array([2]))
+    step(tracker, ids, np.array([1.0, 1.0]), np.array([True, True]))
+    assert taken(tracker) == [(2, 1.0, 1), (0, 2.0, 2)]
 
 
 def test_the_step_after_the_last_of_an_episode_is_none_of_the_next():
