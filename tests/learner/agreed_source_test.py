@@ -1,30 +1,17 @@
 """Agreement of learner hosts on batches, and the frames counted with them."""
 
-import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from seed_rl.experiment import Experiment
 from seed_rl.learner.agreed_source import AgreedSource
 from seed_rl.learner.collectives import NO_OTHERS, Agreed
 from seed_rl.learner.hosts import Hosts
 from seed_rl.learner.progress import Counters
 from seed_rl.learner.sources import Batch, Source
-from tests.support.counting import Counting
-from tests.support.counting_agent import CountingAgentConfig
 
-
-@dataclasses.dataclass(frozen=True)
-class Repeating(Counting):
-    """Every action is repeated three times."""
-
-    @property
-    def action_repeat(self):
-        return 3
-
-
-EXPERIMENT = Experiment(env=Repeating(), agent=CountingAgentConfig(unroll_length=5))
+EXPERIMENT = SimpleNamespace(agent=SimpleNamespace(unroll_length=5), env=SimpleNamespace(action_repeat=3))
 
 
 class Scripted(Source):

@@ -12,6 +12,7 @@ from tests.learner.collectives_process import updates
 from tests.support import zygote
 from tests.support.ports import free_addresses
 
+OTHERS = ("Actors.num_actors = 3", "Logs.metrics_interval_s = 1", "Experiment.batch_size = 32", "VTrace.hidden = 8")
 THREE = ("localhost:1", "localhost:2", "localhost:3")
 
 
@@ -43,7 +44,7 @@ def test_a_single_learner_agrees_with_itself():
         ({"kind": "A", "a": 1}, {"kind": "A"}, "a is 1 on host 0 and None on host 1"),
         (
             common_settings(config_files.load(["catch/vtrace"])),
-            common_settings(config_files.load(["catch/vtrace"], ["Experiment.batch_size = 32", "VTrace.hidden = 8"])),
+            common_settings(config_files.load(["catch/vtrace"], OTHERS)),
             "agent.hidden is 64 on host 0 and 8 on host 1; batch_size is 16 on host 0 and 32 on host 1",
         ),
     ],
@@ -53,11 +54,6 @@ def test_the_settings_that_must_not_differ_are_named(first, second, differences)
     with pytest.raises(ConfigError) as error:
         Told(first, second).compare({})
     assert str(error.value) == f"learner hosts must be started with the same settings: {differences}"
-
-
-def test_settings_of_actors_logs_and_queues_may_differ():
-    bindings = ["Actors.num_actors = 3", "Logs.metrics_interval_s = 1", "Inference.max_wait_ms = 9"]
-    Told(*(common_settings(config_files.load(["catch/vtrace"], each)) for each in ([], bindings))).compare({})
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,26 @@ def test_an_evaluation_is_the_mean_of_ten_episodes_or_more_that_none_before_it_c
     assert after(40, 4.0, restored) == 4.0
 
 
-@pytest.mark.parametrize("lost", ["counters", "eval/episodes"])
-def test_a_state_of_another_version_is_refused(lost):
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"counters": None},
+        {"counters": {"novelty": 1}},
+        {"counters": {"learner_updates": "1"}},
+        {"counters": {"learner_updates": 0.5}},
+        {"counters": {"env_frames": -1}},
+        {"counters": {"env_frames": 1 << 70}},
+        {"counters": {"seconds": float("nan")}},
+        {"counters": {"seconds": float("inf")}},
+        {"episodes": {"episodes": [[1.0]], "count": 1}},
+        {"eval/episodes": {"episodes": 5, "count": 1}},
+        {"episodes": {"episodes": []}},
+        {"episodes": {"episodes": [], "count": float("inf")}},
+    ],
+    ids=str,
+)
+def test_an_odd_state_is_refused(odd):
     state = Progress(1).get_state()
-    del state[lost]
-    with pytest.raises(KeyError, match=lost):
-        Progress(1).set_state(state)
-    with pytest.raises(TypeError):
-        Progress(1).set_state({**Progress(1).get_state(), "counters": {"unknown": 1}})
+    with pytest.raises((KeyError, TypeError, ValueError, OverflowError)) as error:
+        Progress(1).set_state(state | odd)
+    assert str(error.value).isprintable()

@@ -1,7 +1,7 @@
 """Updates on several numbers of logical devices, each in a separate process, because TensorFlow creates devices once.
 
 Writes results into a directory, the first argument: an .npz file for each case that the further arguments name, as in
-`2:ppo,equal` for two devices.
+`2:ppo,minibatches` for two devices.
 """
 
 import os
@@ -90,55 +90,34 @@ def run(replicas, learns):
     return results
 
 
-def run_in_minibatches(replicas, equal_parts):
-    """Two passes in two minibatches over four sequences for each device.
+def run_in_minibatches(replicas):
+    """Two passes in two minibatches over four sequences for each device, then over some that are not finite.
 
-    With `equal_parts` all devices have the same four, so that each does what a single one would.
+    Of these, the first device has one in each minibatch, and the other devices none.
     """
     with replicas.scope():
         agent = QuadraticAgent(two_groups=True)
         step = TrainStep(agent, OPTIMIZER, replicas.strategy, passes=2, minibatches=2)
     rng = np.random.default_rng(0)
-    size = 4 if equal_parts else 4 * replicas.count
+    size = 4 * replicas.count
     rewards, states, weights = rng.normal(size=(LENGTH, size)), rng.normal(size=size), rng.uniform(0.5, 1, size)
-    if equal_parts:
-        rewards, states, weights = (np.tile(array, replicas.count) for array in (rewards, states, weights))
-    columns = np.split(np.arange(4 * replicas.count), replicas.count)
-    parts = []
-    for own, device in zip(columns, replicas.split.training, strict=True):
-        with tf.device(device):
-            parts.append(unroll_of(rewards[:, own], states[own]))
-    with replicas.scope():
-        update = step(replicas.joined(parts), 0.0, weights)
-    return {
-        **update.metrics,
-        "weights": agent.numpy(),
-        "priorities": update.priorities,
-        "expected priorities": states + 10 * rewards[1] + 100 * weights,
-        "expected reward/max": rewards.max(),
-    }
-
-
-def run_spoiled(replicas):
-    """An update from four sequences for each device, of which one isn't finite, between two others."""
-    with replicas.scope():
-        agent = QuadraticAgent(two_groups=True)
-        step = TrainStep(agent, OPTIMIZER, replicas.strategy)
-    rewards = np.random.default_rng(0).normal(size=(LENGTH, 4 * replicas.count))
     spoiled = rewards.copy()
-    spoiled[1, 2] = np.inf
-    weights, results = np.ones(rewards.shape[1]), {}
-    for number, batch in enumerate((rewards, spoiled, rewards)):
+    spoiled[1, :3] = np.inf
+    results = {"expected": states + 10 * rewards[1] + 100 * weights, "expected maximum": rewards.max()}
+    for number, batch in enumerate((rewards, spoiled)):
         parts = []
-        for own, device in zip(np.split(batch, replicas.count, axis=1), replicas.split.training, strict=True):
+        for own, device in zip(np.split(np.arange(size), replicas.count), replicas.split.training, strict=True):
             with tf.device(device):
-                parts.append(unroll_of(own))
+                parts.append(unroll_of(batch[:, own], states[own]))
         with replicas.scope():
-            unroll = replicas.joined(parts)
-            results[f"left out {number}"] = step(unroll, 0.0, weights).left_out
-        results[f"state {number}"] = np.concatenate(
-            [agent.numpy(), *(variable.numpy().ravel() for variable in step.variables.values())]
-        )
+            update = step(replicas.joined(parts), 0.0, weights)
+        state = [agent.numpy(), *(variable.numpy().ravel() for variable in step.variables.values())]
+        results |= {
+            f"{number} steps": (update.optimizer_steps, update.left_out),
+            f"{number} state": np.concatenate(state),
+            f"{number} priorities": update.priorities,
+            f"{number} maximum": update.metrics.get("reward/max", np.nan),
+        }
     return results
 
 
@@ -150,11 +129,7 @@ def main(count, directory, names):
     replicas = Replicas(Experiment(env=Counting(), agent=AGENT, batch_size=BATCH, devices=devices))
     assert replicas.count == count
     for name in names:
-        if name == "spoiled":
-            arrays = run_spoiled(replicas)
-        else:
-            ppo = name in ("ppo", "reads")
-            arrays = run(replicas, name == "ppo") if ppo else run_in_minibatches(replicas, name == "equal")
+        arrays = run_in_minibatches(replicas) if name == "minibatches" else run(replicas, learns=name == "ppo")
         np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
 
 

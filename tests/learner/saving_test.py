@@ -1,6 +1,5 @@
 """Checkpoints of a run: when they are due, how they end, and the replay that belongs to them."""
 
-import json
 import os
 
 import keras
@@ -10,7 +9,6 @@ import pytest
 from seed_rl.experiment import Logs
 from seed_rl.learner.progress import Progress
 from seed_rl.learner.saving import Saver
-from seed_rl.system import archives
 from seed_rl.system.archives import BadArchive
 from seed_rl.weights import checkpoints
 from seed_rl.weights.checkpoints import CheckpointError
@@ -95,7 +93,7 @@ def test_checkpoints_are_written_when_due(tmp_path):
         assert len(run.files) == count
 
 
-def test_the_best_evaluation_is_kept_also_by_a_restart(tmp_path):
+def test_the_best_evaluation_is_kept_also_by_a_restart_and_replaced_if_damaged(tmp_path, caplog):
     def best():
         arrays, state = checkpoints.load(str(run.directory / "best.npz"))
         return float(arrays["w"][0]), state["counters"]["env_frames"]
@@ -114,14 +112,12 @@ def test_the_best_evaluation_is_kept_also_by_a_restart(tmp_path):
     assert best() == (60, 60)
     assert checkpoints.newest(str(run.directory))[0].endswith(CHECKPOINT(40)), "the run continues from the newest"
 
-
-def test_a_damaged_best_checkpoint_is_replaced(tmp_path, caplog):
-    run = Run(tmp_path)
     (run.directory / "best.npz").write_bytes(b"nonsense")
+    run = Run(tmp_path)
     run.saver.restore()
     assert "best.npz will be replaced" in caplog.text
-    run.learn(10, -5.0)
-    assert checkpoints.load(str(run.directory / "best.npz"))[1]["evaluation"] == -5.0
+    run.learn(50, -5.0)
+    assert best() == (50, 50)
 
 
 def test_a_checkpoint_is_kept_for_good_after_each_multiple_of_frames(tmp_path):
@@ -139,22 +135,19 @@ def test_a_checkpoint_is_kept_for_good_after_each_multiple_of_frames(tmp_path):
 
 
 @pytest.mark.parametrize("leaving", [GeneratorExit, KeyboardInterrupt])
-def test_the_last_checkpoint_is_written_after_leaving(tmp_path, leaving):
+def test_the_last_checkpoint_is_written_at_the_end_and_after_leaving_but_not_after_a_failure(tmp_path, leaving):
     run, left = Run(tmp_path, updates=3), []
+    with pytest.raises(RuntimeError), run.saver.last_checkpoint(pytest.fail):
+        raise RuntimeError
+    assert run.files == []
     with pytest.raises(leaving), run.saver.last_checkpoint(lambda: left.append(run.files)):
         raise leaving
     assert left == [[]], "before the checkpoint"
     assert run.files == [CHECKPOINT(3)]
-
-
-def test_the_last_checkpoint_is_written_at_the_end_and_not_after_a_failure(tmp_path):
-    run = Run(tmp_path, updates=3)
-    with pytest.raises(RuntimeError), run.saver.last_checkpoint(pytest.fail):
-        raise RuntimeError
-    assert run.files == []
+    run.progress.counters.learner_updates = 4
     with run.saver.last_checkpoint(pytest.fail):
         pass
-    assert run.files == [CHECKPOINT(3)]
+    assert run.files == [CHECKPOINT(3), CHECKPOINT(4)]
 
 
 def test_a_full_disk_is_tolerated_on_the_way_and_named_at_the_end(tmp_path, caplog):
@@ -191,19 +184,15 @@ def test_a_snapshot_is_saved_and_restored_with_its_checkpoint(tmp_path):
     assert second.files == [CHECKPOINT(7), CHECKPOINT(8), SNAPSHOT(8)]
 
 
-@pytest.mark.parametrize("damage", ["lost", "nonsense"])
-def test_a_lost_replay_starts_empty_and_a_damaged_one_is_named(tmp_path, caplog, damage):
+def test_a_lost_replay_starts_empty_and_a_damaged_one_is_named(tmp_path, caplog):
     run, path = Run(tmp_path, updates=7), tmp_path / "checkpoints" / SNAPSHOT(7)
-    if damage == "lost":
-        run.saver.attach(found := Content(), restored=True)
-        assert found.text == b""
-        assert f"there is no {path}: the replay starts empty" in caplog.text
-    else:
-        path.write_bytes(b"nonsense")
-        with pytest.raises(
-            CheckpointError, match=f"{path} is not usable: it can't be read; without it the replay starts empty"
-        ):
-            run.saver.attach(Content(), restored=True)
+    run.saver.attach(found := Content(), restored=True)
+    assert found.text == b""
+    assert f"there is no {path}: the replay starts empty" in caplog.text
+    path.write_bytes(b"nonsense")
+    sentence = f"{path} is not usable: it can't be read; without it the replay starts empty"
+    with pytest.raises(CheckpointError, match=sentence):
+        run.saver.attach(Content(), restored=True)
 
 
 def test_a_disk_too_full_for_the_replay_leaves_the_checkpoint(tmp_path, caplog):
@@ -217,7 +206,7 @@ def test_a_disk_too_full_for_the_replay_leaves_the_checkpoint(tmp_path, caplog):
     assert run.files == [CHECKPOINT(0)]
 
 
-def test_checkpoints_of_other_networks_and_versions_are_refused(tmp_path):
+def test_checkpoints_of_other_networks_versions_and_kinds_of_numbers_are_refused(tmp_path):
     run = Run(tmp_path, updates=1)
     run.saver.save()
     with pytest.raises(CheckpointError, match=r"w has shape \(1000,\), needed is \(10,\)"):
@@ -226,48 +215,7 @@ def test_checkpoints_of_other_networks_and_versions_are_refused(tmp_path):
     del state["eval/episodes"]
     checkpoints.save(str(run.directory), 2, arrays, state, keep=3)
     with pytest.raises(CheckpointError, match="of another version of seed_rl: 'eval/episodes'"):
-        Run(tmp_path).saver.restore()
-
-
-ODD_STATES = {
-    "no state": b"",
-    "no object": b"null",
-    "deep nesting": b"[" * 100_000,
-    "not UTF-8": b"\xff\xfe\xfa",
-    "no counters": {"counters": None},
-    "a list of counters": {"counters": [1]},
-    "an unknown counter": {"counters": {"novelty": 1}},
-    "a text": {"counters": {"learner_updates": "1"}},
-    "half an update": {"counters": {"learner_updates": 0.5}},
-    "fewer than none": {"counters": {"env_frames": -1}},
-    "more than all": {"counters": {"env_frames": 1 << 70}},
-    "no number": {"counters": {"seconds": float("nan")}},
-    "no end": {"counters": {"seconds": float("inf")}},
-    "episodes without a length": {"episodes": {"episodes": [[1.0]], "count": 1}},
-    "episodes of text": {"episodes": {"episodes": "abc", "count": 1}},
-    "no list of episodes": {"eval/episodes": {"episodes": 5, "count": 1}},
-    "no count": {"episodes": {"episodes": []}},
-    "an endless count": {"episodes": {"episodes": [], "count": float("inf")}},
-}
-
-
-@pytest.mark.parametrize("odd", ODD_STATES.values(), ids=ODD_STATES)
-def test_a_checkpoint_with_an_odd_state_is_refused_in_a_sentence(odd, tmp_path):
-    run = Run(tmp_path, updates=1)
-    run.saver.save()
-    path = run.directory / CHECKPOINT(1)
-    arrays, state = checkpoints.load(str(path))
-    if isinstance(odd, dict):
-        odd = json.dumps(state | odd).encode()
-    with open(path, "wb") as file, archives.writing(file) as add:
-        for name, array in (arrays | {"counters.json": np.frombuffer(odd, np.uint8)}).items():
-            add(name, array)
-    with pytest.raises(CheckpointError, match="is (not a checkpoint|of another version of seed_rl): ") as error:
         run.saver.restore()
-    assert str(error.value).isprintable()
-
-
-def test_a_checkpoint_with_other_kinds_of_numbers_is_refused():
     steps = keras.Variable(np.zeros(3), dtype="int64", name="steps")
     checkpoints.assign({"steps": steps}, {"steps": np.ones(3, np.int8)}, "file")
     with pytest.raises(CheckpointError, match="file: steps holds float64, needed is int64"):

@@ -8,32 +8,27 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from seed_rl.buffers.samplers import PRIORITY_FLOOR, SAMPLERS
+from seed_rl.buffers.samplers import PRIORITY_FLOOR
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, Unrolls, UnrollStore
 from seed_rl.experiment import Experiment, Replay
 from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.learner.replicas import whole_reader
-from seed_rl.learner.sources import Batch, FifoSource, JoinedSource, ReplaySource, Source
+from seed_rl.learner.sources import JoinedSource, new_source
 from seed_rl.system.archives import Archive, BadArchive, writing
-from seed_rl.types import EnvOutput, Unroll
 from tests.support.counting import Counting
 from tests.support.counting_agent import CountingAgentConfig
 
 LENGTH, QUEUE = 2, 3
-SPEC = Unroll(
-    (),
-    tf.TensorSpec([], tf.int32),
-    EnvOutput(tf.TensorSpec([], tf.float32), *[tf.TensorSpec([], tf.bool)] * 2, tf.TensorSpec([2], tf.uint8)),
-    tf.TensorSpec([], tf.int32),
-    (),
-)
+EXPERIMENT = Experiment(env=Counting(), agent=CountingAgentConfig())
+AGENT = EXPERIMENT.build_agent()
+SIZES = Sizes.of(EXPERIMENT, AGENT)
 
 
 class RewardPriorities:
     """Stands for the agent: an unroll's initial priority is the reward of its step 0, over `divisor`."""
 
-    def __init__(self, divisor=1.0):
+    def __init__(self, divisor):
         self.divisor = divisor
 
     def initial_priorities(self, unroll):
@@ -42,45 +37,30 @@ class RewardPriorities:
         return unroll.env_output.reward[0] / self.divisor
 
 
-def sizes_of(batch_size, replay):
-    """Those of some experiment, with this batch and replay."""
-    experiment = Experiment(env=Counting(), agent=CountingAgentConfig())
-    return dataclasses.replace(
-        Sizes.of(experiment, experiment.build_agent()),
-        batch_size=batch_size,
-        replay_min_size=replay.min_size,
-        replay_capacity=replay.capacity,
-    )
-
-
 class Rig:
-    """A source, and in the place of acting `produce`, whose n-th unroll (from 1) has reward n and version 10 n."""
+    """A source, and in the place of acting `produce`, whose n-th unroll (from 1) has n everywhere and version 10 n."""
 
     def __init__(self, batch_size, replay=None, free_slots=6, divisor=1.0):
-        capacity = 0 if replay is None else replay.capacity
+        capacity, min_size = (0, 0) if replay is None else (replay.capacity, replay.min_size)
         num_slots = capacity + free_slots + INSERT_AT_MOST
-        self.store = UnrollStore(SPEC, LENGTH, num_slots)
+        sizes = {"batch_size": batch_size, "replay_capacity": capacity, "replay_min_size": min_size}
+        sizes = dataclasses.replace(SIZES, **sizes, num_slots=num_slots)
+        self.store = UnrollStore(AGENT.step_spec, LENGTH, num_slots)
         self.pool, self.queue = SlotPool(num_slots), UnrollQueue(QUEUE)
         self.produced = 0
         self._write = tf.function(self.store.write, autograph=False)
         unrolls, read = Unrolls(self.store, self.pool, self.queue), whole_reader(self.store)
-        if replay is None:
-            self.source = FifoSource(unrolls, read, batch_size)
-        else:
-            self.sampler = SAMPLERS[replay.sampler](
-                capacity, num_slots, 0, replay.priority_exponent, replay.importance_exponent
-            )
-            agent = RewardPriorities(divisor)
-            self.source = ReplaySource(unrolls, read, sizes_of(batch_size, replay), self.sampler, agent, replay)
+        self.source = new_source(unrolls, read, sizes, RewardPriorities(divisor), replay, seed=0)
 
     def produce(self, count=1):
         for _ in range(count):
             self.produced += 1
             slot = self.pool.acquire(1, version=10 * self.produced)
-            number = np.array([self.produced], np.int32)
-            env_output = EnvOutput(number.astype(np.float32), *np.zeros([2, 1], bool), np.zeros([1, 2], np.uint8))
             writes = StepWrites(np.stack([slot] * LENGTH), np.arange(LENGTH, dtype=np.int32)[:, None], slot)
-            self._write(*tf.nest.map_structure(tf.constant, (writes, Unroll((), number, env_output, number, ()))))
+            step = tf.nest.map_structure(
+                lambda spec: tf.cast(tf.fill([1, *spec.shape], self.produced), spec.dtype), AGENT.step_spec
+            )
+            self._write(tf.nest.map_structure(tf.constant, writes), step)
             self.queue.put(slot)
 
     def produce_for_ever(self):
@@ -95,6 +75,18 @@ class Rig:
             batch = self.source.next(timeout)
             if batch is not None or self.source.taken == taken:
                 return batch
+
+    def saved(self):
+        """The file of the replay's content."""
+        file = io.BytesIO()
+        self.source.save(file)
+        return file
+
+    def inside(self):
+        """The content of the replay, oldest first: (number, version, priority) of each unroll."""
+        saved = Archive(self.saved())
+        found = self.store.read(tf.constant(saved["slots"])).action[0].numpy()
+        return list(zip(found, saved["versions"], saved["priorities"], strict=True))
 
 
 def numbers(batch):
@@ -132,18 +124,20 @@ def test_no_batch_is_drawn_before_min_size():
     np.testing.assert_array_equal(batch.versions, 10 * numbers(batch))
 
 
-@pytest.mark.parametrize(("batch_size", "ratio"), [(4, 4.0), (4, 0.75), (3, 10.0), (5, 2.3), (2, 1.0)])
-@pytest.mark.parametrize("actors_are_faster", [True, False])
+@pytest.mark.parametrize(
+    ("batch_size", "ratio", "actors_are_faster"), [(4, 4.0, True), (4, 0.75, True), (5, 2.3, False)]
+)
 def test_the_ratio_is_exact_whether_acting_or_learning_is_faster(batch_size, ratio, actors_are_faster):
     rig = Rig(batch_size, Replay(capacity=20, min_size=6, ratio=ratio, sampler="uniform"))
-    updates, free = 60, len(rig.pool)
+    updates, free = 40, len(rig.pool)
+    actors = threading.Thread(target=rig.produce_for_ever)
     if actors_are_faster:
-        actors = threading.Thread(target=rig.produce_for_ever)
         actors.start()
     for update in range(updates):
         due = 6 + int(update * batch_size / ratio)
         if actors_are_faster:
             batch = rig.drawn(timeout=30)
+            assert len(rig.queue) <= QUEUE, "acting is held up"
         else:  # each unroll comes only when the learner has found that there is none
             while (batch := rig.drawn()) is None:
                 assert rig.source.taken < due
@@ -151,28 +145,21 @@ def test_the_ratio_is_exact_whether_acting_or_learning_is_faster(batch_size, rat
         assert batch is not None
         assert rig.source.taken == due, "no more and no fewer were taken"
         assert rig.source.gauges()["replay/size"] == min(due, 20)
-        if actors_are_faster:
-            assert len(rig.queue) <= QUEUE, "acting is held up"
         rig.source.write_back(np.ones(batch_size, np.float32))
     drawn, inserted = updates * batch_size, rig.source.taken - 6
-    assert drawn / ratio - batch_size / ratio - 1 < inserted <= drawn / ratio
-    size = min(rig.source.taken, 20)
-    assert rig.source.gauges() == {"replay/size": size, "replay/ratio": drawn / inserted}
+    assert rig.source.gauges()["replay/ratio"] == drawn / inserted
     if actors_are_faster:
         rig.queue.close()
         actors.join(30)
         assert not actors.is_alive()
-    assert len(rig.pool) == free - size - len(rig.queue), "evicted slots are free again"
+    assert len(rig.pool) == free - min(rig.source.taken, 20) - len(rig.queue), "evicted slots are free again"
 
 
 def test_old_unrolls_leave_and_new_ones_are_drawn_by_priority():
     rig = Rig(1000, Replay(capacity=3, min_size=3, ratio=1000.0, priority_exponent=1.0, importance_exponent=0.5))
     rig.produce(3)
     batch = rig.source.next(0)
-    counts = np.bincount(numbers(batch), minlength=4)
-    np.testing.assert_allclose(counts[1:] / 1000, np.array([1, 2, 3]) / 6, atol=0.06)
-    probabilities = numbers(batch) / 6
-    expected = (probabilities * 3) ** -0.5
+    expected = (numbers(batch) / 6 * 3) ** -0.5
     np.testing.assert_allclose(batch.importance_weights, expected / expected.max(), rtol=1e-5)
 
     rig.source.write_back(np.where(numbers(batch) == 3, 1e6, 1.0).astype(np.float32))
@@ -198,38 +185,32 @@ def test_a_small_capacity_is_filled_piece_by_piece():
 
 def test_sequences_whose_priorities_are_not_finite_get_the_lowest_one():
     rig = Rig(4, Replay(capacity=8, min_size=4), divisor=0.0)
+    lowest = [(number, 10 * number, PRIORITY_FLOOR) for number in (1, 2, 3, 4)]
     rig.produce(4)
     assert rig.drawn() is not None
-    assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
+    assert rig.inside() == lowest
     rig.source.write_back(np.array([np.nan, np.inf, -np.inf, np.nan], np.float32))
-    assert rig.sampler.get_state()["priorities"].tolist() == [PRIORITY_FLOOR] * 4
+    assert rig.inside() == lowest
 
 
-def inside(rig):
-    """The content of the replay, oldest first: (number, version, priority) of each unroll."""
-    state = rig.sampler.get_state()
-    slots = state["slots"]
-    found = rig.store.read(tf.constant(slots)).action[0].numpy()
-    return list(zip(found, rig.pool.versions[slots], state["priorities"], strict=True))
+SAVED = Replay(capacity=8, min_size=4, ratio=2.0, snapshot=True)
 
 
 def test_a_snapshot_continues_with_the_same_data_and_ratio():
-    config = Replay(capacity=8, min_size=4, ratio=2.0, snapshot=True)
-    rig, resumed = Rig(4, config), Rig(4, config)
+    rig, resumed = Rig(4, SAVED), Rig(4, SAVED)
     rig.produce(4)
     for _ in range(4):
         rig.drawn()
         rig.source.write_back(np.array([0.5, 2.0, 1.0, 3.0], np.float32))
         rig.produce(2)
-    file = io.BytesIO()
-    rig.source.snapshot.save(file)
     resumed.produce(5)  # so that other slots are free
     resumed.queue.take(5, 0)
     free = len(resumed.pool)
-    resumed.source.snapshot.restore(io.BytesIO(file.getvalue()))
+    assert rig.source.snapshot is rig.source
+    resumed.source.restore(rig.saved())
     assert len(resumed.pool) == free - 8
-    assert len(inside(rig)) == 8
-    assert inside(resumed) == inside(rig)
+    assert len(rig.inside()) == 8
+    assert resumed.inside() == rig.inside()
     assert resumed.source.taken == rig.source.taken
     assert resumed.source.gauges() == rig.source.gauges()
     assert resumed.source.next(0) is None, "the two unrolls that are due were in the queue, and are gone"
@@ -237,89 +218,56 @@ def test_a_snapshot_continues_with_the_same_data_and_ratio():
     resumed.produce(2)
     assert rig.source.next(0) is not None
     assert resumed.source.next(0) is not None
-    assert [number for number, *_ in inside(resumed)] == [number for number, *_ in inside(rig)]
+    assert resumed.inside() == rig.inside()
 
 
 ODD_SNAPSHOTS = {
     "no slots": {"slots": None},
     "a slot without a list": {"slots": np.array(1)},
     "more slots than there are": {"slots": np.arange(99)},
-    "other counts": {"counts": np.zeros((2, 2))},
     "counts that are none": {"counts": np.array([np.nan, 1])},
     "fewer versions": {"versions": np.zeros((3, 2))},
-    "negative priorities": {"priorities": -np.ones(4)},
-    "no generator": {"generator": np.zeros(3, np.uint8)},
     "another generator": {"generator": np.frombuffer(b'{"bit_generator": "MT19937"}', np.uint8)},
     "a generator without state": {"generator": np.frombuffer(b'{"bit_generator": "PCG64"}', np.uint8)},
-    "deep nesting": {"generator": np.frombuffer(b"[" * 100_000, np.uint8)},
-    "more": {"more": np.zeros(2)},
     "other unrolls": {"unrolls/000000/000": np.zeros(2)},
 }
 
 
 @pytest.mark.parametrize("changes", ODD_SNAPSHOTS.values(), ids=ODD_SNAPSHOTS)
 def test_a_file_that_is_no_snapshot_is_refused(changes):
-    rig, file, odd = Rig(4, Replay(capacity=8, min_size=4, snapshot=True)), io.BytesIO(), io.BytesIO()
+    rig, odd = Rig(4, SAVED), io.BytesIO()
     rig.produce(4)
     rig.source.next(0)
-    rig.source.save(file)
     with writing(odd) as add:
-        for name, array in (dict(Archive(file)) | changes).items():
+        for name, array in (dict(Archive(rig.saved())) | changes).items():
             if array is not None:
                 add(name, array)
     with pytest.raises(BadArchive, match=r"^it is not of such a replay: "):
-        Rig(4, Replay(capacity=8, min_size=4, snapshot=True)).source.restore(odd)
-
-
-class Recorded(Source):
-    """Gives the batches put into `batches`; keeps the priorities written back."""
-
-    def __init__(self, **gauges):
-        self.batches, self.written, self._gauges = [], [], gauges
-        self.taken = 0
-
-    def next(self, timeout):
-        if not self.batches:
-            return None
-        self.taken += 2
-        return self.batches.pop(0)
-
-    def write_back(self, priorities):
-        self.written.append(priorities.tolist())
-
-    def gauges(self):
-        return self._gauges
-
-
-def batch(number):
-    versions = np.array([10 * number, 10 * number + 1])
-    return Batch([f"{number}a", f"{number}b"], versions, np.array([number, 0.5], np.float32))
+        Rig(4, SAVED).source.restore(odd)
 
 
 def test_a_joined_batch_is_made_of_one_of_each_device_in_order():
-    first, second = Recorded(), Recorded()
-    joined = JoinedSource([first, second])
-    second.batches = [batch(2)]
+    first, second = (Rig(1, Replay(capacity=1, min_size=1, ratio=1.0)) for _ in range(2))
+    joined = JoinedSource([first.source, second.source])
+    second.produced = 100
+    second.produce()
     assert joined.next(0) is None
     assert joined.taken == 0
-    second.batches = [batch(2), batch(4)]
-    first.batches = [batch(1), batch(3)]
-    for expected in ((1, 2), (3, 4)):
+    first.produce()
+    for number in (1, 2):
+        first.pool.ends[:], second.pool.ends[:] = 2, 3
         assert joined.next(0) is None
-        assert joined.taken == 2 + 4 * (expected[0] // 3), "unrolls of a batch that waits for the other device count"
+        assert joined.taken == 2 * number - 1, "the unroll of a batch that waits for the other device counts"
         together = joined.next(0)
-        assert list(together.parts) == [f"{number}{letter}" for number in expected for letter in "ab"]
-        assert together.versions.tolist() == [10 * number + n for number in expected for n in (0, 1)]
-        assert together.importance_weights.tolist() == [weight for number in expected for weight in (number, 0.5)]
-    joined.write_back(np.array([1, 2, 3, 4], np.float32))
-    assert [source.written for source in (first, second)] == [[[1, 2]], [[3, 4]]], "to the replay that each is from"
-    assert joined.next(0) is None
-    assert joined.taken == 8
+        assert [part.action[0, 0] for part in together.parts] == [number, 100 + number]
+        assert together.versions.tolist() == [10 * number, 1000 + 10 * number]
+        assert together.importance_weights.tolist() == [1, 1]
+        assert joined.ends == 5 * number
+        joined.write_back(np.array([5, 7], np.float32))
+        assert [rig.inside()[0][-1] for rig in (first, second)] == [5, 7], "to the replay that each is from"
+        if number == 1:
+            assert joined.gauges() == {"replay/size": 2.0}
+            first.produce()
+            second.produce()
+    assert joined.gauges() == {"replay/size": 2.0, "replay/ratio": 2.0}, "sizes add up, and ratios do not"
     assert joined.snapshot is None
-
-
-def test_sizes_add_up_and_ratios_do_not():
-    joined = JoinedSource([Recorded(**{"replay/size": 3.0, "replay/ratio": 0.5}), Recorded(**{"replay/size": 5.0})])
-    assert joined.gauges() == {"replay/size": 8.0}
-    joined = JoinedSource([Recorded(**{"replay/ratio": 0.5}), Recorded(**{"replay/ratio": 1.0})])
-    assert joined.gauges() == {"replay/ratio": pytest.approx(0.75)}
