@@ -29,6 +29,10 @@ def test_written_rows_are_read_back_and_no_other_changes(compiled):
         np.testing.assert_array_equal(tensor, expected, err_msg=name, strict=True)
 
 
+def test_rows_of_two_axes_take_whole_pieces_of_128_elements():
+    assert Rows((tf.TensorSpec([4, 40], tf.uint16), tf.TensorSpec([3], tf.float32)), [5]).nbytes == 5 * (512 + 12)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_variables_are_of_dtypes_that_accelerators_keep_in_their_own_memory(dtype):
     """This TensorFlow is built with its GPU kernels, wherever it runs."""

@@ -1,13 +1,15 @@
 """The act step against one environment at a time, with the unrolls in the store as its agent stepped through them."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.streams import random_output
 from seed_rl.agents.base import ActOutput
-from seed_rl.experiment import Actors, Experiment, Inference
+from seed_rl.experiment import Actors, Experiment, Inference, config_files
 from seed_rl.experiment.sizes import Sizes
 from seed_rl.inference.acting import Acting
 from seed_rl.specs import DTYPES, ArraySpec, ContinuousSpec, EnvSpec
@@ -203,3 +205,30 @@ def test_seeds_are_new_at_each_call_and_repeat_with_the_run_and_evaluation_is_gr
     assert len({*numbers}) == 6
     assert first == [[number] * 3 + [GREEDY] for number in numbers[:3]], "one seed for the batch"
     assert other == [[number] * 4 for number in numbers[3:]]
+
+
+@pytest.mark.parametrize("name", ["atari/vtrace_fast", "gym/acrobot", "memory/r2d2", "mujoco/sac_halfcheetah"])
+def test_agents_act_as_on_a_cpu_when_compiled_for_an_accelerator(name, monkeypatch):
+    """A family of agents each; with and without a recurrent core, with pictures and numbers, in both precisions."""
+    loaded = config_files.load([name])
+    experiment = dataclasses.replace(
+        loaded,
+        actors=Actors(num_actors=1, groups_per_actor=1, envs_per_group=4, num_eval_envs=0),
+        replay=loaded.replay and dataclasses.replace(loaded.replay, capacity=1, min_size=1),
+        batch_size=1,
+        minibatches=1,
+    )
+    agent, output = experiment.build_agent(), random_output(experiment.env_spec(), 4)
+
+    def play():
+        """The actions of three steps, and all that the store then holds."""
+        acting = Acting(agent, Sizes.of(experiment, agent), experiment.inference, experiment.seed)
+        actions = [act(acting, np.arange(4, dtype=np.int32), np.full(4, False), [output])[0] for _ in range(3)]
+        store = acting.unrolls.store
+        return [*actions, *tf.nest.flatten(store.read(tf.range(store.num_slots)))]
+
+    on_cpu = play()
+    monkeypatch.setattr(devices, "has_accelerator", lambda: True)
+    tolerance = 3e-2 if getattr(experiment.agent, "dtype", "") == "mixed_bfloat16" else 1e-4
+    for compiled, plain in zip(play(), on_cpu, strict=True):
+        np.testing.assert_allclose(compiled, plain, rtol=tolerance, atol=tolerance)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from seed_rl.experiment import ConfigError, config_files
 from seed_rl.experiment.config_files import common_settings
-from seed_rl.learner.collectives import NO_OTHERS, Agreed, Link
+from seed_rl.learner.collectives import NO_OTHERS, Link
 from seed_rl.learner.hosts import HostLost, Hosts
 from tests.learner.collectives_process import updates
 from tests.support import zygote
@@ -28,13 +28,6 @@ class Told(Link):
 
     def sum(self, array):
         raise HostLost("learner host 2 is gone")
-
-
-def test_a_single_learner_agrees_with_itself():
-    NO_OTHERS.compare({"batch_size": 16})
-    assert NO_OTHERS.gather({"a": [1]}) == [{"a": [1]}]
-    assert NO_OTHERS.agree(leave=False, ready=True, env_frames=5) == Agreed(False, True, 5)
-    assert NO_OTHERS.agree(leave=True, ready=True, env_frames=0) == Agreed(True, False, 0)
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,10 @@ def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     checkpoints.save(str(directory), 7, arrays, state, keep=3)
     (path,), (snapshot,) = checkpoints.paths(str(directory)), directory.glob("replay-*.npz")
     snapshot = snapshot.rename(directory / f"replay-{7:012d}.npz")
+    (directory / "checkpoint-000000000008.npz.partial").touch()  # of a process that was killed
 
     second = start()
+    assert not [*directory.glob("*.partial")]
     assert second.restored_from == path
     assert second.counters.learner_updates == 7
     os.remove(path)
@@ -59,5 +61,6 @@ def test_a_resumed_run_has_everything_that_was_saved(tmp_path):
     np.testing.assert_equal(saved, arrays)
 
     snapshot.write_bytes(b"nonsense")
-    with pytest.raises(checkpoints.CheckpointError, match=f"{snapshot} is not usable"):
+    sentence = f"{snapshot} is not usable: its checksum doesn't match its content; without it the replay starts empty"
+    with pytest.raises(checkpoints.CheckpointError, match=sentence):
         start()

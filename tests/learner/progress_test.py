@@ -24,27 +24,19 @@ class Played:
         return [Episodes(*map(np.array, zip(*rows, strict=True)))] if rows else []
 
 
-def test_episodes_of_training_and_evaluation_environments_are_apart():
-    progress, played = Progress(num_training_envs=3), Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20))
-    progress.attach(played, [])
+def test_episodes_and_numbers_of_training_and_evaluation_environments_are_apart_and_restarts_are_counted():
+    progress, numbers = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
+    numbers += [(3, "is_success", 0.25), (0, "restarts", 1.0), (4, "restarts", 2.0)]
+    progress.attach(Played((0, 1.0, 10), (3, 7.0, 4), (2, 2.0, 20), numbers=numbers), [])
     assert progress.gauges() == {
         "episode_return": 1.5,
         "episode_length": 15.0,
         "eval/episode_return": 7.0,
         "eval/episode_length": 4.0,
+        "episode/is_success": 1.0,  # of the last 100
+        "eval/episode/is_success": 0.25,
         "episodes": 2,
         "total_return": 3.0,
-    }
-
-
-def test_numbers_about_episodes_are_means_over_the_last_100_and_restarts_are_counted():
-    progress, many = Progress(num_training_envs=3), [(2, "is_success", float(n >= 50)) for n in range(150)]
-    others = [(3, "is_success", 0.25), (0, "restarts", 1.0), (4, "restarts", 2.0)]
-    progress.attach(Played(numbers=[*many, *others]), [])
-    gauges = progress.gauges()
-    assert {name: gauges[name] for name in gauges if "is_success" in name} == {
-        "episode/is_success": 1.0,
-        "eval/episode/is_success": 0.25,
     }
     assert progress.totals()["environment_restarts"] == 3
     progress.attach(Played(numbers=[(0, f"name{n}", 1.0) for n in range(1000)]), [])

@@ -1,7 +1,6 @@
-"""Updates on several numbers of logical devices, each in a separate process, because TensorFlow creates devices once.
+"""Updates on one logical device and on four, in separate processes, because TensorFlow creates devices once.
 
-Writes results into a directory, the first argument: an .npz file for each case that the further arguments name, as in
-`2:ppo,minibatches` for two devices.
+Writes results into a directory, the argument: `ppo-1.npz`, `ppo-4.npz` and `minibatches-4.npz`.
 """
 
 import os
@@ -49,7 +48,7 @@ def fill(store):
     store.set_rows(np.arange(store.num_slots, dtype=np.int32), rows)
 
 
-def run(replicas, learns):
+def run(replicas):
     """Rewards, metrics and weights by name, and the weights of the acting copies before and after a refresh.
 
     The stores of all inference devices hold the same unrolls: a batch does not depend on how many it is read from.
@@ -71,15 +70,11 @@ def run(replicas, learns):
         parts = [part for read, piece in zip(readers, pieces, strict=True) for part in read(tf.constant(piece))]
         devices = [part.env_output.observation.backing_device for part in parts]
         assert [device.rpartition("device:")[2] for device in devices] == list(replicas.split.training)
+        with replicas.scope():
+            update = step(replicas.joined(parts), 0.5, weights)
+        agent.after_update(number + 1)
+        results |= {f"{number} {name}": value for name, value in update.metrics.items()}
         results[f"{number} reward"] = np.concatenate([part.env_output.reward for part in parts], axis=1)
-        if learns:
-            with replicas.scope():
-                update = step(replicas.joined(parts), 0.5, weights)
-            agent.after_update(number + 1)
-            results |= {f"{number} {name}": value for name, value in update.metrics.items()}
-        else:
-            for variable in agent.trainable_variables:
-                variable.assign(variable.numpy() + 1)
     results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
     for when in ("stale", "fresh"):
         for number, copy in enumerate(acting):
@@ -121,22 +116,21 @@ def run_in_minibatches(replicas):
     return results
 
 
-def main(count, directory, names):
+def main(count, directory):
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
-    inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
+    inference = ("CPU:0",) if count == 1 else ("CPU:0", f"CPU:{count + 1}")
     devices = Devices(training, inference, count + 2)
-    # All cases share it: of two strategies in a process, one takes what is meant for the other.
+    # All share it: of two strategies in a process, one takes what is meant for the other.
     replicas = Replicas(Experiment(env=Counting(), agent=AGENT, batch_size=BATCH, devices=devices))
     assert replicas.count == count
-    for name in names:
-        arrays = run_in_minibatches(replicas) if name == "minibatches" else run(replicas, learns=name == "ppo")
-        np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
+    np.savez(os.path.join(directory, f"ppo-{count}.npz"), **run(replicas))
+    if count > 1:
+        np.savez(os.path.join(directory, f"minibatches-{count}.npz"), **run_in_minibatches(replicas))
 
 
 if __name__ == "__main__":
-    for argument in sys.argv[2:]:
+    for count in (1, 4):
         if (pid := os.fork()) == 0:  # TensorFlow is imported, but not yet at work
-            count, _, names = argument.partition(":")
-            sys.exit(main(int(count), sys.argv[1], names.split(",")))
+            sys.exit(main(count, sys.argv[1]))
         if status := os.waitpid(pid, 0)[1]:
             sys.exit(os.waitstatus_to_exitcode(status))

@@ -13,7 +13,7 @@ from seed_rl.learner.train_step import TrainStep
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
 
 ADAM = {"name": "adam", "learning_rate": 0.05, "beta_1": 0.6, "beta_2": 0.8, "epsilon": 0.3}
-RMSPROP = {"name": "rmsprop", "learning_rate": 0.05, "decay": 0.7, "momentum": 0.4, "epsilon": 0.3}
+RMSPROP = {"decay": 0.7, "momentum": 0.4}
 TARGET = np.array([[0.0, 1.0], [2.0, 3.0], [-1.0, 1.0]])  # rewards [L, B], means 0.5, 2.5 and 0
 
 
@@ -40,13 +40,13 @@ class Adam:
 class RMSprop:
     """RMSProp with momentum, and epsilon inside the square root."""
 
-    def __init__(self, decay=RMSPROP["decay"], momentum=RMSPROP["momentum"]):
-        self.v, self.velocity, self.decay, self.momentum = 0.0, 0.0, decay, momentum
+    def __init__(self):
+        self.v, self.velocity = 0.0, 0.0
 
     def step(self, gradient, learning_rate):
-        self.v = self.decay * self.v + (1 - self.decay) * gradient**2
-        change = learning_rate * gradient / np.sqrt(self.v + RMSPROP["epsilon"])
-        self.velocity = self.momentum * self.velocity + change
+        self.v = RMSPROP["decay"] * self.v + (1 - RMSPROP["decay"]) * gradient**2
+        change = learning_rate * gradient / np.sqrt(self.v + ADAM["epsilon"])
+        self.velocity = RMSPROP["momentum"] * self.velocity + change
         return -self.velocity
 
 
@@ -55,28 +55,39 @@ def updated(train_step, reward, progress=0.0, importance=None, states=None, seed
     return train_step(unroll_of(reward, states), progress, weights, seed)
 
 
-@pytest.mark.parametrize(
-    ("settings", "rule", "clip_norm"), [(ADAM, Adam, 1.5), (RMSPROP, RMSprop, 100.0)], ids=["adam", "rmsprop"]
-)
-def test_updates_follow_the_rule_with_clipped_gradients_and_a_falling_rate(settings, rule, clip_norm):
-    agent, twin = QuadraticAgent(), rule()
-    train_step = TrainStep(agent, Optimizer(**settings, schedule="linear", clip_norm=clip_norm))
-    rng = np.random.default_rng(0)
-    weights = agent.numpy()
+def test_each_loss_changes_its_own_group_by_its_own_optimizer():
+    """Each loss depends on the other group's variable, too: a gradient that went astray would be seen."""
+    agent = QuadraticAgent(two_groups=True, scalar_clip_norm=1.5)
+    train_step = TrainStep(agent, Optimizer(**RMSPROP | ADAM, schedule="linear", clip_norm=130.0))
+    of_vector, of_scalar = Adam(), RMSprop()
+    rng, weights, clipped = np.random.default_rng(0), agent.numpy(), []
     for progress in (0.0, 0.25, 0.5, 0.75, 1.0):
         reward, importance = TARGET + rng.normal(size=TARGET.shape), rng.uniform(0.5, 1.5, 2)
-        gradient = gradient_at(weights, reward, importance)
-        norm = np.linalg.norm(gradient)
-        assert 1.5 < norm < 100, "the smaller bound clips, the larger does not"
-        weights = weights + twin.step(min(1.0, clip_norm / norm) * gradient, 0.05 * (1 - progress))
+        by_vector = (1 + 10 * weights[3]) * gradient_at(weights, reward, importance)[:3]
+        by_scalar = 2 * weights[3] + weights[0]
+        norms, rates = (np.linalg.norm(by_vector), abs(by_scalar)), (0.05 * (1 - progress), 0.02)
+        expected = {
+            "loss/pull": 0.5 * np.mean(importance * np.sum((weights[:3, None] - reward) ** 2, axis=0)),
+            "a/shrink": weights[3] ** 2,
+            "a/size": reward.size,
+            "a/state": 0.0,
+            "reward/max": reward.max(),
+            "gradient_norm": norms[0],
+            "gradient_to_clip": norms[0] / 130.0,
+            "learning_rate": rates[0],
+            "scalar/gradient_norm": norms[1],
+            "scalar/gradient_to_clip": norms[1] / 1.5,
+            "scalar/learning_rate": rates[1],
+        }
+        clipped.append(bool(norms[0] > 130.0))
+        by_vector *= min(1.0, 130.0 / norms[0])
+        by_scalar *= min(1.0, 1.5 / norms[1])
+        weights = weights + np.append(of_vector.step(by_vector, rates[0]), of_scalar.step(by_scalar, rates[1]))
         metrics = updated(train_step, reward, progress, importance).metrics
         np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
-        assert metrics["gradient_norm"] == pytest.approx(norm, rel=1e-5), "the norm before clipping"
-        assert metrics["gradient_to_clip"] == pytest.approx(norm / clip_norm, rel=1e-5)
-        assert metrics["learning_rate"] == pytest.approx(0.05 * (1 - progress))
-    of_the_agent = {"loss/pull", "a/shrink", "a/size", "a/state", "reward/max"}
-    assert set(metrics) == of_the_agent | {"gradient_norm", "gradient_to_clip", "learning_rate"}
-    assert {type(value) for value in metrics.values()} == {float}
+        assert metrics == pytest.approx(expected, rel=1e-5)
+        assert {type(value) for value in metrics.values()} == {float}
+    assert set(clipped) == {True, False}, "some gradients are as long as they are"
 
 
 @pytest.mark.parametrize(
@@ -102,28 +113,6 @@ def test_weights_decay_apart_from_the_gradient_and_biases_do_not(name):
     np.testing.assert_allclose(matrix, np.full((2, 3), 2.0 * (1 - 0.25 * 0.1)))
     np.testing.assert_array_equal(bias, np.full(3, 2.0))
     np.testing.assert_array_equal(scalar, 2.0)
-
-
-def test_each_loss_changes_its_own_group_by_its_own_optimizer():
-    """Each loss depends on the other group's variable, too: a gradient that went astray would be seen."""
-    agent = QuadraticAgent(two_groups=True, scalar_clip_norm=1.5)
-    train_step = TrainStep(agent, Optimizer(**ADAM | {"decay": 0.7}, schedule="linear"))
-    of_vector, of_scalar = Adam(), RMSprop(momentum=0.0)
-    weights = agent.numpy()
-    for progress in (0.0, 0.5):
-        by_vector = (1 + 10 * weights[3]) * gradient_at(weights)[:3]
-        by_scalar = 2 * weights[3] + weights[0]
-        norms = np.linalg.norm(by_vector), abs(by_scalar)
-        assert min(norms) > 1.5, "the scalar's is clipped, the vector's is not"
-        rates = 0.05 * (1 - progress), 0.02
-        by_scalar *= 1.5 / norms[1]
-        weights += np.append(of_vector.step(by_vector, rates[0]), of_scalar.step(by_scalar, rates[1]))
-        metrics = updated(train_step, TARGET, progress).metrics
-        np.testing.assert_allclose(agent.numpy(), weights, rtol=1e-5)
-        names = ("gradient_norm", "scalar/gradient_norm", "learning_rate", "scalar/learning_rate")
-        assert [metrics[name] for name in names] == pytest.approx([*norms, *rates], rel=1e-5)
-        assert metrics["scalar/gradient_to_clip"] == pytest.approx(norms[1] / 1.5, rel=1e-5)
-        assert "gradient_to_clip" not in metrics, "the vector's is not clipped"
 
 
 SIZE = 6
@@ -228,16 +217,3 @@ def test_a_step_whose_gradients_are_not_finite_changes_nothing(two_groups, minib
             np.testing.assert_equal(state(), before)
         else:
             assert np.isfinite([*metrics.values(), *agent.numpy()]).all(), "the other minibatches are used"
-
-
-def test_the_optimizers_are_built_before_the_first_update():
-    """A checkpoint is restored into their variables then, by names that are the same in every process."""
-    agent = QuadraticAgent(two_groups=True)
-    train_step = TrainStep(agent, Optimizer(**ADAM))
-    before = train_step.variables
-    assert sum("vector" in name for name in before) > 2
-    assert {name.split("/")[0] for name in before} == {"vector", "scalar"}
-    assert list(before) == list(TrainStep(QuadraticAgent(two_groups=True), Optimizer(**ADAM)).variables)
-    updated(train_step, TARGET)
-    assert train_step.variables == before
-    assert [int(v) for name, v in before.items() if name.endswith("iteration")] == [1, 1]
