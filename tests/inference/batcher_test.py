@@ -1,4 +1,5 @@
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -130,18 +131,16 @@ def test_every_request_is_handed_out_once_among_many_producers():
             batcher.put(groups[n])
             assert answered[n].acquire(timeout=10)
 
-    threads = [threading.Thread(target=produce, args=(n,)) for n in range(len(groups))]
-    for thread in threads:
-        thread.start()
-    seen = 0
-    while seen < rounds * len(groups):
-        batch = batcher.get()
-        assert 0 < sum(len(r.env_ids) for r in batch) <= 8
-        assert len({id(r) for r in batch}) == len(batch)
-        seen += len(batch)
-        batcher.answered(batch)
-        for r in batch:
-            answered[groups.index(r)].release()
-    for thread in threads:
-        thread.join(10)
-        assert not thread.is_alive()
+    with ThreadPoolExecutor(len(groups)) as pool:
+        producers = [pool.submit(produce, n) for n in range(len(groups))]
+        seen = 0
+        while seen < rounds * len(groups):
+            batch = batcher.get()
+            assert 0 < sum(len(r.env_ids) for r in batch) <= 8
+            assert len({id(r) for r in batch}) == len(batch)
+            seen += len(batch)
+            batcher.answered(batch)
+            for r in batch:
+                answered[groups.index(r)].release()
+        for producer in producers:
+            producer.result(10)

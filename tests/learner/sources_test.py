@@ -244,7 +244,7 @@ ODD_SNAPSHOTS = {
 def test_a_file_that_is_no_snapshot_is_refused(changes, sentence):
     rig, odd = Rig(4, SAVED), io.BytesIO()
     rig.produce(4)
-    rig.source.next(0)
+    rig.drawn()
     with writing(odd) as add:
         for name, array in (dict(Archive(rig.saved())) | changes).items():
             if array is not None:
