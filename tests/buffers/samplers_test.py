@@ -127,7 +127,7 @@ def test_a_restored_sampler_continues_with_the_same_content_and_draws(make):
 def test_a_state_saved_by_one_kind_restores_another_of_any_capacity(slots):
     saved, restored = uniform(3, 9), prioritized(8, 9, seed=1)
     saved.insert(np.array(slots, np.int32), np.array([1.0, 2.0, 4.0])[: len(slots)])
-    restored.insert(np.array([0]), np.ones(1))
+    restored.insert(np.array([0, 2, 3, 6]), np.ones(4))
     restored.set_state(saved.get_state())
     np.testing.assert_equal(restored.get_state(), saved.get_state())
     restored.insert(np.array([4]), np.ones(1))

@@ -1,6 +1,6 @@
-"""Updates on one logical device and on four, in separate processes, because TensorFlow creates devices once.
+"""Updates on several numbers of logical devices, each in a separate process, because TensorFlow creates devices once.
 
-Writes results into a directory, the argument: `ppo-1.npz`, `ppo-4.npz` and `minibatches-4.npz`.
+Writes results into a directory, the argument: an .npz file for each case and number of devices.
 """
 
 import os
@@ -18,6 +18,9 @@ from seed_rl.learner.train_step import TrainStep
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.support.counting import Counting
 from tests.support.quadratic_agent import LENGTH, QuadraticAgent, unroll_of
+
+CASES = {1: ("ppo",), 2: ("ppo", "minibatches"), 4: ("reads",)}
+"""By the number of training devices; four are fed by two inference devices."""
 
 BATCH, UPDATES = 16, 2
 SPEC = EnvSpec(ArraySpec((10, 5, 1), "uint8"), DiscreteSpec(3))
@@ -48,7 +51,7 @@ def fill(store):
     store.set_rows(np.arange(store.num_slots, dtype=np.int32), rows)
 
 
-def run(replicas):
+def run(replicas, learns):
     """Rewards, metrics and weights by name, and the weights of the acting copies before and after a refresh.
 
     The stores of all inference devices hold the same unrolls: a batch does not depend on how many it is read from.
@@ -70,11 +73,15 @@ def run(replicas):
         parts = [part for read, piece in zip(readers, pieces, strict=True) for part in read(tf.constant(piece))]
         devices = [part.env_output.observation.backing_device for part in parts]
         assert [device.rpartition("device:")[2] for device in devices] == list(replicas.split.training)
-        with replicas.scope():
-            update = step(replicas.joined(parts), 0.5, weights)
-        agent.after_update(number + 1)
-        results |= {f"{number} {name}": value for name, value in update.metrics.items()}
         results[f"{number} reward"] = np.concatenate([part.env_output.reward for part in parts], axis=1)
+        if learns:
+            with replicas.scope():
+                update = step(replicas.joined(parts), 0.5, weights)
+            agent.after_update(number + 1)
+            results |= {f"{number} {name}": value for name, value in update.metrics.items()}
+        else:
+            for variable in agent.trainable_variables:
+                variable.assign(variable.numpy() + 1)
     results |= {f"weight {index} {v.name}": v.numpy() for index, v in enumerate(agent.variables)}
     for when in ("stale", "fresh"):
         for number, copy in enumerate(acting):
@@ -118,18 +125,18 @@ def run_in_minibatches(replicas):
 
 def main(count, directory):
     training = tuple(f"CPU:{number}" for number in range(1, count + 1))
-    inference = ("CPU:0",) if count == 1 else ("CPU:0", f"CPU:{count + 1}")
+    inference = ("CPU:0",) if count < 4 else ("CPU:0", f"CPU:{count + 1}")
     devices = Devices(training, inference, count + 2)
-    # All share it: of two strategies in a process, one takes what is meant for the other.
+    # All cases share it: of two strategies in a process, one takes what is meant for the other.
     replicas = Replicas(Experiment(env=Counting(), agent=AGENT, batch_size=BATCH, devices=devices))
     assert replicas.count == count
-    np.savez(os.path.join(directory, f"ppo-{count}.npz"), **run(replicas))
-    if count > 1:
-        np.savez(os.path.join(directory, f"minibatches-{count}.npz"), **run_in_minibatches(replicas))
+    for name in CASES[count]:
+        arrays = run_in_minibatches(replicas) if name == "minibatches" else run(replicas, learns=name == "ppo")
+        np.savez(os.path.join(directory, f"{name}-{count}.npz"), **arrays)
 
 
 if __name__ == "__main__":
-    for count in (1, 4):
+    for count in CASES:
         if (pid := os.fork()) == 0:  # TensorFlow is imported, but not yet at work
             sys.exit(main(count, sys.argv[1]))
         if status := os.waitpid(pid, 0)[1]:
