@@ -222,26 +222,20 @@ def test_no_module_of_the_package_is_too_long():
 
 
 @pytest.mark.parametrize(
-    ("module", "source", "imported"),
+    ("module", "source", "sentence"),
     [
-        ("seed_rl.rl.vtrace", "from absl import flags", "absl.flags"),
-        ("seed_rl.rl.vtrace", "from seed_rl.networks import torsos", "seed_rl.networks.torsos"),
-        ("seed_rl.transport.client", "def f():\n  import tensorflow", "tensorflow"),
-        ("seed_rl.inference.service", "import grpc", "grpc"),
-        ("seed_rl.actor.loop", "from seed_rl.envs import atari", "seed_rl.envs.atari"),
-        ("seed_rl.actor.loop", "from ..learner import loop", "seed_rl.learner.loop"),
-        ("seed_rl.envs.atari", "from . import football", "seed_rl.envs.football"),
-        ("seed_rl.agents.vtrace.agent", "from seed_rl.agents.r2d2 import loss", "seed_rl.agents.r2d2.loss"),
-        ("seed_rl.learner.learner", "import seed_rl.agents.vtrace.loss", "seed_rl.agents.vtrace.loss"),
-        ("seed_rl.runs.plan", "from benchmarks import env", "benchmarks.env"),
-        ("seed_rl", "from seed_rl import types", "seed_rl.types"),
+        ("seed_rl.rl.vtrace", "from absl import flags", "seed_rl.rl may not import absl.flags"),
+        ("seed_rl.rl.vtrace", "from seed_rl.networks import torsos", "may not import seed_rl.networks.torsos"),
+        ("seed_rl.transport.client", "def f():\n  import tensorflow", "may not import tensorflow"),
+        ("seed_rl.actor.loop", "from seed_rl.envs import atari", "may not import seed_rl.envs.atari"),
+        ("seed_rl.actor.loop", "from ..learner import loop", "may not import seed_rl.learner.loop"),
+        ("seed_rl.envs.atari", "from . import football", "may not import seed_rl.envs.football"),
+        ("seed_rl.runs.plan", "from benchmarks import env", "may not import benchmarks.env"),
+        ("seed_rl", "from seed_rl import types", "may not import seed_rl.types"),
+        ("seed_rl.novelty.x", "import os", "is in no layer: add it to LAYERS in architecture_test.py"),
     ],
 )
-def test_a_forbidden_import_is_reported(module, source, imported):
+def test_a_forbidden_import_is_reported(module, source, sentence):
     (found,) = violations(source, module)
     assert found.startswith(module)
-    assert found.endswith(f"may not import {imported}")
-
-
-def test_a_new_top_level_module_needs_a_layer():
-    assert "seed_rl.novelty.x is in no layer" in violations("import os", "seed_rl.novelty.x")[0]
+    assert found.endswith(sentence)

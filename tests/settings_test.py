@@ -30,8 +30,6 @@ class Stereo(Sound):
     ("settings", "message"),
     [
         ({"volume": 1.5}, r"Sound.volume must be in \[0, 1\], got 1.5"),
-        ({"volume": math.nan}, "Sound.volume must be finite, got nan"),
-        ({"volume": "1"}, "Sound.volume must be float, got '1'"),
         ({"volume": True}, "Sound.volume must be float, got True"),
         ({"speakers": 0}, "Sound.speakers must be at least 1, got 0"),
         ({"speakers": 2.5}, "Sound.speakers must be int, got 2.5"),
