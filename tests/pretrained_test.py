@@ -2,12 +2,15 @@
 
 import hashlib
 import sys
+from types import SimpleNamespace
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
 
 from scripts import pretrained as script
 from seed_rl.cli.main import main
+from seed_rl.evaluation import episodes
 from seed_rl.evaluation.policy import experiment_of
 from seed_rl.experiment import config_files, pretrained
 from seed_rl.weights import checkpoints
@@ -35,12 +38,22 @@ def test_the_policies_together_are_small_and_the_guide_lists_them(monkeypatch):
     assert script.main() == 0
 
 
-def test_the_check_finds_another_score_and_other_weights(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["pretrained.py", "check", "catch", "--episodes=16", "--seed=2"])
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({}, 0, "catch: ok"),
+        ({"low": -0.5, "high": 0.5}, 1, "catch: differs"),
+        ({"sha256": "0"}, 1, "catch: model.safetensors is not what was published"),
+    ],
+)
+def test_the_check_finds_another_score_and_other_weights(monkeypatch, capsys, changes, code, said):
     about = pretrained.about("catch")
-    for changes, code in (({}, 0), ({"low": -0.5, "high": 0.5}, 1), ({"sha256": "0"}, 1)):
-        monkeypatch.setattr(pretrained, "about", lambda name, changes=changes: {**about, **changes})
-        assert script.main() == code, capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["pretrained.py", "check", "catch", "--episodes=16", "--seed=2"])
+    monkeypatch.setattr(pretrained, "about", lambda name: {**about, **changes})
+    played = SimpleNamespace(mean=about["mean"], standard_error=0.01)
+    monkeypatch.setattr(episodes, "evaluate_run", create_autospec(episodes.evaluate_run, return_value=played))
+    assert script.main() == code
+    assert capsys.readouterr().out.startswith(said)
 
 
 def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkeypatch, capsys):
