@@ -59,11 +59,7 @@ def test_services_have_known_flags_no_rights_and_only_the_secrets_that_they_need
 @pytest.mark.parametrize(
     ("gin_file", "images"),
     [
-        ("atari/r2d2_pong", ["cpu", "actor"]),
         ("football/academy", ["cpu", "football"]),
-        ("dmlab/rooms_watermaze", ["cpu", "dmlab"]),
-        ("catch/vtrace", ["gpu", "actor"]),
-        ("mujoco/sac_hopper", ["cpu-mujoco", "actor-mujoco"]),
         ("gym/lunar_lander", ["gpu-mujoco", "actor-mujoco"]),
     ],
 )

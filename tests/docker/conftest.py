@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import os
 import pathlib
@@ -41,9 +40,9 @@ class Script:
         (self.directory / tool).write_text(program)
         (self.directory / tool).chmod(0o755)
 
-    def run(self, script, *arguments, **variables):
+    def run(self, script, *arguments):
         """Runs a script, or another program, to its end."""
-        options = {"cwd": self.directory, "env": self.variables | variables, "stdin": subprocess.DEVNULL, "timeout": 60}
+        options = {"cwd": self.directory, "env": self.variables, "stdin": subprocess.DEVNULL, "timeout": 60}
         return subprocess.run([ROOT / "docker" / script, *arguments], capture_output=True, text=True, **options)
 
     def done(self, script, *arguments):
@@ -66,25 +65,6 @@ class Script:
         pasted = self.records()
         self.done(script, *arguments)
         return printed, pasted, self.records()
-
-
-@pytest.fixture
-def dry_run(monkeypatch, capsys):
-    """Makes a dry run of `run_local` or `gke` in this process; returns its exit code, output and errors."""
-    for directory in ("docker", "docker/cloud"):
-        monkeypatch.syspath_prepend(str(ROOT / directory))
-    launch, kubernetes = importlib.import_module("launch"), importlib.import_module("render_kubernetes")
-    commands = {"run_local": launch.run_local, "gke": kubernetes.gke}
-
-    def run(command, *arguments):
-        try:
-            commands[command]([*map(str, arguments), "--dry_run"])
-            code = 0
-        except SystemExit as exit:
-            code = exit.code
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ import sys
 
 import psutil
 import pytest
+import yaml
 
+from tests.support.ports import free_addresses
 from tests.support.source import copy_source
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -69,8 +71,8 @@ def test_an_image_has_its_packages_and_a_command_for_an_unprivileged_user(name):
     assert "docker/health.py /usr/local/lib/seed_rl/" in arguments(image, "COPY")
 
 
-def test_an_environment_of_the_distribution_for_actors_is_small_and_plays_for_a_learner_that_keeps_its_secrets(
-    runs, rows, wait_for, secrets, has_no_secret, tmp_path
+def test_an_environment_for_actors_is_small_and_plays_in_a_run_that_is_started_as_on_kubernetes(
+    script, runs, rows, wait_for, secrets, has_no_secret, tmp_path
 ):
     copy_source(tmp_path / "source", "tests")
     environment, wheels = tmp_path / "venv", tmp_path / "wheels"
@@ -97,26 +99,34 @@ def test_an_environment_of_the_distribution_for_actors_is_small_and_plays_for_a_
     assert (refused.returncode, refused.stdout) == (2, "")
     assert re.fullmatch(r"seed_rl: \w+ is missing: pip install seed_rl \(seed_rl-actor .*\)\n", refused.stderr)
 
-    logdir = tmp_path / "runs"
-    settings = ("--gin_file=catch/vtrace", "--total_frames=1000000000", "--gin_param=Logs.metrics_interval_s=0.5")
-    tls = (f"--tls_cert={secrets}/cert.pem", f"--tls_key={secrets}/key.pem", f"--token_file={secrets}/token")
-    serve = ("learner", "--server_address=0.0.0.0:0", *tls, *settings, f"--logdir={logdir}")
-    learner = runs.start(*serve, program=(sys.executable, "-m", "seed_rl"))
-    port = int(wait_for(lambda: re.search(r"serving actors at 0\.0\.0\.0:(\d+)", learner.text()), learner)[1])
-    trust = (f"--tls_ca={secrets}/cert.pem", f"--token_file={secrets}/token")
-    options = {"program": [environment / "bin/seed_rl"], "env": variables, "cwd": tmp_path}
-    actor = runs.start("actor", f"--server_address=127.0.0.1:{port}", "--tls_server_name=learner", *trust, **options)
-    wait_for(lambda: any(row["env_frames"] > 5000 and row["environments"] == 32 for row in rows(logdir)), actor)
+    flags = ("--learner_image=r/cpu:1", "--actor_image=r/actor:1", "--name=a", "--gin_file=catch/vtrace", "--actors=1")
+    settings = ("--total_frames=30000", "--gin_param=Logs.metrics_interval_s=0.1")
+    manifests = yaml.safe_load_all(script.done("cloud/render_kubernetes.py", *flags, *settings))
+    jobs = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "Job"}
+    (address,) = free_addresses(1)
+    here = {"/secrets": str(secrets), "/runs": str(tmp_path / "runs")}
+    here |= {"0.0.0.0:8686": address, "a-learner:8686": address}
 
-    health = [sys.executable, ROOT / "docker/health.py", f"--port={port}", "--ask"]
+    def start(job, **options):
+        words = jobs[job]["containers"][0]["args"]
+        replaced = [re.sub("|".join(here), lambda found: here[found[0]], word) for word in words]
+        return runs.start(*replaced, **options)
+
+    learner = start("a-learner", program=[sys.executable, "-m", "seed_rl"])
+    wait_for(lambda: f"serving actors at {address}" in learner.text(), learner)
+    trust = (f"--tls_ca={secrets}/cert.pem", f"--token_file={secrets}/token")
+    health = [sys.executable, ROOT / "docker/health.py", f"--port={address.rpartition(':')[2]}", "--ask"]
     subprocess.run([*health, *trust], check=True)
     stranger = subprocess.run([*health, trust[0]], capture_output=True, text=True)
     assert (stranger.returncode, "the learner asks for a token" in stranger.stderr) == (1, True)
 
+    actor = start("a-actors", program=[environment / "bin/seed_rl"], env=variables, cwd=tmp_path)
     for process in map(psutil.Process, (learner.pid, actor.pid)):
         assert has_no_secret(" ".join([*process.cmdline(), *process.environ().values()]))
-    learner.process.terminate()
-    assert learner.wait(60) == 143, learner.text()
-    written = [path.read_bytes().decode("latin-1") for path in logdir.rglob("*") if path.is_file()]
+    assert actor.wait(120) == 0, actor.text()
+    assert "is over" in actor.text()
+    assert learner.wait(60) == 0, learner.text()
+    assert rows(tmp_path / "runs/a")[-1]["env_frames"] >= 30_000
+    written = [path.read_bytes().decode("latin-1") for path in tmp_path.glob("runs/a/**/*") if path.is_file()]
     assert len(written) > 3
     assert all(map(has_no_secret, [learner.text(), actor.text(), *written]))
