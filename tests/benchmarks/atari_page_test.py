@@ -1,7 +1,6 @@
 """The page of Atari from made-up records."""
 
 import json
-import shutil
 
 import pytest
 
@@ -64,30 +63,20 @@ def cells(text, name):
     return [cell.strip() for cell in row.strip("|").split("|")][1:]
 
 
-def test_a_game_stands_beside_its_published_scores_and_what_stands_out_is_named(results):
+def test_a_game_has_the_mean_of_its_seeds_and_what_stands_out_is_named(results):
     folder = results / "atari5_5M"
     record(folder, "qbert", human("qbert", 20), max_abs_value=8e8)
     record(folder, "qbert", human("qbert", 40), seed=2, min_entropy_share=0.25)
-    record(folder, "battle_zone", human("battle_zone", -10))
     record(folder, "phoenix", None, failure="it diverged")
     text = atari_page.section("scores atari5_5M 5M", results)
-    ours, dqn, rainbow, iqn, random, reference, percent, best, value, entropy, minutes = cells(text, "qbert")
-    assert (dqn, iqn, reference) == ("6,809", "6,809", "13,455")
-    assert (rainbow, random, percent) == ("13,455", "163.9", "30.0")
-    assert ours == "4,151"
+    ours, dqn, rainbow, _, _, reference, percent, best, value, entropy, minutes = cells(text, "qbert")
+    assert (ours, dqn, rainbow, reference, percent) == ("4,151", "6,809", "13,455", "13,455", "30.0")
     assert (best, value, entropy, minutes) == ("5,480", "8.0e+08", "0.25", "18.0")
-    assert cells(text, "battle_zone")[1:4] == ["–"] * 3
     assert cells(text, "phoenix")[0] == "–"
     for line in (
-        "4 runs took 0.6 hours of training.",
         "- Largest mean value: 8.0e+08 (qbert).",
         "- Least entropy: 0.25 (qbert seed 2).",
-        "- Below random play by more than 5 % of human: battle_zone (-10 %).",
-        "- Without an episode that ended in the last million frames: phoenix.",
         "- Failed: phoenix: it diverged.",
-        "- Not run yet: double_dunk, name_this_game.",
-        "`seed_rl train --gin_file=atari/vtrace_fast` with each game and seed; 2026-01-01 to 2026-01-02, "
-        "2 cores of Abacus; at 012345678+.",
     ):
         assert line in text.splitlines()
 
@@ -99,7 +88,6 @@ def test_statistics_are_over_the_games_that_all_have(results):
     text = atari_page.section("summary atari57_5M 5M", results)
     assert cells(text, "seed_rl") == ["3", "3", "40.0 (10.0 to 90.0)", "20.0 (10.0 to 90.0)"]
     assert cells(text, "DQN") == ["3", "15", "50.0 (50.0 to 50.0)", "50.0 (50.0 to 50.0)"]
-    assert cells(text, "Rainbow")[2].startswith("100.0")
     record(folder, "pong", human("pong", 20), seed=2)
     record(folder, "qbert", None)
     assert cells(atari_page.section("summary atari57_5M 5M", results), "IQN")[:2] == ["2", "10"]
@@ -107,6 +95,9 @@ def test_statistics_are_over_the_games_that_all_have(results):
 
 def test_pictures_are_drawn_of_what_has_been_run_and_shown_once_they_are_there(results):
     folder = results / "atari57_5M"
+    folder.mkdir()
+    atari_page.draw(folder)
+    assert not list(folder.iterdir()), "nothing has been run"
     for game in ("pong", "surround"):
         record(folder, game, human(game, 10))
     assert ".png" not in atari_page.section("summary atari57_5M 5M", results)
@@ -114,7 +105,3 @@ def test_pictures_are_drawn_of_what_has_been_run_and_shown_once_they_are_there(r
     assert {path.name for path in folder.glob("*.png")} == {"curves.png", "profile.png"}
     text = atari_page.section("summary atari57_5M 5M", results)
     assert f"]({results.name}/atari57_5M/curves.png)" in text
-    shutil.rmtree(folder)
-    folder.mkdir()
-    atari_page.draw(folder)
-    assert not list(folder.iterdir())
