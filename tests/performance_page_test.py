@@ -1,58 +1,48 @@
-"""The tables of docs/performance.md, and the script that writes them."""
+"""The pages that scripts write from results: benchmarks on docs/performance.md and two others, runs on docs/results."""
 
-import importlib.util
 import json
 import pathlib
+import re
+import shutil
 import sys
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS
+from scripts import performance_page, results_page
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs" / "results" / "performance"
-SCORES = ROOT / "docs" / "results" / "time_to_score"
-ATARI = ROOT / "docs" / "results" / "atari"
+DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
+RESULTS = DOCS / "results" / "performance"
 ON_THE_PAGE = set(BENCHMARKS) - {"time_to_score", "atari"}  # which have separate pages
-REPORT = {
-    "benchmark": "env",
-    "command": "scripts/bench.sh env",
-    "version": "0.1",
-    "commit": None,
-    "libraries": {"numpy": "2.0"},
-    "hardware": {"cores": 2, "processor": "Abacus", "accelerators": []},
-    "date": "2026-01-02T03:04:05+00:00",
-    "result": {"suites": [{"suite": "tetris", "missing": "not here", "rates": []}]},
-}
+ONE_TABLE = "<!-- table: env -->\n<!-- end -->\n"
+ONE_RUN = "Before\n<!-- run: gym_pendulum -->\n<!-- end -->\nafter\n"
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """Runs the script on a page with the given text and a results folder; returns exit code and page."""
-    spec = importlib.util.spec_from_file_location("performance_page", ROOT / "scripts" / "performance_page.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    """Runs a script on a page with the given text, with a benchmark and a recorded run; returns exit code and page."""
     page = tmp_path / "page.md"
+    shutil.copy(RESULTS / "env.json", tmp_path)
+    shutil.copytree(DOCS / "results" / "gym_pendulum", tmp_path / "gym_pendulum")
 
-    def run_script(text, *flags):
+    def run_script(script, text, *flags):
         page.write_text(text, encoding="utf-8")
-        monkeypatch.setattr(sys, "argv", ["performance_page", f"--page={page}", f"--results={tmp_path}", *flags])
+        monkeypatch.setattr(sys, "argv", ["script", f"--page={page}", *flags])
         return script.main(), page.read_text(encoding="utf-8")
 
     return run_script
 
 
-@pytest.mark.parametrize(
-    ("page", "results"),
-    [("performance.md", RESULTS), ("results/time_to_score.md", SCORES), ("results/atari.md", ATARI)],
-)
-def test_the_page_is_up_to_date(run, capsys, page, results):
-    code, _ = run((ROOT / "docs" / page).read_text(encoding="utf-8"), "--check", f"--results={results}")
-    assert code == 0, capsys.readouterr().err
+@pytest.mark.parametrize("path", performance_page.PAGES, ids=lambda path: path.stem)
+def test_a_page_of_benchmarks_is_up_to_date_and_written_from_its_results(run, path):
+    page, results = path.read_text(encoding="utf-8"), f"--results={performance_page.PAGES[path]}"
+    emptied, tables = re.subn(r"(<!-- (?:table|atari): .* -->\n)(?s:.*?)(<!-- end -->)", r"\1\2", page)
+    assert tables >= 5
+    assert run(performance_page, emptied, results) == (0, page)
 
 
 def test_each_benchmark_of_speed_has_a_full_measurement_on_the_page():
-    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    page = (DOCS / "performance.md").read_text(encoding="utf-8")
     assert {path.stem for path in RESULTS.glob("*.json")} == ON_THE_PAGE
     for name in ON_THE_PAGE:
         content = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
@@ -61,28 +51,28 @@ def test_each_benchmark_of_speed_has_a_full_measurement_on_the_page():
         assert f"<!-- table: {name} -->" in page
 
 
-def test_a_table_is_written_between_its_markers_and_nothing_else_changes(run, tmp_path):
-    (tmp_path / "x.json").write_text(json.dumps(REPORT))
-    code, page = run("before\n<!-- table: x -->\nold\n<!-- end -->\nafter\n")
+def test_the_page_of_runs_is_up_to_date_and_written_from_their_records(run, monkeypatch, capsys):
+    code, page = run(results_page, ONE_RUN)
     assert code == 0
-    assert page.startswith("before\n<!-- table: x -->\n\n```\n")
-    assert "suite  threads" in page
-    assert "tetris: not here\n```\n" in page
-    assert "2 cores of Abacus, no accelerator; seed_rl 0.1 at an unknown commit, numpy 2.0." in page
-    assert page.endswith("\n<!-- end -->\nafter\n")
-    assert run(page, "--check") == (0, page)
+    assert page.removeprefix("Before\n").removesuffix("after\n") in results_page.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["results_page.py", "--check"])
+    assert results_page.main() == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("script", "text", "flags", "sentence"),
     [
-        ("<!-- table: y -->\n<!-- end -->\n", "the table y has no data: y.json is missing"),
-        ("<!-- table: y -->\n", "each <!-- table: NAME --> needs one <!-- end --> behind it"),
-        ("<!-- end -->\n", "each <!-- table: NAME --> needs one"),
+        (performance_page, ONE_TABLE, "--check", "page.md is out of date: run scripts/performance_page.py"),
+        (performance_page, "<!-- table: y -->\n<!-- end -->\n", "", "the table y has no data: y.json is missing"),
+        (performance_page, "<!-- table: y -->\n", "", "each <!-- table: NAME --> needs one <!-- end --> behind it"),
+        (performance_page, "<!-- end -->\n", "", "each <!-- table: NAME --> needs one"),
+        (results_page, "Nothing\n", "", "the page must show every recorded run, ['gym_pendulum'], but shows []"),
+        (results_page, "<!-- run: gym_pendulum -->\n", "", "needs one <!-- end --> after it"),
+        (results_page, ONE_RUN, "--check", "is out of date: run scripts/results_page.py"),
     ],
 )
-def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, text, sentence):
-    assert run(text) == (1, text)
-    err = capsys.readouterr().err
-    assert sentence in err
-    assert len(err.splitlines()) == 1
+def test_a_page_with_a_mistake_is_left_alone_with_a_sentence(run, capsys, tmp_path, script, text, flags, sentence):
+    results = [f"--results={tmp_path}"] if script is performance_page else []
+    assert run(script, text, *flags.split(), *results) == (1, text)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert sentence in line
