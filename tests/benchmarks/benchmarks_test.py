@@ -2,71 +2,34 @@
 
 import importlib
 import json
-import statistics
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import BenchmarkError, end_to_end, time_to_score
-from benchmarks.__main__ import ALL, BENCHMARKS, main, parse
+from benchmarks.__main__ import ALL, APART, BENCHMARKS, main, parse
 from benchmarks.experiments import Recipe
 from seed_rl.experiment import config_files
 from seed_rl.studies.sweep import Sweep
-from seed_rl.transport.codec import StepCodec
 
 WIDEST = 100
 
-# Words of the table of a smoke run, and a measured value of its JSON.
-EXPECTED = {
-    "env": (["catch", "pong", "frames/s"], lambda result: result["suites"][0]["rates"][0]["agent_steps"]),
-    "transport": (["messages", "wire", "memory"], lambda result: result["server"][0]["server_thread_us"]),
-    "act": (["shallow", "float32", "XLA"], lambda result: result["act"][0]["ratio"]),
-    "train": (["shallow", "GFLOP/s"], lambda result: result["updates"][0]["utilisation"]),
-    "replay": (["1,000", "sample, ms", "round, ms"], lambda result: result["sizes"][0]["milliseconds"]["read"]),
-    "serve": (["clients", "p99"], lambda result: result["rows"][0]["share"]),
-    "load": (["acting and learning, 5 ms", "p99", "answered"], lambda result: result["rows"][0]["observations"]),
-    "end_to_end": (["catch", "share of", "ceiling"], lambda result: result["runs"][0]["efficiency"]),
-    "time_to_score": (["catch/vtrace", "M frames"], lambda result: result["experiments"][0]["env_steps"]),
+WORDS = {
+    "env": ["catch", "frames/s"],
+    "transport": ["messages", "wire", "memory"],
+    "act": ["shallow", "float32", "XLA"],
+    "train": ["shallow", "GFLOP/s"],
+    "replay": ["1,000", "sample, ms", "round, ms"],
+    "serve": ["clients", "p99"],
+    "load": ["acting and learning, 5 ms", "p99", "answered"],
+    "end_to_end": ["catch", "share of", "ceiling"],
+    "time_to_score": ["catch/vtrace", "M frames"],
 }
-
-
-def check_transport(result):
-    from benchmarks.transport import ENV_SPEC
-
-    for row in result["server"]:
-        messages, size = row["messages"]["median"], row["group_size"]
-        assert row["observations"]["median"] == pytest.approx(size * messages, rel=1e-4)
-        nbytes = StepCodec(ENV_SPEC, size).payload_bytes
-        assert row["megabytes"]["median"] == pytest.approx(messages * nbytes / 1e6, rel=1e-4)
-
-
-def check_replay(result):
-    for size in result["sizes"]:
-        repeats = [each["repeats"] for each in size["milliseconds"].values()]
-        assert [sum(parts) for parts in zip(*repeats[:-1], strict=True)] == pytest.approx(repeats[-1], rel=1e-4)
-
-
-def check_load(result):
-    few, many = result["rows"]
-    assert (few["actors"], few["streams"], few["environments"], few["offered"]) == (2, 2, 4, 800)
-    assert (many["actors"], many["offered"]) == (4, 1600)
-    for row in result["rows"]:
-        # Environments wait for their actions, and step times vary by 30 %.
-        assert row["observations"]["median"] < 1.3 * row["offered"]
-        assert row["p50"]["median"] <= row["p90"]["median"] <= row["p99"]["median"]
-
-
-def check_end_to_end(result):
-    (run,) = result["runs"]
-    median = {name: run[name]["median"] for name in ("env", "act", "train", "end_to_end", "ceiling", "efficiency")}
-    assert median["ceiling"] == pytest.approx(
-        1 / (1 / median["env"] + 1 / median["act"] + 1 / median["train"]), rel=1e-4
-    )
-    assert median["efficiency"] == pytest.approx(median["end_to_end"] / median["ceiling"], rel=1e-4)
-
-
-CHECKS = {"transport": check_transport, "replay": check_replay, "load": check_load, "end_to_end": check_end_to_end}
+"""Words of the table of a smoke run."""
+SMALLER = {"env": ["--suites=catch"], "load": ["--actors=2"], "transport": ["--group_sizes=4"]}
+"""Flags that leave out most of a smoke run."""
 
 
 def run(*words):
@@ -77,19 +40,22 @@ def run(*words):
         return ended.code
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in BENCHMARKS if name not in ("env", "replay", "compile_for", "time_to_score", "atari")]
-)
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in APART])
 def test_a_smoke_run_prints_a_table_and_writes_json(name, capfd, tmp_path):
-    assert run(name, "--quick", f"--output={tmp_path}") == 0
+    assert run(name, "--quick", f"--output={tmp_path}", *SMALLER.get(name, ())) == 0
     check_report(name, capfd.readouterr().out, tmp_path)
 
 
-def test_several_run_one_after_the_other(capfd, tmp_path):
-    assert run("env", "replay", "--quick", f"--output={tmp_path}") == 0
-    tables = capfd.readouterr().out.split("\nreplay: ")
-    for name, table in zip(("env", "replay"), tables, strict=True):
-        check_report(name, table, tmp_path)
+def test_several_run_in_processes_one_after_the_other_even_after_a_failure(monkeypatch):
+    started = []
+
+    def start(command, check):
+        started.append(command)
+        return SimpleNamespace(returncode=3 if "env" in command else 0)
+
+    monkeypatch.setattr("benchmarks.__main__.subprocess", SimpleNamespace(run=start))
+    assert run("env", "replay", "--quick") == 3
+    assert started == [[sys.executable, "-m", "benchmarks", name, "--quick"] for name in ("env", "replay")]
 
 
 def test_runs_to_a_score_are_recorded_and_not_repeated(capfd, tmp_path, monkeypatch):
@@ -122,36 +88,30 @@ def test_runs_to_a_score_are_recorded_and_not_repeated(capfd, tmp_path, monkeypa
 
 
 def check_report(name, out, directory):
-    """A report's table, file and values."""
-    words, measured = EXPECTED[name]
-    assert all(word in out for word in words), out
+    """A report's table and file."""
+    assert all(word in out for word in WORDS[name]), out
     assert max(len(line) for line in out.splitlines() if str(directory) not in line) <= WIDEST
-    content = json.loads((directory / f"{name}.json").read_text())
+    content = json.loads((directory / f"{name}.json").read_text(), parse_constant=pytest.fail)
     assert content["benchmark"] == name
     assert content["command"].startswith(f"scripts/bench.sh {name} --quick")
     assert content["arguments"]["quick"] is True
-    value = measured(content["result"])
-    repeats = value["repeats"] if isinstance(value, dict) else [value]
-    assert 0 < min(repeats) <= statistics.median(repeats) <= max(repeats)
     table = importlib.import_module(f"benchmarks.{name}").table(content["result"])
     assert table in out, "the table can be made from the file again"
-    CHECKS.get(name, lambda result: None)(content["result"])
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_help_shows_flags_and_how_it_measures(name, capsys):
+def test_help_shows_how_it_measures(name, capsys):
     assert run(name, "--help") == 0
-    out = capsys.readouterr().out
-    assert sys.modules[f"benchmarks.{name}"].__doc__.strip() in out
-    assert "--quick" in out
-    assert any(flag in out for flag in ("--repeats", "--seeds", "--programs"))
+    assert sys.modules[f"benchmarks.{name}"].__doc__.strip() in capsys.readouterr().out
 
 
 def test_the_overview_has_a_line_for_each_and_needs_no_tensorflow():
-    probe = "import sys; from benchmarks.__main__ import main; main([]); assert 'tensorflow' not in sys.modules"
-    out = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-X", "importtime", "-m", "benchmarks"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "numpy" in done.stderr
+    assert "tensorflow" not in done.stderr
     for name, summary in BENCHMARKS.items():
-        assert any(line.split() == [name, *summary.split()] for line in out.splitlines()), name
+        assert any(line.split() == [name, *summary.split()] for line in done.stdout.splitlines()), name
 
 
 def test_flags_win_over_those_of_a_smoke_run():
@@ -167,6 +127,7 @@ def test_flags_win_over_those_of_a_smoke_run():
         (["env", "--sweets=catch"], 2, "unrecognized arguments: --sweets=catch"),
         (["env", "replay", "--threads=1"], 2, "scripts/bench.sh replay: unrecognized arguments: --threads=1"),
         (["env", "--suites=catch,tetris"], 2, "argument --suites: unknown name 'tetris'"),
+        (["atari", "--frames=many"], 2, "expected a whole number such as 300000, 300k, 10M or 1e6, got 'many'"),
         (["load", "--actors=16,x"], 2, "must be a whole number, got 'x'"),
         (["load", "--actors=0"], 2, "must be at least 1, got 0"),
         (["load", "--step_ms=nan"], 2, "must be at least 0.0, got nan"),
