@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
-from typing import NamedTuple
 
 import pytest
 import yaml
@@ -51,13 +49,6 @@ set -euo pipefail
 STUB = '#!/bin/bash\nrecord "$0" "$@"\n[[ $0 != scripts/setup_venv.sh ]] || echo .venv\n'
 
 
-class Recorded(NamedTuple):
-    page: str
-    folder: str
-    python_path: str
-    arguments: list[str]
-
-
 def scripts(text: str) -> str:
     """All that a page tells its reader to type: blocks of sh, lines behind `$`, and the steps of a CI."""
     found = []
@@ -80,17 +71,12 @@ def steps(part) -> list[str]:
     return [line for each in part for line in steps(each)] if isinstance(part, list) else []
 
 
-def read(page: pathlib.Path, folder: pathlib.Path) -> list[Recorded]:
+def read(page: pathlib.Path, folder: pathlib.Path) -> list[Line]:
     """What a reader of a page runs, in a folder that is made to look like a clone."""
     folder.mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")
-    for path in [
-        *ROOT.glob("scripts/*"),
-        *ROOT.glob("docker/**/*.*"),
-        ROOT / ".venv/bin/python",
-        ROOT / ".venv/bin/uv",
-        ROOT / "build/catch_actor",
-    ]:
+    made = [ROOT / name for name in (".venv/bin/python", ".venv/bin/uv", "build/catch_actor")]
+    for path in [*ROOT.glob("scripts/*"), *ROOT.glob("docker/**/*.*"), *made]:
         stub = folder / path.relative_to(ROOT)
         stub.parent.mkdir(parents=True, exist_ok=True)
         stub.write_text(STUB)
@@ -109,45 +95,38 @@ def read(page: pathlib.Path, folder: pathlib.Path) -> list[Recorded]:
     words, found = iter(records.read_text().split("\0")[:-1]), []
     for count in words:
         place, python_path = next(words), next(words)
-        found.append(Recorded(page.name, place, python_path, [next(words) for _ in range(int(count))]))
+        found.append(Line([next(words) for _ in range(int(count))], place, python_path, is_complete=True))
     return found
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory) -> list[Recorded]:
+def recorded(tmp_path_factory) -> list[Line]:
     folder = tmp_path_factory.mktemp("pages")
     return [each for number, page in enumerate(PAGES) for each in read(page, folder / str(number))]
 
 
-def as_lines(recorded: list[Recorded]) -> list[Line]:
+def of_seed_rl(recorded: list[Line]) -> list[Line]:
     """The command lines of `seed_rl` among them; `scripts/train.sh` gives its flags to `seed_rl train`."""
     lines = []
-    for _, folder, python_path, (program, *arguments) in recorded:
+    for line in recorded:
+        program, *arguments = line.arguments
         if program == "scripts/train.sh":
             usual = [] if any("gin_file" in each for each in arguments) else ["--gin_file=atari/vtrace_fast"]
             program, arguments = "seed_rl", ["train", *usual, *arguments]
         if program == "seed_rl":
             is_example = any("my_package" in each for each in arguments)  # the reader's own, which doesn't exist
-            lines.append(Line(arguments, folder, python_path, not (is_example and arguments[0] == "envs")))
+            lines.append(line._replace(arguments=arguments, is_complete=not (is_example and arguments[0] == "envs")))
     return lines
 
 
 def test_every_command_is_understood_and_the_quick_ones_are_carried_out(recorded, tmp_path):
     mentioned = [each for page in PAGES for each in INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
     flags = [Line(each.split()[1:], str(tmp_path), "", False) for each in mentioned]
-    lines = [*as_lines(recorded), *flags]
+    lines = [*of_seed_rl(recorded), *flags]
     assert len(flags) > 10
     assert len(lines) > 80
     program = [sys.executable, "-m", "tests.support.checked_commands"]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        program,
-        input=json.dumps(lines),
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run(program, input=json.dumps(lines), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     complaints = json.loads(done.stdout)
     assert len(complaints) == len(lines)
@@ -156,16 +135,13 @@ def test_every_command_is_understood_and_the_quick_ones_are_carried_out(recorded
 
 
 def test_every_other_program_is_known(recorded):
-    others = [
-        each
-        for each in recorded
-        if each.arguments[0] not in ("seed_rl", "scripts/train.sh", "mkdir", "sleep", "python")
-    ]
+    elsewhere_or_trivial = ("seed_rl", "scripts/train.sh", "mkdir", "sleep", "python")
+    others = [each for each in recorded if each.arguments[0] not in elsewhere_or_trivial]
     unknown = [each.arguments for each in others if not each.arguments[0].startswith(tuple(ELSEWHERE))]
     assert not unknown, unknown
     unused = [name for name in ELSEWHERE if not any(each.arguments[0].startswith(name) for each in others)]
     assert not unused, unused
-    for _, _, _, (program, *arguments) in others:
+    for program, *arguments in (each.arguments for each in others):
         if program == ".venv/bin/python" and arguments[0] != "-m":
             assert (ROOT / arguments[0]).is_file()
         if program == "scripts/bench.sh":

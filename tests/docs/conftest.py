@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -19,13 +19,6 @@ from playwright.sync_api import sync_playwright
 from scripts.pictures import BROWSER
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-class Silent(http.server.SimpleHTTPRequestHandler):
-    """Serves files without logging."""
-
-    def log_message(self, *arguments):
-        pass
 
 
 @pytest.fixture(scope="session")
@@ -42,24 +35,13 @@ def site(once) -> pathlib.Path:
 
 
 @pytest.fixture(scope="session")
-def serve() -> Callable[[pathlib.Path], str]:
-    """Serves a folder until the tests end; gives its address, without a slash at the end."""
-    with contextlib.ExitStack() as running:
-
-        def start(folder: pathlib.Path) -> str:
-            handler = functools.partial(Silent, directory=str(folder))
-            server = running.enter_context(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            running.callback(server.shutdown)
-            return f"http://127.0.0.1:{server.server_port}"
-
-        yield start
-
-
-@pytest.fixture(scope="session")
-def server(site, serve) -> str:
-    """The address of the site."""
-    return serve(site)
+def server(site) -> Iterator[str]:
+    """Serves the site until the tests end; its address, without a slash at the end."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")
