@@ -101,11 +101,10 @@ def test_import_at_the_root_by_another_name_fails_with_a_sentence(package):
     assert re.match(rf"ImportError: .*seed_rl\.{package}", done.stderr.splitlines()[-1])
 
 
-def environment(python: str, extra: str = "") -> dict[str, str]:
-    """What markers see on Linux with a Python version."""
-    platform = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64", "os_name": "posix"}
-    implementation = {"implementation_name": "cpython", "platform_python_implementation": "CPython", "extra": extra}
-    return {"python_version": python, "python_full_version": f"{python}.9", **platform, **implementation}
+def applies(requirement: Requirement, python: str, extra: str = "") -> bool:
+    """Whether a requirement is one for a Python version, on a machine like this."""
+    known = {"python_version": python, "python_full_version": f"{python}.9", "extra": extra}
+    return requirement.marker is None or requirement.marker.evaluate(known)
 
 
 def pins(lock: str, python: str) -> dict[str, str]:
@@ -114,7 +113,7 @@ def pins(lock: str, python: str) -> dict[str, str]:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     assert all(re.search(r" --hash=sha256:[0-9a-f]{64}$", line) for line in lines), "relock with scripts/lock.sh"
     pinned = [Requirement(line.partition(" --hash")[0]) for line in lines]
-    found = [each for each in pinned if each.marker is None or each.marker.evaluate(environment(python))]
+    found = [each for each in pinned if applies(each, python)]
     assert len({each.name for each in found}) == len(found) > 0
     return {each.name: re.fullmatch(r"==([^,]+)", str(each.specifier))[1] for each in found}
 
@@ -131,8 +130,7 @@ def test_the_locks_fit_the_requirements_and_each_other(metadata, python):
     assert actor.items() < runtime.items() < cpu.items() < gpu.items(), "relock with scripts/lock.sh"
     fields = Parser().parsestr(metadata("METADATA"))
     for requirement in map(Requirement, fields.get_all("Requires-Dist")):
-        extras = ["", *fields.get_all("Provides-Extra")]
-        if requirement.marker is None or any(requirement.marker.evaluate(environment(python, e)) for e in extras):
+        if any(applies(requirement, python, extra) for extra in ["", *fields.get_all("Provides-Extra")]):
             lock = runtime if requirement.marker is None else dev
             assert requirement.specifier.contains(lock[requirement.name]), f"{requirement}: relock with scripts/lock.sh"
 

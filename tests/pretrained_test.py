@@ -40,20 +40,16 @@ def test_the_policies_together_are_small_and_the_guide_lists_them(monkeypatch):
 
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
-    [
-        ({}, 0, "catch: ok"),
-        ({"low": -0.5, "high": 0.5}, 1, "catch: differs"),
-        ({"sha256": "0"}, 1, "catch: model.safetensors is not what was published"),
-    ],
+    [({}, 0, "catch: ok"), ({"low": -0.5, "high": 0.5}, 1, "catch: differs"), ({"sha256": "0"}, 1, "is not what was")],
 )
 def test_the_check_finds_another_score_and_other_weights(monkeypatch, capsys, changes, code, said):
     about = pretrained.about("catch")
-    monkeypatch.setattr(sys, "argv", ["pretrained.py", "check", "catch", "--episodes=16", "--seed=2"])
-    monkeypatch.setattr(pretrained, "about", lambda name: {**about, **changes})
     played = SimpleNamespace(mean=about["mean"], standard_error=0.01)
     monkeypatch.setattr(episodes, "evaluate_run", create_autospec(episodes.evaluate_run, return_value=played))
+    monkeypatch.setattr(pretrained, "about", lambda name: {**about, **changes})
+    monkeypatch.setattr(sys, "argv", ["pretrained.py", "check", "catch"])
     assert script.main() == code
-    assert capsys.readouterr().out.startswith(said)
+    assert said in capsys.readouterr().out
 
 
 def test_a_pretrained_policy_plays_and_starts_a_run_by_its_name(tmp_path, monkeypatch, capsys):
