@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import subprocess
 import tempfile
 import threading
@@ -18,9 +17,8 @@ from gymnasium import spaces
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.catch import Catch, CatchVectorEnv
-from seed_rl.specs import EnvSpec
 
-GO_ON, END_EPISODE, RAISE, EXIT, BE_KILLED = range(5)
+GO_ON, RAISE, EXIT = range(3)
 """The actions."""
 
 
@@ -28,7 +26,7 @@ class FailingEnv(gymnasium.Env):
     """Observations int64 [3]: process id, seed of the last reset (-1: none), steps since then."""
 
     observation_space = spaces.Box(-1, 2**62, (3,), np.int64)
-    action_space = spaces.Discrete(5)
+    action_space = spaces.Discrete(3)
 
     def __init__(self, fails: str = "", hangs_at_close: bool = False, compiles: bool = False):
         """
@@ -62,9 +60,7 @@ class FailingEnv(gymnasium.Env):
         if action == EXIT:
             os.write(2, b"***\nERROR: there is no map\n***\n")
             os._exit(7)
-        if action == BE_KILLED:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self._observation(), float(self._steps), action == END_EPISODE, False, {"steps": self._steps}
+        return self._observation(), float(self._steps), False, False, {"steps": self._steps}
 
     def close(self) -> None:
         if self._hangs_at_close:
@@ -84,21 +80,6 @@ class Failing(Catch):
 
     def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
         return _FailingVectorEnv(num_envs, self.rows, self.columns)
-
-
-@registry.register
-@gin.configurable
-@dataclasses.dataclass(frozen=True)
-class Unbuildable(Catch):
-    """A suite whose environments can't be built on any machine; a learner only reads their spec."""
-
-    suite = "unbuildable"
-
-    def make(self, num_envs: int) -> gymnasium.vector.VectorEnv:
-        raise CannotBuild("no such thing here")
-
-    def spec(self) -> EnvSpec:
-        return Catch().spec()
 
 
 class _FailingVectorEnv(CatchVectorEnv):
