@@ -168,7 +168,7 @@ class _Driven:
         windows = []
         for before, after in self._counters:
             inside = (answered >= before[0]) & (answered < after[0])
-            if not inside.any():
+            if not inside.any() or after[3] == before[3]:  # no batch
                 raise BenchmarkError("nothing was answered within a repeat: increase --seconds")
             windows.append(Window((answered - due)[inside], *(after - before).tolist()))
         return windows
