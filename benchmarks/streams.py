@@ -168,9 +168,10 @@ class _Driven:
         windows = []
         for before, after in self._counters:
             inside = (answered >= before[0]) & (answered < after[0])
-            if not inside.any() or after[3] == before[3]:  # no batch
+            window = Window((answered - due)[inside], *(after - before).tolist())
+            if not (inside.any() and window.batches):
                 raise BenchmarkError("nothing was answered within a repeat: increase --seconds")
-            windows.append(Window((answered - due)[inside], *(after - before).tolist()))
+            windows.append(window)
         return windows
 
     def _stop(self) -> None:
