@@ -122,17 +122,16 @@ begin_compiling() {
   trap 'kill -- "-$compiling" 2>/dev/null || true' EXIT
 }
 
+# install_lock LOCK [FLAGS of uv]
 # uv takes a quarter of pip's time but ignores pip's settings, such as another index; pip takes over if it fails.
 install_lock() {
   local verified=(--require-hashes --requirement "$1")
   logged "${pip[@]}" install --progress-bar off --require-hashes --requirement requirements/build.lock
-  "$venv/bin/uv" pip install --compile-bytecode --python "$venv/bin/python" "${verified[@]}" >>"$log" 2>&1 </dev/null ||
+  "$venv/bin/uv" pip install "${@:2}" --python "$venv/bin/python" "${verified[@]}" >>"$log" 2>&1 </dev/null ||
     logged "${pip[@]}" install --progress-bar off "${verified[@]}"
 }
 
 install() {
-  local lock=requirements/dev.lock # includes runtime.lock
-  [[ $kind != runtime && $kind != docs ]] || lock=requirements/$kind.lock
   if stamped identity; then
     say "Updating $venv"
     : >"$log"
@@ -141,7 +140,10 @@ install() {
   fi
   rm -f -- "$stamp"
   ! has_engine || begin_compiling
-  install_lock "$lock"
+  # Bytecode only for what every process imports: most modules of the other packages are never imported.
+  [[ $kind == docs ]] || install_lock requirements/runtime.lock --compile-bytecode
+  [[ $kind != docs ]] || install_lock requirements/docs.lock
+  [[ $kind == runtime || $kind == docs ]] || install_lock requirements/dev.lock # includes runtime.lock
   [[ $kind != accelerators ]] || install_lock requirements/accelerators.lock
   [[ $kind == docs ]] || logged "${pip[@]}" install --no-deps --no-build-isolation --editable .
   if has_engine; then
