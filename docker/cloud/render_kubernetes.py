@@ -23,6 +23,7 @@ _TRUST = ["--tls_server_name=learner", "--tls_ca=/secrets/cert.pem", "--token_fi
 _SERVE = ["--server_address=0.0.0.0:8686", "--tls_cert=/secrets/cert.pem", "--tls_key=/secrets/key.pem", _TRUST[-1]]
 _SPOT = ("cloud.google.com/gke-spot", "true")
 _CHIPS = {"1x1": 1, "2x2": 4, "2x4": 8, "2x2x1": 4}  # of one host
+_MEANINGLESS = {"none": ("accelerator_type", "accelerator_count", "tpu_topology"), "gpu": ("tpu_topology",), "tpu": ()}
 
 device = form(r"[\w./-]+=[1-9][0-9]*", "a kind of device and how many, such as nvidia.com/gpu=1")
 name = form(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", "at most 40 of a-z, 0-9 and -, beginning with a letter")
@@ -145,7 +146,7 @@ def gke(arguments: Sequence[str]) -> None:
     add("--accelerator", choices=("none", "gpu", "tpu"), default="gpu", help="the learner's; default: gpu")
     add("--accelerator_type", type=form(r"[\w-]+", "a type"), help="default: nvidia-l4, or tpu-v5-lite-podslice (v5e)")
     add("--accelerator_count", type=count, metavar="N", help="GPUs; default: 1")
-    add("--tpu_topology", choices=_CHIPS, default="1x1", help="chips of one host; default: 1x1")
+    add("--tpu_topology", choices=_CHIPS, help="chips of one host; default: 1x1")
     add("--learner_image", help="instead of this repository's")
     add("--spot_learner", action="store_true", help="the learner on a spot machine, too: it continues when preempted")
     bucket = form(r"[a-z0-9][a-z0-9._-]+", "a bucket's name without gs://")
@@ -165,6 +166,9 @@ def gke(arguments: Sequence[str]) -> None:
         run(*kubectl, "delete", "--ignore-not-found", *objects)
         return
 
+    for flag in _MEANINGLESS[asked.accelerator]:
+        if getattr(asked, flag) is not None:
+            parser.error(f"--{flag} has no meaning with --accelerator={asked.accelerator}")
     if not asked.repository or not asked.gin_file:
         parser.error("--repository and --gin_file are needed")
     asked.gin_file = asked.gin_file if asked.no_build else launch.check_experiment(asked.gin_file)
@@ -177,16 +181,18 @@ def gke(arguments: Sequence[str]) -> None:
     asked.actor_image = launch.image_name(actor, asked.repository, asked.tag)
     asked.learner_image = asked.learner_image or launch.image_name(ours, asked.repository, asked.tag)
     asked.gin_param = settings + asked.gin_param
-    asked.learner_device, asked.learner_node, chips = [], [], _CHIPS[asked.tpu_topology]
+    asked.learner_device, asked.learner_node = [], []
     if kind == "gpu":
         asked.learner_device = [f"nvidia.com/gpu={asked.accelerator_count or 1}"]
         asked.learner_node = [("cloud.google.com/gke-accelerator", asked.accelerator_type or "nvidia-l4")]
     if kind == "tpu":
+        topology = asked.tpu_topology or "1x1"
+        chips = _CHIPS[topology]
         if asked.accelerator_count not in (None, chips):
             parser.error(f"--accelerator_count must be the {chips} chips of --tpu_topology, or left out")
         asked.learner_device, kind = [f"google.com/tpu={chips}"], asked.accelerator_type or "tpu-v5-lite-podslice"
-        topology = ("cloud.google.com/gke-tpu-topology", asked.tpu_topology)
-        asked.learner_node = [("cloud.google.com/gke-tpu-accelerator", kind), topology]
+        asked.learner_node = [("cloud.google.com/gke-tpu-accelerator", kind)]
+        asked.learner_node += [("cloud.google.com/gke-tpu-topology", topology)]
     asked.actor_node = asked.actor_taint = [_SPOT]
     asked.learner_taint = [_SPOT] * asked.spot_learner
     asked.learner_node += asked.learner_taint

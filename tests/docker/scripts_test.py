@@ -67,6 +67,8 @@ def test_git_docker_and_the_source_distribution_leave_secrets_out():
         (GKE + "--name=Pong!", "--name must be at most 40 of a-z, 0-9 and -, beginning with a letter, got 'Pong!'"),
         (GKE + "--accelerator=tpu --tpu_topology=4x4", "--tpu_topology invalid choice: '4x4'"),
         (GKE + "--accelerator=tpu --accelerator_count=2", "--accelerator_count must be the 1 chips of --tpu_topology"),
+        (GKE + "--accelerator=none --accelerator_count=2", "--accelerator_count has no meaning with --acceler"),
+        (GKE + "--tpu_topology=2x2", "--tpu_topology has no meaning with --accelerator=gpu"),
         (GKE + "--secrets=/", "--secrets must be new or a directory of docker/make_secrets.sh; / has no cert.pem"),
     ],
 )
