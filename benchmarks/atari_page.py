@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.atari import READINGS, SETS
-from seed_rl.cli.flags import whole_number
 from seed_rl.envs.atari import REFERENCES
 from seed_rl.evaluation.statistics import Drawn, interquartile_mean, median, performance_profile
+from seed_rl.settings import whole_number
 
 ANCHORS = "dopamine.csv"
 AGENTS = ("DQN", "Rainbow", "IQN")

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from seed_rl.cli.flags import whole_number
+from seed_rl.settings import whole_number
 
 T = TypeVar("T", int, float)
 

@@ -22,12 +22,10 @@ class Command(NamedTuple):
     """One command of `seed_rl`."""
 
     run: Callable[..., int]
-    """Called with the flag values and the positional arguments; returns the exit code. Its docstring is the summary
-    shown by `--help`. Errors defined by this package are printed as one sentence and exit with `USAGE_ERROR`."""
+    """Called with the flag values and, if it takes any, the positional arguments; returns the exit code. Its docstring
+    is the summary shown by `--help`. Errors of this package are printed as one sentence and exit with `USAGE_ERROR`."""
     example: str
     flags: tuple[Flag, ...]
-    takes_paths: bool
-    """Whether positional arguments are allowed."""
     failures: tuple[type[Exception], ...]
     """Errors that exit with `FAILURE`, including `Failure` and `EnvironmentFailed`."""
 
@@ -38,10 +36,10 @@ class Command(NamedTuple):
 
 
 def command(
-    example: str, *declared: Flag, takes_paths: bool = False, failures: tuple[type[Exception], ...] = ()
+    example: str, *declared: Flag, failures: tuple[type[Exception], ...] = ()
 ) -> Callable[[Callable[..., int]], Command]:
     """Turn a function into a command; `failures` are added to `Failure` and `EnvironmentFailed`."""
-    return lambda function: Command(function, example, declared, takes_paths, (Failure, EnvironmentFailed, *failures))
+    return lambda function: Command(function, example, declared, (Failure, EnvironmentFailed, *failures))
 
 
 def check_outputs(paths: Iterable[str], overwrite: bool = True) -> None:

@@ -19,12 +19,13 @@ from seed_rl.transport.credentials import ServerSecurity, read_certificate, read
 
 DEFAULT_TCP_ADDRESS = "localhost:8686"
 
-Flag: TypeAlias = Callable[[flags.FlagValues], None]
+FlagValues: TypeAlias = flags.FlagValues
+Flag: TypeAlias = Callable[[FlagValues], None]
 
 
 def _declare(define: Callable[..., object]) -> Callable[..., Flag]:
     def declare(*arguments: Any, **options: Any) -> Flag:
-        def flag(values: flags.FlagValues) -> None:
+        def flag(values: FlagValues) -> None:
             define(*arguments, flag_values=values, **options)
 
         return flag
@@ -43,7 +44,7 @@ string = _declare(flags.DEFINE_string)
 def group(title: str, *declared: Flag) -> Flag:
     """Declare flags that `--help` shows together under a title."""
 
-    def flags_of_group(values: flags.FlagValues) -> None:
+    def flags_of_group(values: FlagValues) -> None:
         before = set(values)
         for define in declared:
             define(values)
@@ -123,7 +124,7 @@ SECURITY = group(
 )
 
 
-def server_security(values: flags.FlagValues, address: str) -> ServerSecurity:
+def server_security(values: FlagValues, address: str) -> ServerSecurity:
     """Read the credentials of a server at an address; "": a unix socket that only this user can reach."""
     certificate, key = read_certificate(values.tls_cert, values.tls_key)
     security = ServerSecurity(certificate, key, read_token(values.token_file), values.insecure)

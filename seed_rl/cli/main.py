@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib.util
+import inspect
 import logging
 import os
 import select
@@ -127,7 +128,7 @@ def _run(name: str, command: Command, arguments: Sequence[str]) -> int:
     if values.help:
         print(_help(command, values))
         return 0
-    if paths and not command.takes_paths:
+    if paths and inspect.getfullargspec(command.run).varargs is None:
         raise UsageError(f"unexpected argument {paths[0]!r} (flags begin with --)")
     _configure_logging(values.log_level, quiet="quiet" in values and values.quiet)
     for module in values.import_module if "import_module" in values else ():

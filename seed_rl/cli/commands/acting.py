@@ -6,20 +6,9 @@ import concurrent.futures
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from absl import flags
-
 from seed_rl.actor.loop import Actor
+from seed_rl.cli import flags
 from seed_rl.cli.command import command
-from seed_rl.cli.flags import (
-    DEFAULT_TCP_ADDRESS,
-    EXIT_WITH_PARENT,
-    IMPORT_MODULE,
-    SHARED_CREDENTIALS,
-    TLS_SERVER_NAME,
-    boolean,
-    integer,
-    string,
-)
 from seed_rl.system.signals import signals, stop_at_end_of_input
 from seed_rl.transport.address import parse_address
 from seed_rl.transport.client import LearnerClient, Rejected
@@ -32,19 +21,19 @@ _POLL_SECONDS = 0.1
 
 @command(
     "seed_rl actor --server_address=localhost:8686",
-    string("server_address", DEFAULT_TCP_ADDRESS, "The learner's address: host:port or unix:/path."),
-    string("tls_ca", None, "PEM file with the learner's certificate or its authority; enables TLS."),
-    TLS_SERVER_NAME,
-    *SHARED_CREDENTIALS,
-    integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
-    integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
-    IMPORT_MODULE,
-    boolean(
+    flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "The learner's address: host:port or unix:/path."),
+    flags.string("tls_ca", None, "PEM file with the learner's certificate or its authority; enables TLS."),
+    flags.TLS_SERVER_NAME,
+    *flags.SHARED_CREDENTIALS,
+    flags.integer("num_groups", None, "Environment groups; default: as the learner asks.", lower_bound=1),
+    flags.integer("envs_per_group", None, "Environments per group; default: as the learner asks.", lower_bound=1),
+    flags.IMPORT_MODULE,
+    flags.boolean(
         "share_memory",
         True,
         "Pass steps to a learner on this machine through shared memory; --noshare_memory sends them over the network.",
     ),
-    EXIT_WITH_PARENT,
+    flags.EXIT_WITH_PARENT,
     failures=(Rejected,),
 )
 def actor(values: flags.FlagValues) -> int:

@@ -10,24 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from absl import flags
-
+from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, check_outputs, command
-from seed_rl.cli.flags import (
-    DEFAULT_TCP_ADDRESS,
-    EXIT_WITH_PARENT,
-    IMPORT_MODULE,
-    SECURITY,
-    boolean,
-    choice,
-    comma_separated,
-    group,
-    integer,
-    number,
-    repeated,
-    server_security,
-    string,
-)
 from seed_rl.experiment import pretrained as policies
 from seed_rl.studies.bundle import opened
 from seed_rl.system.files import explained
@@ -37,19 +21,21 @@ from seed_rl.system.signals import Stop, signals, stop_at_end_of_input
 from seed_rl.weights import checkpoints
 
 _POLICY = (
-    string("logdir", None, "Log directory of the run, or its bundle."),
-    string("pretrained", None, "Name of a pretrained policy, instead of a run; see `seed_rl pretrained`."),
-    string("checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."),
-    IMPORT_MODULE,
+    flags.string("logdir", None, "Log directory of the run, or its bundle."),
+    flags.string("pretrained", None, "Name of a pretrained policy, instead of a run; see `seed_rl pretrained`."),
+    flags.string(
+        "checkpoint", None, "best, newest, a number of learner updates, or a file of the run; default: the newest."
+    ),
+    flags.IMPORT_MODULE,
 )
 _CHOOSING = (
-    boolean("greedy", False, "Always take the greedy action."),
-    integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+    flags.boolean("greedy", False, "Always take the greedy action."),
+    flags.integer("seed", 1, "Seed of environments and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
 )
 _ACTING = (
     *_CHOOSING,
-    integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
-    repeated(
+    flags.integer("max_steps", None, "Cut episodes off after this many agent steps.", lower_bound=1),
+    flags.repeated(
         "gin_param", [], "Gin binding that changes the environments, e.g. Atari.sticky_actions=0.25. May be repeated."
     ),
 )
@@ -65,11 +51,10 @@ def _acting(values: flags.FlagValues) -> dict[str, Any]:
     "seed_rl eval --logdir=runs/pong --episodes=100 --greedy",
     *_POLICY,
     *_ACTING,
-    integer("episodes", 100, "Episodes to play.", lower_bound=1),
-    integer("envs", 16, "Environments played in parallel.", lower_bound=1),
-    string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
-    number("at_least", None, "Exit code 1 if the mean return of a run is below this."),
-    takes_paths=True,
+    flags.integer("episodes", 100, "Episodes to play.", lower_bound=1),
+    flags.integer("envs", 16, "Environments played in parallel.", lower_bound=1),
+    flags.string("output", None, "JSON file with every episode; default: evaluation.json in the log directory."),
+    flags.number("at_least", None, "Exit code 1 if the mean return of a run is below this."),
 )
 def evaluate(values: flags.FlagValues, *places: str) -> int:
     """Plays episodes with the policies of runs and prints their mean returns."""
@@ -119,12 +104,12 @@ def _evaluated(values: flags.FlagValues, place: str | None, name: str, stop: Sto
     "seed_rl play --logdir=runs/pong --output=pong.mp4,pong.gif",
     *_POLICY,
     *_ACTING,
-    integer("episodes", 1, "Number of consecutive episodes to film.", lower_bound=1),
-    comma_separated(
+    flags.integer("episodes", 1, "Number of consecutive episodes to film.", lower_bound=1),
+    flags.comma_separated(
         "output", None, "Files to write, .mp4 or .gif; default: play.mp4 and play.gif in the log directory."
     ),
-    number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
-    EXIT_WITH_PARENT,
+    flags.number("fps", 15.0, "Agent steps per second.", lower_bound=0.1),
+    flags.EXIT_WITH_PARENT,
 )
 def play(values: flags.FlagValues) -> int:
     """Films episodes played by a run's policy."""
@@ -151,10 +136,14 @@ def play(values: flags.FlagValues) -> int:
 @command(
     "seed_rl export --logdir=runs/pong --output=pong_policy",
     *_POLICY,
-    string("output", None, "Directory; default: export in the log directory."),
-    choice("format", "saved_model", ["saved_model", "hub"], "For programs without seed_rl, or the Hugging Face Hub."),
-    integer("batch_size", 1, "Environments per call of a SavedModel.", lower_bound=1),
-    group("for the Hub", *_CHOOSING, integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)),
+    flags.string("output", None, "Directory; default: export in the log directory."),
+    flags.choice(
+        "format", "saved_model", ["saved_model", "hub"], "For programs without seed_rl, or the Hugging Face Hub."
+    ),
+    flags.integer("batch_size", 1, "Environments per call of a SavedModel.", lower_bound=1),
+    flags.group(
+        "for the Hub", *_CHOOSING, flags.integer("episodes", 100, "Episodes to play for the score.", lower_bound=2)
+    ),
 )
 def export(values: flags.FlagValues) -> int:
     """Writes a policy as a SavedModel without seed_rl, or for the Hugging Face Hub."""
@@ -193,16 +182,15 @@ def pretrained(values: flags.FlagValues) -> int:
     "seed_rl serve runs/pong --server_address=localhost:8686",
     *_POLICY,
     *_CHOOSING,
-    string("server_address", DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
-    integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
-    SECURITY,
-    takes_paths=True,
+    flags.string("server_address", flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for clients."),
+    flags.integer("max_envs", 1024, "Environments that may be connected.", lower_bound=1),
+    flags.SECURITY,
 )
 def serve(values: flags.FlagValues, *places: str) -> int:
     """Serves a run's policy to actors and other clients, as its learner would."""
     if len(places) + bool(values.logdir) > 1:
         raise UsageError("expected a single log directory")
-    security = server_security(values, values.server_address)
+    security = flags.server_security(values, values.server_address)
     with signals() as stopped, _usable_run(values, *places or [values.logdir]) as (logdir, _):
         stopped.raises = True
         from seed_rl.evaluation.serving import PolicyServer

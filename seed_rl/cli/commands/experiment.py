@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 
-from absl import flags
-
+from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError
-from seed_rl.cli.flags import choice, group, integer, repeated
 from seed_rl.experiment import Experiment, config_files
 
-EXPERIMENT = (
-    group(
-        "the experiment",
-        repeated("gin_file", [], "Path, or shipped file such as gym/any; repeatable."),
-        repeated("gin_param", [], "Setting, e.g. Optimizer.learning_rate=1e-4; repeatable."),
-        choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
-        integer("total_frames", None, "Overrides Experiment.total_frames, e.g. 300k."),
-    ),
+EXPERIMENT = flags.group(
+    "the experiment",
+    flags.repeated("gin_file", [], "Path, or shipped file such as gym/any; repeatable."),
+    flags.repeated("gin_param", [], "Setting, e.g. Optimizer.learning_rate=1e-4; repeatable."),
+    flags.choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
+    flags.integer("total_frames", None, "Overrides Experiment.total_frames, e.g. 300k."),
 )
 _OVERRIDES = {
     "total_frames": "Experiment.total_frames",

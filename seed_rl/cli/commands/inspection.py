@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 
-from absl import flags
-
+from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, check_outputs, command
-from seed_rl.cli.flags import IMPORT_MODULE, boolean, choice, comma_separated, repeated, string
 from seed_rl.envs import elsewhere, registry
 from seed_rl.experiment import config_files, gin_text
 from seed_rl.specs import EnvDescription
@@ -17,9 +15,8 @@ from seed_rl.system.exit_codes import FAILURE, USAGE_ERROR
 
 @command(
     "seed_rl configs gym/any --agent=ppo > mine.gin",
-    repeated("gin_param", [], "Setting that overrides the files; repeatable."),
-    choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
-    takes_paths=True,
+    flags.repeated("gin_param", [], "Setting that overrides the files; repeatable."),
+    flags.choice("agent", None, config_files.agents(), "Replaces the agent of the files."),
 )
 def configs(values: flags.FlagValues, *files: str) -> int:
     """Lists the shipped experiments, or shows every setting of one."""
@@ -35,9 +32,8 @@ def configs(values: flags.FlagValues, *files: str) -> int:
 
 @command(
     "seed_rl envs check CartPole-v1",
-    string("options", "{}", "Keyword arguments of the environment to check, as a JSON object."),
-    IMPORT_MODULE,
-    takes_paths=True,
+    flags.string("options", "{}", "Keyword arguments of the environment to check, as a JSON object."),
+    flags.IMPORT_MODULE,
 )
 def envs(values: flags.FlagValues, *suites: str) -> int:
     """Lists the suites, or the games, levels and ids of one; or checks an id."""
@@ -72,7 +68,7 @@ def _check(ids: Sequence[str], options: str) -> int:
 
 @command(
     "seed_rl doctor --logdir=gs://bucket/run",
-    string("logdir", None, "Log directory of a planned run, to check as well."),
+    flags.string("logdir", None, "Log directory of a planned run, to check as well."),
 )
 def doctor(values: flags.FlagValues) -> int:
     """Checks the installation and says how to get missing parts."""
@@ -88,16 +84,15 @@ def doctor(values: flags.FlagValues) -> int:
 
 @command(
     "seed_rl plot runs/pong runs/pong_lstm --output=pong.png,pong.svg",
-    comma_separated("output", ["curve.png"], "Files to write; the extension (.png, .svg, .pdf) sets the format."),
-    choice(
+    flags.comma_separated("output", ["curve.png"], "Files to write; the extension (.png, .svg, .pdf) sets the format."),
+    flags.choice(
         "x",
         "frames",
         ["frames", "hours", "score"],
         "Horizontal axis; score plots the share of runs above each human-normalised score.",
     ),
-    boolean("overwrite", False, "Replace existing files."),
-    IMPORT_MODULE,
-    takes_paths=True,
+    flags.boolean("overwrite", False, "Replace existing files."),
+    flags.IMPORT_MODULE,
 )
 def plot(values: flags.FlagValues, *places: str) -> int:
     """Draws learning curves or scores, one curve per configuration."""

@@ -6,10 +6,8 @@ import glob
 import importlib.util
 import os
 
-from absl import flags
-
+from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
-from seed_rl.cli.flags import IMPORT_MODULE, boolean, integer
 from seed_rl.experiment.pretrained import located
 from seed_rl.system.native_output import load_tensorflow
 from seed_rl.system.signals import signals
@@ -18,12 +16,13 @@ from seed_rl.weights import checkpoints
 
 @command(
     "seed_rl tournament runs/chess runs/older_chess random --members=3",
-    integer("games", 100, "Games per pair of players.", lower_bound=1),
-    integer("members", 0, "Also the members of the first run's league, this many evenly spread ones.", lower_bound=0),
-    boolean("greedy", False, "Policies always take the greedy action."),
-    integer("seed", 1, "Seed of games and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
-    IMPORT_MODULE,
-    takes_paths=True,
+    flags.integer("games", 100, "Games per pair of players.", lower_bound=1),
+    flags.integer(
+        "members", 0, "Also the members of the first run's league, this many evenly spread ones.", lower_bound=0
+    ),
+    flags.boolean("greedy", False, "Policies always take the greedy action."),
+    flags.integer("seed", 1, "Seed of games and sampled actions.", lower_bound=0, upper_bound=2**31 - 1),
+    flags.IMPORT_MODULE,
 )
 def tournament(values: flags.FlagValues, *players: str) -> int:
     """Plays games of several players between policies, and rates these."""

@@ -9,10 +9,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 
-from absl import flags
-
+from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
-from seed_rl.cli.flags import IMPORT_MODULE, boolean, directory, integer, string
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
@@ -27,17 +25,16 @@ from seed_rl.system.object_store import is_url
 from seed_rl.weights.checkpoints import CheckpointError
 
 _FAILURES = (JournalError, Differs, OrderFailed, ActorFailed, CheckpointError)
-_UNTIL = integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
+_UNTIL = flags.integer("until", None, "Number of updates to end after; default: all.", lower_bound=1)
 
 
 @command(
     "seed_rl replay runs/pong --until=500",
-    string("from", "", "Checkpoint to begin at, from which a learner of the run continued."),
+    flags.string("from", "", "Checkpoint to begin at, from which a learner of the run continued."),
     _UNTIL,
-    boolean("check", True, "Compare the digests of all weights with the recorded ones."),
-    directory("logdir", "Where to keep checkpoints and metrics of the replay; default: nowhere."),
-    IMPORT_MODULE,
-    takes_paths=True,
+    flags.boolean("check", True, "Compare the digests of all weights with the recorded ones."),
+    flags.directory("logdir", "Where to keep checkpoints and metrics of the replay; default: nowhere."),
+    flags.IMPORT_MODULE,
     failures=_FAILURES,
 )
 def replay(values: flags.FlagValues, *paths: str) -> int:
@@ -54,9 +51,10 @@ def replay(values: flags.FlagValues, *paths: str) -> int:
 @command(
     "seed_rl verify pong.tar",
     _UNTIL,
-    boolean("random_part", False, "Execute only one part of the run, drawn at random; see Logs.keep_every_frames."),
-    IMPORT_MODULE,
-    takes_paths=True,
+    flags.boolean(
+        "random_part", False, "Execute only one part of the run, drawn at random; see Logs.keep_every_frames."
+    ),
+    flags.IMPORT_MODULE,
     failures=_FAILURES,
 )
 def verify(values: flags.FlagValues, *paths: str) -> int:
@@ -69,8 +67,7 @@ def verify(values: flags.FlagValues, *paths: str) -> int:
 
 @command(
     "seed_rl bundle runs/pong --output=pong.tar",
-    string("output", "", "File to write; default: bundle.tar in the log directory."),
-    takes_paths=True,
+    flags.string("output", "", "File to write; default: bundle.tar in the log directory."),
     failures=_FAILURES,
 )
 def bundle(values: flags.FlagValues, *paths: str) -> int:
@@ -85,7 +82,7 @@ def bundle(values: flags.FlagValues, *paths: str) -> int:
     return 0
 
 
-@command("seed_rl diff runs/one runs/other", takes_paths=True, failures=_FAILURES)
+@command("seed_rl diff runs/one runs/other", failures=_FAILURES)
 def diff(values: flags.FlagValues, *paths: str) -> int:
     """Says where two recorded runs part; exit code 1 if they do."""
     if len(paths) != 2:

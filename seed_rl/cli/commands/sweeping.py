@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from absl import flags
-
+from seed_rl.cli import flags
 from seed_rl.cli.command import UsageError, command
 from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
-from seed_rl.cli.flags import comma_separated, directory, integer, number, repeated
 from seed_rl.system.object_store import is_url
 from seed_rl.system.signals import signals
 
@@ -20,18 +18,22 @@ if TYPE_CHECKING:
 
 @command(
     "seed_rl sweep --gin_file=catch/vtrace --grid=VTrace.hidden=32,64",
-    *EXPERIMENT,
-    repeated("grid", [], "Setting and the values to try: NAME=VALUE,VALUE. May be repeated."),
-    comma_separated("seeds", ["1"], "Number of runs per combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
-    integer("parallel", 1, "Number of runs to train in parallel.", lower_bound=1),
-    repeated(
+    EXPERIMENT,
+    flags.repeated("grid", [], "Setting and the values to try: NAME=VALUE,VALUE. May be repeated."),
+    flags.comma_separated("seeds", ["1"], "Number of runs per combination, seeded 1, 2, ...; or a list of seeds: 4,7."),
+    flags.integer("parallel", 1, "Number of runs to train in parallel.", lower_bound=1),
+    flags.repeated(
         "search",
         [],
         "Setting to search with Optuna instead: NAME=LOW..HIGH or NAME=VALUE,VALUE. May be repeated.",
     ),
-    integer("trials", 20, "Number of trials in a search.", lower_bound=1),
-    number("prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", lower_bound=0.0),
-    directory("logdir", "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."),
+    flags.integer("trials", 20, "Number of trials in a search.", lower_bound=1),
+    flags.number(
+        "prune_after", 0.2, "Share of frames before which no trial is pruned; 1: no pruning.", lower_bound=0.0
+    ),
+    flags.directory(
+        "logdir", "Parent directory of the runs; default: runs/sweep_<gin file> or runs/search_<gin file>."
+    ),
 )
 def sweep(values: flags.FlagValues) -> int:
     """Trains combinations of settings and seeds, or searches for the best."""

@@ -9,28 +9,10 @@ import sys
 import threading
 from collections.abc import Mapping
 
-from absl import flags
-
+from seed_rl.cli import flags
 from seed_rl.cli.command import Failure, UsageError, command
 from seed_rl.cli.commands.experiment import EXPERIMENT, load, logdir_of
 from seed_rl.cli.display import RunDisplay
-from seed_rl.cli.flags import (
-    DEFAULT_TCP_ADDRESS,
-    EXIT_WITH_PARENT,
-    SECURITY,
-    TLS_SERVER_NAME,
-    Flag,
-    alias,
-    boolean,
-    choice,
-    comma_separated,
-    directory,
-    group,
-    integer,
-    number,
-    server_security,
-    string,
-)
 from seed_rl.experiment import Experiment
 from seed_rl.inference.order import OrderFailed
 from seed_rl.journal.file import JournalError
@@ -49,51 +31,51 @@ from seed_rl.system.signals import StopFlag, signals, stop_at_end_of_input
 from seed_rl.weights.checkpoints import CheckpointError
 
 _FAILURES = (ActorFailed, CheckpointError, Differs, HostLost, JournalError, OrderFailed)
-_RUN = group(
+_RUN = flags.group(
     "the run",
-    directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
-    integer("seed", None, "Overrides Experiment.seed."),
-    integer("num_actors", None, "Overrides Actors.num_actors."),
-    string("init_from", None, "Log directory or checkpoint to start a new run from."),
-    number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0),
-    number("target_return", None, "End at this mean return; exit code 1 without it."),
-    number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
-    choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
-    boolean("record", False, "Write a journal, to replay the run bit for bit."),
-    boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
-    string("fork", "", "Begin where a recorded run was: LOGDIR@UPDATE."),
-    boolean("quiet", False, "Show only warnings and errors."),
+    flags.directory("logdir", "Where to store or continue it; default: runs/<gin file>."),
+    flags.integer("seed", None, "Overrides Experiment.seed."),
+    flags.integer("num_actors", None, "Overrides Actors.num_actors."),
+    flags.string("init_from", None, "Log directory or checkpoint to start a new run from."),
+    flags.number("film_every", None, "Minutes between films of the policy; 0: none.", 0.0),
+    flags.number("target_return", None, "End at this mean return; exit code 1 without it."),
+    flags.number("max_minutes", None, "End after this time, with a checkpoint.", 0.0),
+    flags.choice("accelerator", None, ["gpu", "tpu"], "End at once without one."),
+    flags.boolean("record", False, "Write a journal, to replay the run bit for bit."),
+    flags.boolean("synchronous", False, "Let acting and learning alternate: two runs are equal."),
+    flags.string("fork", "", "Begin where a recorded run was: LOGDIR@UPDATE."),
+    flags.boolean("quiet", False, "Show only warnings and errors."),
 )
-_RAY = group(
+_RAY = flags.group(
     "Ray",
-    choice("launcher", "local", ["local", "ray"], "Where actors run, and more learners."),
-    string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
-    alias("address", "ray_address"),
-    integer("min_actors", 1, "End if fewer are there for five minutes.", lower_bound=1),
-    number("actor_cpus", 1.0, "CPUs that Ray reserves per actor.", lower_bound=0.0),
-    integer("num_learners", 1, "Learner hosts, each on its own node.", lower_bound=1),
+    flags.choice("launcher", "local", ["local", "ray"], "Where actors run, and more learners."),
+    flags.string("ray_address", "", "host:port; default: RAY_ADDRESS, or a cluster here."),
+    flags.alias("address", "ray_address"),
+    flags.integer("min_actors", 1, "End if fewer are there for five minutes.", lower_bound=1),
+    flags.number("actor_cpus", 1.0, "CPUs that Ray reserves per actor.", lower_bound=0.0),
+    flags.integer("num_learners", 1, "Learner hosts, each on its own node.", lower_bound=1),
 )
 
 
-def _machines(address: str, text: str) -> Flag:
-    return group(
+def _machines(address: str, text: str) -> flags.Flag:
+    return flags.group(
         "several machines",
-        string("server_address", address, text),
-        comma_separated("learner_hosts", [], "host:port of each learner; default: from TF_CONFIG."),
-        integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
-        boolean("trusted_network", False, "Trust all machines that reach them."),
+        flags.string("server_address", address, text),
+        flags.comma_separated("learner_hosts", [], "host:port of each learner; default: from TF_CONFIG."),
+        flags.integer("learner_host", None, "Index of this one; default: JOB_COMPLETION_INDEX."),
+        flags.boolean("trusted_network", False, "Trust all machines that reach them."),
     )
 
 
 @command(
     "seed_rl train --gin_file=atari/vtrace_pong --logdir=runs/pong",
-    *EXPERIMENT,
+    EXPERIMENT,
     _RUN,
-    SECURITY,
-    group("security", TLS_SERVER_NAME),
+    flags.SECURITY,
+    flags.group("security", flags.TLS_SERVER_NAME),
     _machines("", "Address for actors; default: a unix socket."),
     _RAY,
-    EXIT_WITH_PARENT,
+    flags.EXIT_WITH_PARENT,
     failures=_FAILURES,
 )
 def train(values: flags.FlagValues) -> int:
@@ -117,10 +99,10 @@ def train(values: flags.FlagValues) -> int:
 
 @command(
     "seed_rl learner --gin_file=catch/vtrace --server_address=localhost:8686",
-    *EXPERIMENT,
+    EXPERIMENT,
     _RUN,
-    SECURITY,
-    _machines(DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
+    flags.SECURITY,
+    _machines(flags.DEFAULT_TCP_ADDRESS, "host:port or unix:/path for actors."),
     failures=_FAILURES,
 )
 def learner(values: flags.FlagValues) -> int:
@@ -134,7 +116,7 @@ def _new_run(values: flags.FlagValues, experiment: Experiment, actors: str) -> R
         logdir_of(values),
         actors=actors,
         address=values.server_address,
-        security=server_security(values, values.server_address),
+        security=flags.server_security(values, values.server_address),
         actor_arguments=_actor_arguments(values) if actors == PROCESSES else (),
         native_log=True,
         accelerator=values.accelerator or "",
@@ -171,7 +153,7 @@ def _train_on_ray(values: flags.FlagValues, experiment: Experiment) -> int:
         if error.name not in ("ray", "cryptography"):
             raise
         raise UsageError("--launcher=ray needs Ray: pip install 'ray[default]' cryptography") from error
-    security = server_security(values, "localhost:0")  # loopback needs no credentials: checks only those given
+    security = flags.server_security(values, "localhost:0")  # loopback needs no credentials: checks only those given
     try:
         with ray_run(values, experiment, logdir_of(values), security, _hosts(values)) as run:
             return _train(values, run)
@@ -254,11 +236,11 @@ def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
 
 @command(
     "seed_rl plan --gin_file=atari/vtrace_pong --rtt_ms=5",
-    *EXPERIMENT,
-    number("rtt_ms", 1.0, "Round-trip time between actors and learner, milliseconds.", lower_bound=0.0),
-    integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
+    EXPERIMENT,
+    flags.number("rtt_ms", 1.0, "Round-trip time between actors and learner, milliseconds.", lower_bound=0.0),
+    flags.integer("machine_cores", 16, "Cores of one actor machine.", lower_bound=1),
     *(
-        number(name, None, f"{text}; default: measured here.", lower_bound=1e-9)
+        flags.number(name, None, f"{text}; default: measured here.", lower_bound=1e-9)
         for name, text in (
             ("env_steps", "Agent steps/s of environments on one core"),
             ("act_ms", "Duration of an act step of --act_batch environments, milliseconds"),
@@ -266,17 +248,17 @@ def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
         )
     ),
     *(
-        number(name, None, f"{text}; default: for Atari frames on an AMD EPYC.", lower_bound=1e-9)
+        flags.number(name, None, f"{text}; default: for Atari frames on an AMD EPYC.", lower_bound=1e-9)
         for name, text in (
             ("server_us", "CPU time of the server thread per message, microseconds"),
             ("host_us", "CPU time of batching and answering per step, microseconds"),
         )
     ),
-    integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
-    integer("learner_cores", None, "Cores of the learner machine; default: this machine's.", lower_bound=1),
-    integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
-    number("learner_price", 0.0, "Price of the learner's machine per hour.", lower_bound=0.0),
-    number("actor_price", 0.0, "Price of an actor machine per hour.", lower_bound=0.0),
+    flags.integer("act_batch", None, "Environments per act step; default: Inference.max_batch_size.", lower_bound=1),
+    flags.integer("learner_cores", None, "Cores of the learner machine; default: this machine's.", lower_bound=1),
+    flags.integer("accelerators", None, "Accelerators of the learner; default: this machine's.", lower_bound=0),
+    flags.number("learner_price", 0.0, "Price of the learner's machine per hour.", lower_bound=0.0),
+    flags.number("actor_price", 0.0, "Price of an actor machine per hour.", lower_bound=0.0),
 )
 def plan(values: flags.FlagValues) -> int:
     """Computes the actors, cores, network and memory that a learner needs."""
