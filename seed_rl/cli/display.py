@@ -20,6 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from seed_rl.experiment import Experiment
 from seed_rl.reporting.learning import LearningMonitor
 from seed_rl.reporting.run_log import bottleneck
 from seed_rl.reporting.text import duration, short
@@ -86,22 +87,17 @@ class RunDisplay:
     which needs 60 columns.
     """
 
-    total_frames: int
-    """Length of the run, environment frames."""
+    experiment: Experiment
+    """Experiment of the run."""
     logdir: str
     """Log directory of the run."""
     quiet: bool = False
     """Show nothing."""
     stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr if sys.stdout.isatty() else sys.stdout)
     """Output stream."""
-    num_envs: int | None = None
-    """Number of environments expected to connect; None if unknown."""
-    first_update: int = 0
-    """Number of agent steps before the first update, at least."""
-    milestones: Sequence[tuple[float, int]] = ()
-    """Pairs of a return and the number of environment frames at which runs usually reach it."""
 
     def __post_init__(self) -> None:
+        self._total_frames = self.experiment.total_frames
         self._row: Mapping[str, float] = {}
         self._status: dict[str, str] = {}
         self._printed = {"learning": "", "milestone": ""}
@@ -151,12 +147,11 @@ class RunDisplay:
             drawn._shape = (self._width, drawn._shape[1] * math.ceil(before / self._width))
 
     def _is_done(self, row: Mapping[str, float]) -> bool:
-        return row["env_frames"] >= self.total_frames
+        return row["env_frames"] >= self._total_frames
 
     def _status_of(self, row: Mapping[str, float]) -> dict[str, str]:
         """Describe connections, bottleneck, next milestone and learning problem; texts may be empty."""
-        of = "" if self.num_envs is None else f" of {self.num_envs}"
-        connected = f"{row['environments']:.0f}{of} environments"
+        connected = f"{row['environments']:.0f} of {self.experiment.actors.num_envs} environments"
         if "actors" in row:
             connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
         learning = self._monitor.diagnose(row)
@@ -164,7 +159,7 @@ class RunDisplay:
             return {"connected": connected}
         if not self._updates:
             return {"starting": self._start_of(row), "connected": connected}
-        milestone = _milestone(row, self.milestones) if "loss/total" in row else ""
+        milestone = _milestone(row, self.experiment.milestones()) if "loss/total" in row else ""
         return {"connected": connected, "bottleneck": bottleneck(row), "milestone": milestone, "learning": learning}
 
     def _start_of(self, row: Mapping[str, float]) -> str:
@@ -174,7 +169,7 @@ class RunDisplay:
             return "waiting for actors"
         if not steps:
             return "environments are being reset, for which some load or compile levels"
-        missing = self.first_update - steps
+        missing = self.experiment.frames_before_update // self.experiment.env.action_repeat - steps
         return f"environments are stepping: {steps:,.0f} steps; first update " + (
             f"after {missing:,.0f} more" if missing > 0 else "as soon as its unrolls are complete"
         )
@@ -182,10 +177,10 @@ class RunDisplay:
     def _progress(self) -> tuple[str, str, str, str]:
         """Format the share of frames done, their number, frames/s, and the remaining or total time."""
         frames, rate, seconds = self._row["env_frames"], self._row["frames_per_second"], self._row.get("seconds", 0.0)
-        share = f"{min(100, math.floor(100 * frames / self.total_frames))}%"  # rounded down: 100 % means done
+        share = f"{min(100, math.floor(100 * frames / self._total_frames))}%"  # rounded down: 100 % means done
         if self._is_done(self._row) and seconds > 0:
             return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
-        left = f"{duration((self.total_frames - frames) / rate)} left" if rate > 0 else ""
+        left = f"{duration((self._total_frames - frames) / rate)} left" if rate > 0 else ""
         return share, short(frames), short(rate), left
 
     def _lines(self) -> list[str]:
@@ -221,8 +216,8 @@ class RunDisplay:
             bar.add_column(ratio=1)
             bar.add_column(no_wrap=True)
             bar.add_row(
-                ProgressBar(total=self.total_frames, completed=min(self._row["env_frames"], self.total_frames)),
-                f"{share}  {frames} of {short(self.total_frames)} frames",
+                ProgressBar(total=self._total_frames, completed=min(self._row["env_frames"], self._total_frames)),
+                f"{share}  {frames} of {short(self._total_frames)} frames",
             )
             content.insert(0, bar)
             seconds = self._row.get("seconds", 0.0)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from seed_rl.cli.display import RunDisplay, sparkline
+from seed_rl.experiment import config_files
 from seed_rl.reporting.text import duration, short
 
 ROW = {
@@ -27,6 +28,8 @@ ROW = {
     "time/cpu": 0.5,
 }
 DONE = ROW | {"env_frames": 1_000_320.0, "seconds": 200.0, "frames_per_second": 1.0}
+SETTINGS = ("Experiment.total_frames = 1_000_000", "Actors.num_actors = 2", "Experiment.batch_size = 652")
+EXPERIMENT = config_files.load("catch/vtrace", SETTINGS)
 ACTORS, LEARNER = "actors: add environments or processes", "learner: smaller network or faster device"
 
 
@@ -49,7 +52,7 @@ def terminal(monkeypatch):
 
 
 def shown(stream, *rows):
-    with RunDisplay(1_000_000, "runs/pong", stream=stream, num_envs=64) as progress:
+    with RunDisplay(EXPERIMENT, "runs/pong", stream=stream) as progress:
         for row in rows:
             progress.show(row)
     return stream.getvalue()
@@ -58,7 +61,7 @@ def shown(stream, *rows):
 def drawn(rows, width=80, logdir="runs/pong", encoding="utf-8"):
     """The panel after these rows, as text."""
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    progress = RunDisplay(1_000_000, logdir, quiet=True, num_envs=64)
+    progress = RunDisplay(EXPERIMENT, logdir, quiet=True)
     for row in rows:
         progress.show(row)
     Console(width=width, file=file).print(progress)
@@ -112,7 +115,7 @@ def test_before_the_first_update_the_display_says_what_happens(monkeypatch):
     ):
         stream = io.StringIO()
         monkeypatch.setattr("sys.stdout", stream)  # the default where it is not a terminal
-        RunDisplay(1_000_000, "runs/pong", first_update=13_040).show(row | more)
+        RunDisplay(EXPERIMENT, "runs/pong").show(row | more)
         first, second = (line.split(" ", 1)[1] for line in stream.getvalue().splitlines())
         assert first.startswith(f"  0% {what}")
         assert second.startswith("connected: ")
@@ -120,7 +123,7 @@ def test_before_the_first_update_the_display_says_what_happens(monkeypatch):
 
 def test_a_panel_that_a_narrower_terminal_has_wrapped_is_erased_completely():
     stream = Terminal()
-    with RunDisplay(1_000_000, "runs/pong", stream=stream) as progress:
+    with RunDisplay(EXPERIMENT, "runs/pong", stream=stream) as progress:
         progress.show(ROW)
         lines = stream.getvalue().rpartition("╭")[2].count("\n") + 1
         before = stream.getvalue()
@@ -160,7 +163,7 @@ def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing()
     assert "starting" in text
     assert text.endswith("\x1b[2K"), "it ends with erasing its lines"
     for stream in (io.StringIO(), Terminal()):
-        with RunDisplay(1_000_000, "runs/pong", quiet=True, stream=stream) as progress:
+        with RunDisplay(EXPERIMENT, "runs/pong", quiet=True, stream=stream) as progress:
             progress.show(ROW)
         assert stream.getvalue() == ""
 
@@ -168,7 +171,7 @@ def test_a_run_that_does_nothing_leaves_no_panel_and_a_quiet_one_shows_nothing()
 def test_a_closed_terminal_or_a_full_disk_does_not_end_the_run():
     assert shown(ClosedTerminal(), ROW) == ""
     file = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115 (closing it fails as well)
-    with RunDisplay(1_000_000, "runs/pong", stream=file) as progress:
+    with RunDisplay(EXPERIMENT, "runs/pong", stream=file) as progress:
         progress.show(ROW)
     with pytest.raises(OSError, match="No space left"):
         file.close()
@@ -199,9 +202,12 @@ def test_numbers_are_short():
 
 
 def test_the_next_milestone_is_announced_with_the_time_until_then():
+    milestones = "Logs.milestones = (('', 18, 700_000), ('', 15, 400_120))"
+    experiment = config_files.load("catch/vtrace", [*SETTINGS, milestones])
+
     def lines(*rows):
         stream = io.StringIO()
-        progress = RunDisplay(1_000_000, "runs/pong", stream=stream, milestones=[(18, 700_000), (15, 400_120)])
+        progress = RunDisplay(experiment, "runs/pong", stream=stream)
         for row in rows:
             progress.show(row)
         return [line.split(" ", 1)[1] for line in stream.getvalue().splitlines() if "milestone" in line]

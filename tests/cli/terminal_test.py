@@ -44,9 +44,10 @@ def test_ctrl_c_is_not_echoed_into_the_panel(tmp_path):
     program = """
 import sys, termios
 from seed_rl.cli.display import RunDisplay
+from seed_rl.experiment import config_files
 echoes = lambda: bool(termios.tcgetattr(sys.stdin)[3] & termios.ECHOCTL)
 before = echoes()
-with RunDisplay(100, "here"):
+with RunDisplay(config_files.load("catch/vtrace"), "here"):
     print("during", echoes())
 print("before", before, "after", echoes())
 """

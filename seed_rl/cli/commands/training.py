@@ -172,7 +172,7 @@ def _train(values: flags.FlagValues, run: Run) -> int:
         with (
             signals() as stopped,
             run,
-            _progress(values, run) as progress,
+            RunDisplay(run.experiment, run.logdir, values.quiet) as progress,  # after `run` has replaced standard error
             contextlib.closing(run.train(stopped)) as rows,
         ):
             if "exit_with_parent" in values and values.exit_with_parent:
@@ -219,19 +219,6 @@ def _how_far(row: Mapping[str, float], best: float) -> str:
     if best == -math.inf:
         return f"{after}, {row.get('episodes', 0):.0f} episodes have ended, too few for a mean return"
     return f"{after}, the best mean return is {best:g}"
-
-
-def _progress(values: flags.FlagValues, run: Run) -> RunDisplay:
-    """Create the display. The run must be open already, because opening it replaces standard error."""
-    experiment = run.experiment
-    return RunDisplay(
-        experiment.total_frames,
-        run.logdir,
-        values.quiet,
-        num_envs=experiment.actors.num_envs,
-        first_update=experiment.frames_before_update // experiment.env.action_repeat,
-        milestones=experiment.milestones(),
-    )
 
 
 @command(
