@@ -18,7 +18,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from seed_rl.experiment import ConfigError
+from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.foreign import printable
 from seed_rl.reporting import metrics
 from seed_rl.reporting.text import short
@@ -56,27 +56,22 @@ class Search(Study):
         searches: Sequence[str],
         arguments: Sequence[str],
         directory: str,
-        *,
+        experiment: Experiment,
         trials: int,
-        total_frames: int,
-        metric: str,
-        seed: int,
         pruner: optuna.pruners.BasePruner,
     ):
         """
         Args:
           searches: search space, in the form that `read_space` expects.
           arguments, directory: see `Study`; the directory also holds Optuna's study.
+          experiment: experiment of all trials but for the settings searched; its seed is also that of the sampler.
           trials: number of trials to finish or prune, including those of earlier calls.
-          total_frames: environment frames per trial.
-          metric: name of the metric to maximise.
-          seed: seed of the sampler.
           pruner: compares trials after each of the `STEPS` steps but the last.
 
         Raises:
           ConfigError: the directory is unusable or holds another search.
         """
-        self._count, self._total_frames, self._metric, self._seed = trials, total_frames, metric, seed
+        self._experiment, self._count = experiment, trials
         self._space = read_space(searches)
         super().__init__(arguments, directory)
         given = [*arguments, *(f"--search={search}" for search in searches)]
@@ -120,7 +115,7 @@ class Search(Study):
             self._study.tell(left.number, state=TrialState.FAIL)  # killed before it had all its settings
         # One seed per trial, because the sampler's state is not stored.
         number = len(self._study.get_trials())
-        seed = np.random.SeedSequence([self._seed, number]).generate_state(1)
+        seed = np.random.SeedSequence([self._experiment.seed, number]).generate_state(1)
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seed[0]))
         return self._study.ask(dict(self._space))
 
@@ -161,7 +156,7 @@ class Search(Study):
                 return pruned
             size, before = now, step
             for frames, score in self._curve(trial):
-                while step < min(STEPS, int(STEPS * frames / self._total_frames)):
+                while step < min(STEPS, int(STEPS * frames / self._experiment.total_frames)):
                     step += 1
                     suggested.report(score, step)
             pruned = before < step < STEPS and suggested.should_prune()
@@ -176,7 +171,7 @@ class Search(Study):
 
     def _curve(self, trial: Trial) -> list[tuple[float, float]]:
         """Return pairs of environment frames and score, one for each row with a finite score."""
-        rows = ((row["env_frames"], row.get(self._metric, math.nan)) for row in self.curve(trial))
+        rows = ((row["env_frames"], row.get(self._experiment.score, math.nan)) for row in self.curve(trial))
         return [(frames, score) for frames, score in rows if math.isfinite(score)]
 
     def results(self) -> list[dict[str, Any]]:
@@ -192,7 +187,6 @@ class Search(Study):
         return row | {key: found.user_attrs[key] for key in ("failure",) if key in found.user_attrs}
 
     def columns(self) -> dict[str, Column | None]:
-        """Return the columns of `results`."""
         settings = {name: Column(_head(name)) for name in self._space}
         reached = {"score": Column("score", "{:.2f}".format), "frames": Column("frames", short)}
         return {"trial": Column("trial"), **settings, **reached, "state": Column("state"), "failure": None}

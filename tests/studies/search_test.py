@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from seed_rl.cli.main import main
-from seed_rl.experiment import ConfigError
+from seed_rl.experiment import ConfigError, config_files
 from seed_rl.studies import search
 from seed_rl.studies.search import STEPS, Search, median_pruner
 from seed_rl.studies.trial import Study
@@ -44,16 +44,9 @@ def trained(monkeypatch):
 
 
 def new_search(directory, trials, searches=SEARCHES, seed=1, prune_after=0.2):
-    return Search(
-        searches,
-        ["--gin_file=catch/vtrace"],
-        str(directory),
-        trials=trials,
-        total_frames=FRAMES,
-        metric="episode_return",
-        seed=seed,
-        pruner=median_pruner(prune_after),
-    )
+    experiment = config_files.load("catch/vtrace", [f"Experiment.total_frames={FRAMES}", f"Experiment.seed={seed}"])
+    pruner = median_pruner(prune_after)
+    return Search(searches, ["--gin_file=catch/vtrace"], str(directory), experiment, trials, pruner)
 
 
 def run(running, stopped=lambda: False):

@@ -78,16 +78,8 @@ def _new_search(values: flags.FlagValues) -> Search:
     experiment = load(values)
     for binding in extremes(read_space(values.search)):  # report mistakes before the first trial
         load(values, binding)
-    return Search(
-        values.search,
-        _arguments(values),
-        _directory(values, "search_"),
-        trials=values.trials,
-        total_frames=experiment.total_frames,
-        metric=experiment.score,
-        seed=experiment.seed,
-        pruner=median_pruner(values.prune_after),
-    )
+    directory, pruner = _directory(values, "search_"), median_pruner(values.prune_after)
+    return Search(values.search, _arguments(values), directory, experiment, values.trials, pruner)
 
 
 def _arguments(values: flags.FlagValues) -> list[str]:
