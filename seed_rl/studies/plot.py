@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from seed_rl.evaluation.statistics import interquartile_mean, performance_profile
+from seed_rl.evaluation.statistics import Estimate, interquartile_mean, performance_profile
 from seed_rl.experiment import ConfigError
 from seed_rl.reporting import metrics
 from seed_rl.studies.recorded import grouped, runs_with_returns
@@ -44,21 +44,6 @@ STYLE: Any = {
 _NARROW, _WIDE, _NOTES = 34, 72, 100  # characters per line: names in two columns, in one column, and notes
 _POINTS = 200  # per curve that averages several runs
 _RAGGED = 0.05  # a note explains thin lines if more than this share of a curve lacks some of its runs
-
-
-class ConfidenceBand(NamedTuple):
-    """Interquartile mean of several runs with its 95 % confidence interval; arrays [n]."""
-
-    x: np.ndarray
-    """Environment frames or hours."""
-    middle: np.ndarray
-    """Mean over the runs with values on both sides of x; NaN where there are none."""
-    low: np.ndarray
-    """Lower bound of the interval; NaN where some runs have no value."""
-    high: np.ndarray
-    """Upper bound of the interval; NaN where some runs have no value."""
-    is_complete: np.ndarray
-    """bool: whether all runs have values."""
 
 
 def plot_curves(places: Sequence[str], outputs: Sequence[str], x_axis: str) -> None:
@@ -169,19 +154,22 @@ def _draw(axes: Axes, curves: Sequence[np.ndarray], line: dict[str, Any]) -> boo
         for curve in curves:
             axes.plot(*curve.T, **line)
         return False
-    x, middle, low, high, is_complete = band_of(curves)
+    x, (middle, low, high) = band_of(curves)
+    is_complete = np.isfinite(low)
     axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
     axes.plot(x, middle, **line | {"linewidth": 0.8, "marker": ""})
     axes.plot(x, np.where(is_complete, middle, np.nan), **line)
     return bool(1 - is_complete.mean() > _RAGGED)
 
 
-def band_of(curves: Sequence[np.ndarray]) -> ConfidenceBand:
-    """Compute the interquartile mean of curves [n, 2] of (x, y), from the smallest x to the largest."""
+def band_of(curves: Sequence[np.ndarray]) -> tuple[np.ndarray, Estimate]:
+    """Compute the interquartile mean of curves [n, 2] of (x, y) at points from the smallest x to the largest.
+
+    The mean is NaN where no curve has values on both sides of x, and its interval where some have none.
+    """
     x = np.linspace(min(curve[0, 0] for curve in curves), max(curve[-1, 0] for curve in curves), _POINTS)
     values = np.array([np.interp(x, curve[:, 0], curve[:, 1], np.nan, np.nan) for curve in curves])
     is_known = np.isfinite(values)
-    is_complete = is_known.all(axis=0)
     middle, low, high = np.full((3, _POINTS), np.nan)
     for runs in np.unique(is_known.T, axis=0):  # one estimate for all points covered by the same runs
         if runs.any():
@@ -190,4 +178,4 @@ def band_of(curves: Sequence[np.ndarray]) -> ConfidenceBand:
             middle[there] = found.value
             if runs.all():
                 low[there], high[there] = found.low, found.high
-    return ConfidenceBand(x, middle, low, high, is_complete)
+    return x, Estimate(middle, low, high)
