@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import pathlib
 import random
 import re
 import tarfile
@@ -54,18 +55,12 @@ def write_bundle(logdir: str, output: str) -> int:
         )
     if init_from := saved_settings(logdir).get("init_from"):
         raise JournalError(f"{logdir} began with the weights of {init_from}, which others don't have")
-    contents = {}
-    for name in _COPIED:
-        with open(os.path.join(logdir, name), "rb") as source:
-            contents[name] = source.read()
-    for path in _beginnings(os.path.join(logdir, "checkpoints"), journal):
-        with open(path, "rb") as source:
-            contents[os.path.basename(path)] = source.read()
     with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, POLICY)
-        checkpoints.write(path, {name: array for name, array in arrays.items() if name.startswith("agent/")}, state)
-        with open(path, "rb") as source:
-            contents[POLICY] = source.read()
+        policy = os.path.join(directory, POLICY)
+        checkpoints.write(policy, {name: array for name, array in arrays.items() if name.startswith("agent/")}, state)
+        copied = [os.path.join(logdir, name) for name in _COPIED]
+        paths = [*copied, *_beginnings(os.path.join(logdir, "checkpoints"), journal), policy]
+        contents = {os.path.basename(path): pathlib.Path(path).read_bytes() for path in paths}
     installed = {f"{each.name}=={each.version}" for each in metadata.distributions()}
     contents["requirements.txt"] = "".join(f"{line}\n" for line in sorted(installed)).encode()
     contents[MANIFEST] = json.dumps({name: _sha256(data) for name, data in contents.items()}, indent=2).encode()
@@ -153,8 +148,7 @@ def _unpack(path: str, logdir: str) -> None:
     for name in sorted(names | set(contents) | set(manifest)):
         if name not in contents or manifest.get(name) != _sha256(contents[name]):
             raise JournalError(f"{name} in {path} is {'missing' if name not in contents else 'changed'}")
-        with open(os.path.join(logdir, name), "wb") as target:
-            target.write(contents[name])
+        pathlib.Path(logdir, name).write_bytes(contents[name])
 
 
 def _beginnings(directory: str, journal: Sequence[Segment]) -> list[str]:

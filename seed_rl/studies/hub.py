@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import os
+import pathlib
 from importlib import resources
 from typing import Any
 
@@ -53,8 +54,7 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
         variables = checkpoints.variables_for(policy.agent)
         arrays = {name: _small(name, variable.numpy()) for name, variable in variables.items()}
         checkpoints.write(os.path.join(new, WEIGHTS), arrays, {"counters": {"env_frames": policy.env_frames}})
-        with open(os.path.join(new, WEIGHTS), "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.sha256(pathlib.Path(new, WEIGHTS).read_bytes()).hexdigest()
         score = episodes.evaluate_run(new, **how)
         wanted, limits = max(1, round(_FILM_STEPS / score.mean_length)), Limits(size=_FILM_BYTES)
         try:
@@ -78,9 +78,8 @@ def export(logdir: str, directory: str, checkpoint: str | None = None, version: 
             flag=" --greedy" if score.greedy else "",
             options=", ".join(f"`{key} = {value}`" for key, value in env.describe().options.items()),
         )
-        for name, text in ((ABOUT, f"{json.dumps(about, indent=1)}\n"), ("README.md", card)):
-            with open(os.path.join(new, name), "w", encoding="utf-8") as file:
-                file.write(text)
+        pathlib.Path(new, ABOUT).write_text(f"{json.dumps(about, indent=1)}\n", encoding="utf-8")
+        pathlib.Path(new, "README.md").write_text(card, encoding="utf-8")
 
 
 def _small(name: str, array: np.ndarray) -> np.ndarray:

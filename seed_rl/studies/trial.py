@@ -7,6 +7,7 @@ import contextlib
 import csv
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -106,8 +107,7 @@ class Study(abc.ABC):
             if stopped():
                 return code
             if not code:
-                with open(self.path(trial, _FINISHED), "w", encoding="utf-8") as file:
-                    file.write(json.dumps(self._arguments_of(trial)))
+                pathlib.Path(self.path(trial, _FINISHED)).write_text(json.dumps(self._arguments_of(trial)))
         except OSError as error:
             code, ended = 1, f"{error.filename or self.path(trial)} can't be used: {reason(error)}"
         if code:
@@ -137,9 +137,9 @@ class Study(abc.ABC):
 
     def is_finished(self, trial: Trial) -> bool:
         """Return whether the trial has been trained to its end with the current arguments."""
-        with contextlib.suppress(FileNotFoundError), open(self.path(trial, _FINISHED), "rb") as file:
-            arguments = json.dumps(self._arguments_of(trial)).encode()
-            return file.read(len(arguments) + 1) == arguments
+        with contextlib.suppress(FileNotFoundError):
+            note = json.dumps(self._arguments_of(trial)).encode()
+            return pathlib.Path(self.path(trial, _FINISHED)).read_bytes() == note
         return False
 
     def _arguments_of(self, trial: Trial) -> list[str]:
