@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import glob
 import itertools
 import json
 import logging
@@ -27,7 +28,8 @@ from seed_rl.settings import Settings, subclasses
 from seed_rl.system.files import complete_or_absent
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
-gin.add_config_file_search_path(str(resources.files("seed_rl.configs")))
+_SHIPPED = str(resources.files("seed_rl.configs"))
+gin.add_config_file_search_path(_SHIPPED)
 _including: list[str] = []  # stack of the gin files being read, each included by the previous one
 
 
@@ -55,7 +57,6 @@ gin.config._FILE_READERS[:] = [(_opened, lambda name: os.path.isfile(_located(na
 _MAY_CHANGE = ("actors.", "inference.", "devices.", "logs.", "replay.placement", "replay.snapshot", "init_from")
 """Settings that don't affect what is learned from a frame: they may change when a run is resumed, and differ between
 learner hosts."""
-
 
 _AGENTS = "agents/"
 _OF_AN_AGENT = {
@@ -184,13 +185,9 @@ def _quoted(binding: str) -> str:
 
 def find_config(name: str) -> str:
     """Return the path of a gin file given as a path or as the name of a shipped file."""
-    if os.path.isfile(name):
-        return name
-    shipped = resources.files("seed_rl.configs")
-    for candidate in (name, f"{name}.gin"):
-        path = shipped.joinpath(candidate)
-        if path.is_file():
-            return str(path)
+    for path in (name, os.path.join(_SHIPPED, name), os.path.join(_SHIPPED, f"{name}.gin")):
+        if os.path.isfile(path):
+            return path
     raise ConfigError(f"no gin file {name!r}; expected a path or one of {', '.join(shipped_configs())}")
 
 
@@ -205,18 +202,15 @@ def agents() -> list[str]:
 
 
 def _shipped() -> list[str]:
-    root = str(resources.files("seed_rl.configs"))
-    found = [os.path.relpath(os.path.join(d, f), root) for d, _, files in os.walk(root) for f in files]
-    return sorted(name.removesuffix(".gin") for name in found if name.endswith(".gin"))
+    return sorted(name.removesuffix(".gin") for name in glob.glob("**/*.gin", root_dir=_SHIPPED, recursive=True))
 
 
 def summary(name: str) -> str:
     """Return the summary of a shipped gin file: the first sentence of its leading comment."""
     with open(find_config(name), encoding="utf-8") as file:
-        lines = [
-            line.removeprefix("#").strip() for line in itertools.takewhile(lambda line: line.startswith("#"), file)
-        ]
-    return re.split(r"(?<=\.)\s", " ".join(lines), maxsplit=1)[0]
+        comment = itertools.takewhile(lambda line: line.startswith("#"), file)
+        text = " ".join(line.removeprefix("#").strip() for line in comment)
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
 
 
 def differences_from_saved(experiment: Experiment, logdir: str) -> list[str]:
