@@ -88,13 +88,10 @@ class RunDisplay:
     """
 
     experiment: Experiment
-    """Experiment of the run."""
     logdir: str
-    """Log directory of the run."""
     quiet: bool = False
     """Show nothing."""
     stream: TextIO = dataclasses.field(default_factory=lambda: sys.stderr if sys.stdout.isatty() else sys.stdout)
-    """Output stream."""
 
     def __post_init__(self) -> None:
         self._total_frames = self.experiment.total_frames

@@ -39,8 +39,7 @@ _SHARED_GB = 0.25  # containers default to 0.06
 def examine(logdir: str | None = None) -> dict[str, Result]:
     """Run all checks, basic ones first, and return their results by subject. Imports TensorFlow.
 
-    Args:
-      logdir: log directory of a planned run, local or in an object store, to check as well.
+    The log directory of a planned run, local or in an object store, is checked as well.
     """
     findings = {subject: result(check) for subject, check in _CHECKS.items()}
     return {**findings, "log directory": result(lambda: log_directory(logdir))} if logdir else findings

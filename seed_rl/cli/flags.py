@@ -55,11 +55,7 @@ def group(title: str, *declared: Flag) -> Flag:
 
 
 def integer(name: str, default: int | None, text: str, **bounds: int) -> Flag:
-    """Declare a flag for a whole number, which may be written as 1e6, 300k, 10M or 1_000_000.
-
-    Args:
-      bounds: `lower_bound` and `upper_bound`.
-    """
+    """Declare a flag for a whole number such as 1e6, 300k, 10M or 1_000_000, within `lower_bound` and `upper_bound`."""
     return _declare(flags.DEFINE)(_Integer(**bounds), name, default, text)
 
 

@@ -86,11 +86,7 @@ def load(gin_files: str | Sequence[str], gin_params: str | Sequence[str] = (), a
 
 
 def changed(settings: SettingsT, gin_params: Sequence[str]) -> SettingsT:
-    """Return a group of settings, and all groups nested in it, with some settings changed.
-
-    Args:
-      settings: the settings.
-      gin_params: bindings such as `Atari.sticky_actions = 0.25`.
+    """Return a group of settings with some changed, also in nested groups, by gin bindings.
 
     Raises:
       ConfigError: a binding is for another group, its parameter is unknown, or its value is invalid.

@@ -34,15 +34,12 @@ def _guess(text: str) -> str:
     unknown = re.match(r"No configurable matching (?:reference )?'@?(\w+)", text)
     if unknown and (module := _module_of(unknown[1])):
         return f" Add the line `import {module}` to the file."
-    match re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'|matching '([\w.]+)'", text):
-        case None:
-            return ""
-        case found if found[3]:
-            name, candidates = found[3], list(groups)
-        case found:
-            name = found[2]
-            candidates = [field.name for field in dataclasses.fields(groups[found[1]])] if found[1] in groups else []
-    return did_you_mean(name, candidates)
+    if found := re.search(r"matching '([\w.]+)'", text):
+        return did_you_mean(found[1], groups)
+    found = re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'", text)
+    if found and found[1] in groups:
+        return did_you_mean(found[2], [field.name for field in dataclasses.fields(groups[found[1]])])
+    return ""
 
 
 def _module_of(name: str) -> str | None:

@@ -15,12 +15,7 @@ from seed_rl.settings import Settings
 
 
 def to_gin(experiment: Experiment, documented: bool = False) -> str:
-    """Format a self-contained gin file that binds every setting of the experiment.
-
-    Args:
-      experiment: the experiment.
-      documented: whether to precede each setting by its documentation, in comments.
-    """
+    """Format a self-contained gin file that binds every setting, each below its documentation if `documented`."""
     every = list(groups(experiment))
     imports = {f"import {type(group).__module__}" for group in every if type(group).__module__ != Experiment.__module__}
     texts = [bindings(group, documented) for group in every]

@@ -119,11 +119,7 @@ def _as_tuples(value: Any) -> Any:
 
 
 def _class_named(kind: Any, hint: Any, setting: str) -> type[Any]:
-    """Find the class named `kind`, among those installed or imported, that is a valid value for a setting.
-
-    Raises:
-      ConfigError: no class or several classes match.
-    """
+    """Find the class named `kind`, among those installed or imported, that is a valid value for a setting."""
     for suite in metadata.entry_points(group=registry.ENTRY_POINTS) if setting == "env" else ():
         if suite.attr == kind:
             suite.load()

@@ -32,14 +32,7 @@ class EventFile(RecordFile, Sink):
     """
 
     def __init__(self, experiment: Experiment, logdir: str, resume_frames: int | None, started: float):
-        """Open the file; see `reporting.sinks.sinks_of`.
-
-        Args:
-          experiment: the experiment that is trained.
-          logdir: directory of the run.
-          resume_frames: `env_frames` of the checkpoint that the run continues from, None for a new run.
-          started: seconds since the epoch; part of the file's name.
-        """
+        """Open the file; see `reporting.sinks.sinks_of`. Its name contains `started`, seconds since the epoch."""
         name = f"{PREFIX}.{started:017.6f}.{socket.gethostname()}.{os.getpid()}"
         super().__init__(os.path.join(logdir, name))
         simple = bool | int | float | str

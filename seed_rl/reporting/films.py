@@ -33,13 +33,7 @@ class Films(Sink):
     """
 
     def __init__(self, logdir: str, interval: float, sinks: Sequence[Sink], modules: Sequence[str] = ()):
-        """
-        Args:
-          logdir: log directory of the run.
-          interval: seconds between films.
-          sinks: sinks that receive the films.
-          modules: modules outside this library that the experiment needs.
-        """
+        """Films are `interval` seconds apart; `modules` outside of this library are those that the experiment needs."""
         self._logdir, self._interval, self._sinks = logdir, interval, sinks
         self._imports = [f"--import_module={module}" for module in modules]
         self._directory = os.path.join(logdir, DIRECTORY)

@@ -40,8 +40,7 @@ class LearningMonitor:
     def diagnose(self, row: Mapping[str, float]) -> str:
         """Describe a symptom, its values and a remedy, e.g. "importance weights: ..."; empty if all is well.
 
-        Args:
-          row: row of metrics; symptoms whose metrics the agent does not report are not checked.
+        Symptoms whose metrics the agent does not report are not checked.
         """
         value = row.get("episode_return", math.nan)
         if math.isnan(self._first_return):

@@ -199,11 +199,7 @@ class Search(Study):
 
 
 def _open_study(path: str, pruner: optuna.pruners.BasePruner) -> optuna.Study:
-    """Open the study in a journal, or create one.
-
-    Raises:
-      ValueError: the journal is damaged.
-    """
+    """Open the study in a journal, or create one; raise ValueError if the journal is damaged."""
     try:
         study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(path)),

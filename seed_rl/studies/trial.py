@@ -48,7 +48,6 @@ class Column(NamedTuple):
     """A column in a table of results."""
 
     head: str
-    """Heading."""
     text: Callable[[Any], str] | None = None
     """Formats a number; None for a column of texts. Numbers are right-aligned and never wrapped."""
 

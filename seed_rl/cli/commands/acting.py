@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from seed_rl.actor.loop import Actor
 from seed_rl.cli import flags
@@ -53,7 +52,7 @@ def actor(values: flags.FlagValues) -> int:
         run = pool.submit(running.run)
         # The main thread only waits: a signal handler must not run while it holds a lock.
         while not run.done():
-            concurrent.futures.wait([run], timeout=_POLL_SECONDS)
+            wait([run], timeout=_POLL_SECONDS)
             if stopped.is_set():
                 running.stop()
         run.result()
