@@ -1,7 +1,5 @@
 """The definition of a command: a function, its flags, and the errors that end it with one sentence."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Progress display of a run: a live panel on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math
@@ -10,7 +8,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
-from typing import TextIO
+from typing import Self, TextIO
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -106,7 +104,7 @@ class RunDisplay:
         can_renew = self.stream.isatty() and console.is_terminal and not console.is_dumb_terminal
         self._live = Live(self, console=console, auto_refresh=False) if can_renew and not self.quiet else None
 
-    def __enter__(self) -> RunDisplay:
+    def __enter__(self) -> Self:
         if self._live:
             self._echo = echo_control_characters(False)
             with contextlib.suppress(OSError):

@@ -1,7 +1,5 @@
 """Installation checks that find missing parts and say how to get them."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import platform

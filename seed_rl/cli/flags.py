@@ -5,8 +5,6 @@ A declared flag is a function that defines it in the `FlagValues` of a command:
     EPISODES = integer("episodes", 100, "Episodes to play.", lower_bound=1)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """The command line: flags define the run, gin files the experiment."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import importlib.util

@@ -1,7 +1,5 @@
 """Gin files: finding, reading and summarising them; saving and comparing the configurations of runs."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import dataclasses

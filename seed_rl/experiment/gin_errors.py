@@ -1,7 +1,5 @@
 """Errors of gin and of settings as sentences."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from importlib import metadata, util

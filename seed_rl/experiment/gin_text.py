@@ -1,7 +1,5 @@
 """Settings as the text of a gin file, with their documentation if wanted."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

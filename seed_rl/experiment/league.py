@@ -1,7 +1,5 @@
 """Settings of a league: past policies of a run as opponents in its games."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Settings of what a run writes."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated
 

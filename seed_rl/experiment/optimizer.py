@@ -1,7 +1,5 @@
 """Settings of an optimizer, and the Keras optimizer built from them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Pretrained policies: folders in the repository that are used like log directories, found by name."""
 
-from __future__ import annotations
-
 import os
 import pathlib
 from typing import Any

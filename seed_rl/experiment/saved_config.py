@@ -1,7 +1,5 @@
 """Reads the configuration of a run from its log directory as pure data: nothing in the directory is executed."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

@@ -1,10 +1,8 @@
 """Sizes derived from an experiment: computed only here and read everywhere else."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -51,7 +49,7 @@ class Sizes:
     """Size of one stored unroll, bytes."""
 
     @classmethod
-    def of(cls, experiment: Experiment, agent: Agent, num_devices: int = 1, num_hosts: int = 1) -> Sizes:
+    def of(cls, experiment: Experiment, agent: Agent, num_devices: int = 1, num_hosts: int = 1) -> Self:
         """Compute the sizes for an experiment.
 
         Args:
@@ -88,7 +86,7 @@ class Sizes:
         )
 
     @classmethod
-    def of_policy(cls, num_envs: int, max_batch: int, greedy: bool) -> Sizes:
+    def of_policy(cls, num_envs: int, max_batch: int, greedy: bool) -> Self:
         """Compute the sizes of acting for up to `num_envs` evaluation environments, whose steps are not stored."""
         most = min(num_envs, max_batch)
         batches = tuple(sorted({-(-most // 2**halvings) for halvings in range(most.bit_length() + 1)}))

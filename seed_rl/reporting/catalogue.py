@@ -1,7 +1,5 @@
 """Catalogue of a run's metrics: tags in TensorBoard and Weights & Biases, units and meanings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from seed_rl.types import Metric

@@ -1,7 +1,5 @@
 """TensorBoard's view of a run: scalars, charts of several curves, hyperparameters and the configuration."""
 
-from __future__ import annotations
-
 import io
 import os
 import socket

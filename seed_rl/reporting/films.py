@@ -1,7 +1,5 @@
 """Films of the policy during training, each made by a low-priority process."""
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import logging

@@ -3,8 +3,6 @@
 The thresholds separate successful runs from runs that were deliberately misconfigured; that page describes both.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

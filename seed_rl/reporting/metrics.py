@@ -1,7 +1,5 @@
 """Averages over recent episodes, and `metrics.jsonl`, the file with a run's rows of metrics."""
 
-from __future__ import annotations
-
 import collections
 import io
 import json

@@ -1,7 +1,5 @@
 """Computes rows of metrics from events of the training loop, and the bottleneck of a run from a row."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses

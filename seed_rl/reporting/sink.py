@@ -1,7 +1,5 @@
 """Protocol for destinations of metrics and films."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 

@@ -1,7 +1,5 @@
 """Opens the destinations of a run's rows, and retries those that fail temporarily."""
 
-from __future__ import annotations
-
 import collections
 import logging
 import os

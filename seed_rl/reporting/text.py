@@ -1,7 +1,5 @@
 """Short formats for numbers and durations."""
 
-from __future__ import annotations
-
 
 def short(number: float) -> str:
     """Format a number with three digits and a suffix: 7.51k, 12.3M."""

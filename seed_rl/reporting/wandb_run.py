@@ -1,7 +1,5 @@
 """Optional reporting to Weights & Biases; only this module needs the package wandb."""
 
-from __future__ import annotations
-
 import logging
 import os
 import queue

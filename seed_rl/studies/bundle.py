@@ -1,7 +1,5 @@
 """Bundles: one file with all that others need to check a recorded run."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

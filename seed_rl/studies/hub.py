@@ -1,7 +1,5 @@
 """Publishes a policy as a folder that the Hugging Face Hub shows as a model card, and that acts as a log directory."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Plots that compare runs; runs that differ only in their seed form one curve with a confidence interval."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import textwrap

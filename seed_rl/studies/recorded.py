@@ -1,7 +1,5 @@
 """Reads the metrics of recorded runs and groups the runs by configuration."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json
@@ -9,7 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -48,7 +46,7 @@ class RecordedRun(NamedTuple):
         settings = self.settings or {}
         return json.dumps({name: value for name, value in settings.items() if name.startswith("env.")}, sort_keys=True)
 
-    def without_environment(self) -> RecordedRun:
+    def without_environment(self) -> Self:
         """Return the run without the settings of its environment."""
         if self.settings is None:
             return self

@@ -3,8 +3,6 @@
 The study is stored in the log directory, so that a restarted search continues.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """The search space: ranges and choices of settings."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Each run is a `seed_rl train` process whose log directory is inside the sweep's.
 and continues the others from their checkpoints.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Studies: several `seed_rl train` processes, each with its log directory, and tables of their results."""
 
-from __future__ import annotations
-
 import abc
 import contextlib
 import csv

@@ -1,7 +1,5 @@
 """The command that runs an actor."""
 
-from __future__ import annotations
-
 import logging
 from concurrent.futures import ThreadPoolExecutor, wait
 

@@ -1,7 +1,5 @@
 """Commands that act with a run's policy."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

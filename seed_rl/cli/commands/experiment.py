@@ -1,7 +1,5 @@
 """Flags that define a command's experiment, and its log directory."""
 
-from __future__ import annotations
-
 import os
 
 from seed_rl.cli import flags

@@ -1,7 +1,5 @@
 """Commands that inspect the shipped experiments, environments, this machine and past runs."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 

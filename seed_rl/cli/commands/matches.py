@@ -1,7 +1,5 @@
 """The command that lets policies play against each other."""
 
-from __future__ import annotations
-
 import glob
 import importlib.util
 import os

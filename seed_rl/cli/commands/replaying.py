@@ -1,7 +1,5 @@
 """Commands that reproduce recorded runs, compare them, and bundle them for others."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

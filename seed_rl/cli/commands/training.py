@@ -1,7 +1,5 @@
 """Commands that train an experiment or plan its training."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import signal
