@@ -80,11 +80,7 @@ class RecordFile:
         self._file = io.FileIO(path, "a")
 
     def append(self, record: bytes) -> None:
-        """Append a record.
-
-        Raises:
-          OSError: the record can't be written.
-        """
+        """Append a record; after an OSError, nothing of it remains."""
         size = os.fstat(self._file.fileno()).st_size
         try:
             while record:

@@ -28,11 +28,7 @@ class RetryingSink(Sink):
     """
 
     def __init__(self, name: str, open_sink: Callable[[], Sink]):
-        """
-        Args:
-          name: name of the files or service in log messages.
-          open_sink: opens the other sink; called again later if it raises `OSError`.
-        """
+        """Messages call the other sink `name`; `open_sink` is called again later if it raises `OSError`."""
         self._name = name
         self._open = open_sink
         self._sink: Sink | None = None

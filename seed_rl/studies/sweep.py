@@ -96,15 +96,9 @@ class Sweep(Study):
     """Trains a list of trials."""
 
     def __init__(self, wanted: Sequence[Trial], arguments: Sequence[str], directory: str, parallel: int):
-        """
-        Args:
-          wanted: trials in the order in which to train them.
-          arguments, directory: see `Study`, also for the error.
-          parallel: number of trials trained in parallel.
-        """
-        self._wanted = wanted
+        """Train the `wanted` trials in this order, `parallel` of them at a time; for the rest see `Study`."""
         super().__init__(arguments, directory)
-        self._parallel = parallel
+        self._wanted, self._parallel = wanted, parallel
 
     def run(self, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
         titles = {trial.name: f"{trial.name} ({n} of {len(self._wanted)})" for n, trial in enumerate(self._wanted, 1)}

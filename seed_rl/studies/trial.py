@@ -84,10 +84,7 @@ class Study(abc.ABC):
     def train(self, trial: Trial, title: str, stopped: Callable[[], bool], say: Callable[[str], None]) -> int:
         """Train a trial to its end, starting from its checkpoint if it has one; return the exit code of the run.
 
-        Args:
-          trial: the trial to train.
-          title: description of the trial in messages.
-          stopped, say: see `run`.
+        Messages describe the trial by its `title`; for `stopped` and `say` see `run`.
         """
         if stopped():
             return 0
