@@ -9,8 +9,6 @@ A benchmark is a module of this package with
 - `table(result)`, which formats them in at most 100 columns.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import logging

@@ -7,8 +7,6 @@ two. They take turns, so that a drifting machine affects all equally. The bookke
 that thread, has a separate column.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

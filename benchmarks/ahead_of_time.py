@@ -3,8 +3,6 @@
 JAX has no public interface for compiling foreign programs: all uses of its internals are in this file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

@@ -15,8 +15,6 @@ run ends, are in the directory of the JSON file, and continues the others from t
 longer needs its log directory.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -4,8 +4,6 @@ Each folder in docs/results/atari has the records of one `scripts/bench.sh atari
 starts with the set of games. The published scores are next to the folders.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

@@ -9,8 +9,6 @@ table shows properties of the programs:
 - the device memory that the experiment takes with all its environments and its full replay.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any, NamedTuple

@@ -9,8 +9,6 @@ Because machines drift within minutes, the components are measured before and af
 ceiling.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

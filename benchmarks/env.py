@@ -4,8 +4,6 @@ As in an actor, each group of environments is stepped by a thread, with random a
 include action repeats.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

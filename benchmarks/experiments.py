@@ -1,7 +1,5 @@
 """Experiments measured by benchmarks: Pong, from shipped gin files."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Defaults of lists have the form used on the command line, "1,8,64": argparse parses them, and help shows this form.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Collection
 from typing import TypeVar

@@ -3,8 +3,6 @@
 Everything else (activations, pooling, sampling) is ignored; it is less than 1 % in these networks.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Parses the optimized programs printed by XLA's compilers for memory traffic and large results."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

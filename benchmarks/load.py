@@ -9,8 +9,6 @@ uses a whole core is the bottleneck.
 `offered` is the rate with zero latency. CPU is in cores, i.e. CPU seconds per second.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from typing import Any

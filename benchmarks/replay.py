@@ -4,8 +4,6 @@ A round inserts 64 sequences (evicting 64), draws 64, reads them out of the stor
 have a few bytes, so that bookkeeping dominates instead of copying frames: a million sequences of 20 steps take 0.4 GB.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Reports of benchmarks: JSON with results, hardware and software versions, and text tables."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

@@ -1,7 +1,5 @@
 """Trains runs sequentially. After a kill the same command continues, because each run has its own log directory."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

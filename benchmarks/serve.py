@@ -5,8 +5,6 @@ learner acts for actors that do the same, and its unrolls are discarded. The two
 each, of which the other one stands still. Clients and server share the cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

@@ -11,8 +11,6 @@ The same command with the same log directory continues: it skips finished runs a
 checkpoints. Each run's curve is written next to the JSON file, as CSV.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

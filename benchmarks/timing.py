@@ -1,7 +1,5 @@
 """Timing: warmed-up, repeated measurements; results have the median and all repeats."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence

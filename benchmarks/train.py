@@ -6,8 +6,6 @@ others: R2D2's burn-in and target network. The peak is the rate of a product of 
 measured alternately with the update.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,6 @@ is in microseconds: of the server thread per message; of the inference thread, w
 observation; and of both processes per observation, including gRPC's threads.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

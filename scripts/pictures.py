@@ -9,8 +9,6 @@ The pictures show a real training run, TensorBoard server and film. This takes a
 (scripts/install_chromium.sh).
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import html

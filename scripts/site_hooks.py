@@ -7,8 +7,6 @@ by relative paths, and write equations in ```math fences. On the site,
 - each equation becomes a vector image, drawn when the site is built, so that it needs no script or font.
 """
 
-from __future__ import annotations
-
 import html
 import io
 import os
