@@ -146,9 +146,8 @@ class RunDisplay:
 
     def _status_of(self, row: Mapping[str, float]) -> dict[str, str]:
         """Describe connections, bottleneck, next milestone and learning problem; texts may be empty."""
-        connected = f"{row['environments']:.0f} of {self.experiment.actors.num_envs} environments"
-        if "actors" in row:
-            connected += f" of {row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
+        actors = f"{row['actors']:.0f} {'actor' if row['actors'] == 1 else 'actors'}"
+        connected = f"{row['environments']:.0f} of {self.experiment.actors.num_envs} environments of {actors}"
         learning = self._monitor.diagnose(row)
         if self._is_done(row):
             return {"connected": connected}
@@ -159,10 +158,9 @@ class RunDisplay:
 
     def _start_of(self, row: Mapping[str, float]) -> str:
         """Describe what happens before the first update."""
-        steps = row.get("acted_steps", 0)
-        if not row.get("environments"):
+        if not row["environments"]:
             return "waiting for actors"
-        if not steps:
+        if not (steps := row["acted_steps"]):
             return "environments are being reset, for which some load or compile levels"
         missing = self.experiment.frames_before_update // self.experiment.env.action_repeat - steps
         return f"environments are stepping: {steps:,.0f} steps; first update " + (
@@ -171,9 +169,9 @@ class RunDisplay:
 
     def _progress(self) -> tuple[str, str, str, str]:
         """Format the share of frames done, their number, frames/s, and the remaining or total time."""
-        frames, rate, seconds = self._row["env_frames"], self._row["frames_per_second"], self._row.get("seconds", 0.0)
+        frames, rate, seconds = (self._row[name] for name in ("env_frames", "frames_per_second", "seconds"))
         share = f"{min(100, math.floor(100 * frames / self._total_frames))}%"  # rounded down: 100 % means done
-        if self._is_done(self._row) and seconds > 0:
+        if self._is_done(self._row):
             return share, short(frames), short(frames / seconds), f"done in {duration(seconds)}"
         left = f"{duration((self._total_frames - frames) / rate)} left" if rate > 0 else ""
         return share, short(frames), short(rate), left
@@ -215,11 +213,10 @@ class RunDisplay:
                 f"{share}  {frames} of {short(self._total_frames)} frames",
             )
             content.insert(0, bar)
-            seconds = self._row.get("seconds", 0.0)
-            if self._is_done(self._row) and seconds > 0:
+            if self._is_done(self._row):
                 speed = [f"{rate} frames/s on average", end]
             else:
-                speed = [f"{rate} frames/s", f"{duration(seconds)} so far" if seconds > 0 else "", end]
+                speed = [f"{rate} frames/s", f"{duration(self._row['seconds'])} so far", end]
             if "starting" not in self._status:
                 grid.add_row("speed", ", ".join(filter(None, speed)))
             self._add_rows(grid, options)

@@ -14,6 +14,7 @@ from seed_rl.reporting.text import duration, short
 
 ROW = {
     "env_frames": 250_000.0,
+    "acted_steps": 260_000.0,
     "seconds": 40.0,
     "frames_per_second": 7_512.3,
     "episode_return": 12.345,
