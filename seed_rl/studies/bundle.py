@@ -61,7 +61,8 @@ def write_bundle(logdir: str, output: str) -> int:
         contents = {os.path.basename(path): pathlib.Path(path).read_bytes() for path in paths}
     installed = {f"{each.name}=={each.version}" for each in metadata.distributions()}
     contents["requirements.txt"] = "".join(f"{line}\n" for line in sorted(installed)).encode()
-    contents[MANIFEST] = json.dumps({name: _sha256(data) for name, data in contents.items()}, indent=2).encode()
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
+    contents[MANIFEST] = json.dumps(hashes, indent=2).encode()
     with tarfile.open(output, "w") as archive:
         for name, data in contents.items():
             entry = tarfile.TarInfo(name)
@@ -144,7 +145,7 @@ def _unpack(path: str, logdir: str) -> None:
                 contents[entry.name] = archive.extractfile(entry).read()  # type: ignore[union-attr]
         manifest: Mapping[str, Any] = json_object(contents.pop(MANIFEST))
     for name in sorted(names | set(contents) | set(manifest)):
-        if name not in contents or manifest.get(name) != _sha256(contents[name]):
+        if name not in contents or manifest.get(name) != hashlib.sha256(contents[name]).hexdigest():
             raise JournalError(f"{name} in {path} is {'missing' if name not in contents else 'changed'}")
         pathlib.Path(logdir, name).write_bytes(contents[name])
 
@@ -160,7 +161,3 @@ def _beginnings(directory: str, journal: Sequence[Segment]) -> list[str]:
     begins = {segment.begin for segment in journal}
     paths = [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if _PART.fullmatch(name)]
     return [path for path in paths if updates_behind(path) in begins]
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
