@@ -146,22 +146,34 @@ class _Driven:
 
     def begin(self) -> None:
         """Wait until all streams are open and have been answered."""
-        _wait_for_streams(self._server, self._generator, self._load)
+        _wait_for_streams(self._server, self._service, self._generator, self._load)
         self._generator.process.suspend()
 
     def measure(self, settle: float, seconds: float) -> None:
         """Let the generator send for a while, and count for the last `seconds` of it."""
         self._generator.process.resume()
         time.sleep(settle)
-        before = _counters(self._server, self._service, self._generator)
+        before = self._counts()
         time.sleep(seconds)
-        self._counters.append((before, _counters(self._server, self._service, self._generator)))
+        self._counters.append((before, self._counts()))
         self._generator.process.suspend()
+
+    def _counts(self) -> np.ndarray:
+        """Return the current values of the fields of a `Window` from `seconds` on; the first is the monotonic clock."""
+        numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
+        cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
+        for thread in psutil.Process().threads():
+            name = numbers.get(thread.id, "")
+            if name in cpu:
+                cpu[name] += thread.user_time + thread.system_time
+        stats, used = self._service.stats, self._generator.cpu_seconds()
+        counts = stats.agent_steps // self._load.group_size, stats.agent_steps, stats.batches
+        return np.array([time.monotonic(), *counts, time.process_time(), *cpu.values(), used])
 
     def end(self) -> list[Window]:
         """Stop, and return a window for each measurement."""
         self._service.raise_failure()
-        if (missing := self._load.streams - self._server.stats.streams) > 0:
+        if (missing := self._load.streams - len(self._server.streams)) > 0:
             raise BenchmarkError(f"{missing} of {self._load.streams} streams ended early")
         self._stop()
         due, answered = self._generator.times()
@@ -187,25 +199,13 @@ class _Driven:
             self._directory.cleanup()
 
 
-def _wait_for_streams(server: ActorServer, generator: _Generator, load: Load) -> None:
+def _wait_for_streams(server: ActorServer, service: CentralInference, generator: _Generator, load: Load) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    while server.stats.streams < load.streams or server.stats.steps < 2 * load.streams:
+    two_each = 2 * load.streams * load.group_size
+    while len(server.streams) < load.streams or service.stats.agent_steps < two_each:
         time.sleep(0.01)
         if not generator.alive or time.monotonic() > deadline:
-            raise BenchmarkError(f"{server.stats.streams} of {load.streams} streams opened")
-
-
-def _counters(server: ActorServer, service: CentralInference, generator: _Generator) -> np.ndarray:
-    """Return the current values of the fields of a `Window` from `seconds` on; the first is the monotonic clock."""
-    numbers = {thread.native_id: thread.name for thread in threading.enumerate()}
-    cpu = {SERVER_THREAD: 0.0, INFERENCE_THREAD: 0.0}
-    for thread in psutil.Process().threads():
-        name = numbers.get(thread.id, "")
-        if name in cpu:
-            cpu[name] += thread.user_time + thread.system_time
-    stats = service.stats
-    counts = server.stats.steps, stats.agent_steps, stats.batches
-    return np.array([time.monotonic(), *counts, time.process_time(), *cpu.values(), generator.cpu_seconds()])
+            raise BenchmarkError(f"{len(server.streams)} of {load.streams} streams opened")
 
 
 class _Generator:

@@ -19,7 +19,7 @@ from seed_rl.transport.codec import DEFAULT_BOUNDS, Bounds, StepCodec
 from seed_rl.transport.credentials import ServerSecurity
 from seed_rl.transport.hosts import Allowance, HostLog
 from seed_rl.transport.protocol import Refusal, Refused, reading
-from seed_rl.transport.streams import ActorStream, ServerStats, Service
+from seed_rl.transport.streams import ActorStream, Service
 
 _log = logging.getLogger(__name__)
 
@@ -59,11 +59,11 @@ class ActorServer:
           AddressError: the address is malformed.
           SecurityError: `security` isn't enough for this address.
         """
-        self.stats = ServerStats()
+        self.streams: set[ActorStream] = set()
+        """The open streams, which the server's thread changes; any thread may count them."""
         self._address = addresses.parse_address(address)
         security.check(self._address)
         self._security = security
-        self._credentials = security.credentials()
         self._service = service
         self._max_message_bytes = max_message_bytes
         self._bounds = bounds
@@ -79,7 +79,6 @@ class ActorServer:
         self._calls.call_later(1.0, self._watch)
         self._unanswered: dict[IncomingCall, None] = {}  # the oldest first
         self._answers = {protocol.DESCRIBE: self._describe, protocol.JOIN: self._join}
-        self._streams: set[ActorStream] = set()
         self._stopping = threading.Event()  # set once all streams have ended; no more may begin
 
     def start(self) -> str:
@@ -95,7 +94,7 @@ class ActorServer:
             addresses.clear_stale_socket(self._address.path)
         addresses.check_free(self._address)
         reuse_freed_blocks()  # each message is one
-        port = self._calls.start(str(self._address), self._credentials)
+        port = self._calls.start(str(self._address), self._security.credentials())
         if not port:
             raise addresses.AddressError(f"cannot listen on {self._address}: gRPC could not bind it")
         if not self._address.path:
@@ -115,7 +114,7 @@ class ActorServer:
             self._calls.stop(grace)
 
     def _end_streams(self, over: bool) -> None:
-        for stream in list(self._streams):
+        for stream in list(self.streams):
             stream.end(None if over else Refused(Refusal.UNAVAILABLE, _STOPPING))
         self._stopping.set()
 
@@ -124,7 +123,7 @@ class ActorServer:
         self._calls.call_later(1.0, self._watch)
         latest = time.monotonic() - self._silence_seconds
         error = Refused(Refusal.NOT_FOUND, f"there was no step for {self._silence_seconds:g} s: join again")
-        for stream in [stream for stream in self._streams if stream.silent_since < latest]:
+        for stream in [stream for stream in self.streams if stream.silent_since < latest]:
             stream.end(error)
         try:
             is_crowded = len(os.listdir("/dev/fd")) > self._max_connections
@@ -203,4 +202,4 @@ class ActorServer:
             opening = protocol.Opening.read(call.metadata)
         if self._stopping.is_set():
             raise Refused(Refusal.UNAVAILABLE, _STOPPING)
-        ActorStream(call, self._service, opening, self._streams, self.stats, self._bounds)
+        ActorStream(call, self._service, opening, self.streams, self._bounds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 import math
@@ -54,16 +53,6 @@ class Service(Protocol):
         """Handle the end of a group's stream; called exactly once for each `open` that returned."""
 
 
-@dataclasses.dataclass
-class ServerStats:
-    """Counters that the server's thread writes without a lock; any thread may read them."""
-
-    streams: int = 0
-    """Number of open streams."""
-    steps: int = 0
-    """Number of group steps received since the server started."""
-
-
 class ActorStream:
     """A group's open stream: each message is a step, answered before the next one is read."""
 
@@ -73,14 +62,12 @@ class ActorStream:
         service: Service,
         opening: protocol.Opening,
         streams: set[ActorStream],  # all open ones; this one adds and removes itself
-        stats: ServerStats,
         bounds: Bounds,
     ):
         self._call = call
         self._service = service
         self._opening = opening
         self._streams = streams
-        self._stats = stats
         self._first = True
         self.silent_since = time.monotonic()
         """Time of the last answer; infinite while a step is unanswered."""
@@ -92,8 +79,8 @@ class ActorStream:
         self._memory = self._open_memory(opening.memory)
         self._views = [] if self._memory is None else self._codec.views(self._memory)
         streams.add(self)
-        stats.streams = len(streams)
-        call.listen(self._received, self._vanished, () if self._memory is None else (protocol.MEMORY_ACCEPTED,))
+        vanished = functools.partial(self._close, "the actor vanished")
+        call.listen(self._received, vanished, () if self._memory is None else (protocol.MEMORY_ACCEPTED,))
 
     def answer(self, actions: np.ndarray) -> None:
         """Send actions [E, ...] for the last step, if the stream still exists. May be called on any thread."""
@@ -118,7 +105,6 @@ class ActorStream:
             self._call.finish()
             return
         self.silent_since = math.inf
-        self._stats.steps += 1
         first, self._first = self._first, False
         try:
             with reading():
@@ -152,15 +138,11 @@ class ActorStream:
         self._asked, self._waiting = codec, env_ids[output.last]
         return env_ids, output, [(int(env_ids[env]), name, value) for env, name, value in numbers]
 
-    def _vanished(self) -> None:
-        self._close("the actor vanished")
-
     def _close(self, reason: str) -> None:
         """Free the group before the actor learns of it and may join again."""
         # The last references to the actor's memory, unless an observation is still being read.
         self._memory, self._views = None, []
         self._streams.discard(self)
-        self._stats.streams = len(self._streams)
         self._service.close(self._opening.session, self._opening.group, self._lease, reason)
 
     def _open_memory(self, offer: str) -> memoryview | None:
