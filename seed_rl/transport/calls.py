@@ -50,8 +50,7 @@ class IncomingCall:
     @property
     def peer(self) -> str:
         """The peer's address in gRPC's notation."""
-        peer = self._call.peer()
-        return peer.decode(errors="replace") if isinstance(peer, bytes) else peer
+        return self._call.peer().decode(errors="replace")  # type: ignore[no-any-return]
 
     def report(self, level: int, sentence: str, error: Exception | None = None) -> None:
         """Log the peer's address followed by a sentence, unless its host has used up this minute's lines."""
@@ -168,11 +167,7 @@ class CallServer:
         return self._thread.is_alive()
 
     def start(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
-        """Start accepting calls.
-
-        Args:
-          address: `host:port` or `unix:/path`.
-          credentials: the TLS credentials; None for plain text.
+        """Start accepting calls at `host:port` or `unix:/path`, with TLS if there are credentials.
 
         Returns:
           The port, or an arbitrary positive number for a path; 0 if the address can't be bound.
@@ -192,11 +187,7 @@ class CallServer:
     def post(self, function: Callable[[], None], call: cygrpc.Call | None = None) -> None:
         """Run a function on the server's thread: at once, or within a tenth of a second if no call is given.
 
-        May be called on any thread.
-
-        Args:
-          function: takes no arguments.
-          call: any call of this server; wakes its thread.
+        May be called on any thread. Which of the server's calls is given doesn't matter: it wakes the thread.
         """
         self._posted.append(function)
         if call is not None and not self._is_woken:

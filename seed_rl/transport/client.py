@@ -99,26 +99,13 @@ class LearnerClient:
         return self._call(protocol.DESCRIBE, request, messages.read_describe_reply, timeout)
 
     def join(self, run_id: str, env_spec: EnvSpec, group_sizes: Sequence[int], timeout: float) -> Lease:
-        """Ask for room for groups of environments.
-
-        Args:
-          run_id: a random id, new for each run.
-          env_spec: the spec of one environment.
-          group_sizes: the number of environments in each group.
-          timeout: seconds.
-        """
+        """Ask for room for groups of these sizes, within `timeout` seconds; `run_id` is random and new for each run."""
         request = messages.join_request(run_id, env_spec, group_sizes)
         read = functools.partial(messages.read_join_reply, group_sizes=group_sizes)
         return self._call(protocol.JOIN, request, read, timeout)
 
     def open(self, lease: Lease, group: int, env_spec: EnvSpec) -> ActStream:
-        """Open a group's stream. If the learner refuses it, the first step raises the error.
-
-        Args:
-          lease: the result of `join`.
-          group: index into `lease.groups`.
-          env_spec: the spec given to `join`.
-        """
+        """Open the stream of `lease.groups[group]`. If the learner refuses it, the first step raises the error."""
         codec = StepCodec(env_spec, len(lease.groups[group].env_ids))
         memory = self._allocate(codec.payload_bytes)
         opening = protocol.Opening(lease.session, group, memory.offer if memory else "")

@@ -48,7 +48,7 @@ class _Field(NamedTuple):
 
 
 class StepCodec:
-    """Encodes and decodes the steps of one group of environments, checking both.
+    """Encodes and decodes the steps of one group of E = `num_envs` environments, checking both.
 
     A step's tensors are reward float32 [E], done and last bool [E], and the observation [E, ...shape] as in the spec:
     one array, or a mapping from names to arrays. Actions are [E, ...] as in the spec.
@@ -68,12 +68,6 @@ class StepCodec:
     """Size of an encoded reply in bytes, header included."""
 
     def __init__(self, env_spec: EnvSpec, num_envs: int, bounds: Bounds = DEFAULT_BOUNDS):
-        """
-        Args:
-          env_spec: the spec of one environment.
-          num_envs: E.
-          bounds: the bounds on rewards and floating-point observations.
-        """
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
         self.num_envs = num_envs

@@ -58,13 +58,9 @@ def read_certificate(cert_file: str | None, key_file: str | None) -> tuple[bytes
         missing = "--tls_key" if cert_file else "--tls_cert"
         raise SecurityError(f"TLS needs both --tls_cert and --tls_key: {missing} is missing")
     certificate, key = _read(cert_file, "--tls_cert"), _read(key_file, "--tls_key")
-    try:  # gRPC would only say that it can't listen
+    unusable = f"--tls_cert {cert_file} and --tls_key {key_file} aren't a certificate and its unencrypted key in PEM"
+    with explained(SecurityError, unusable, OSError, ValueError):  # gRPC would only say that it can't listen
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert_file, key_file, password=lambda: "")
-    except (OSError, ValueError) as error:
-        raise SecurityError(
-            f"--tls_cert {cert_file} and --tls_key {key_file} aren't a certificate and its unencrypted key in PEM: "
-            f"{error}"
-        ) from error
     return certificate, key
 
 
@@ -128,7 +124,7 @@ class ServerSecurity:
         if given is None:
             sentence = f"the learner asks for a token: give the actor --token_file or {TOKEN_VARIABLE}"
             raise Refused(Refusal.UNAUTHENTICATED, sentence)
-        if not hmac.compare_digest(given.encode() if isinstance(given, str) else given, _bearer(self.token).encode()):
+        if not hmac.compare_digest(str(given).encode(), f"Bearer {self.token}".encode()):
             raise Refused(Refusal.UNAUTHENTICATED, "the actor's token isn't the learner's")
 
 
@@ -165,11 +161,7 @@ class ClientSecurity:
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata of every call."""
-        return ((_METADATA_KEY, _bearer(self.token)),) if self.token else ()
-
-
-def _bearer(token: str) -> str:
-    return f"Bearer {token}"
+        return ((_METADATA_KEY, f"Bearer {self.token}"),) if self.token else ()
 
 
 def _read(path: str, flag: str) -> bytes:

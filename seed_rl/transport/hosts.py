@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import logging
 import threading
 import time
@@ -13,20 +12,12 @@ _ALL_HOSTS = 10  # all hosts together get this many times the lines of one
 
 
 class Allowance:
-    """A number of things that each host may take per period. Thread-safe."""
+    """A number of things that each host may take per period, which begins when it takes the first. Thread-safe."""
 
     def __init__(self, count: int, seconds: float, clock: Callable[[], float] = time.monotonic):
-        """
-        Args:
-          count: how many things a host may take per period.
-          seconds: length of a period, which begins when the host takes its first thing.
-          clock: returns seconds.
-        """
         self._count, self._seconds, self._clock = count, seconds, clock
         self._lock = threading.Lock()
-        self._periods: collections.OrderedDict[str, tuple[float, int]] = (
-            collections.OrderedDict()
-        )  # end, things asked for
+        self._periods: dict[str, tuple[float, int]] = {}  # end, things asked for; by host, the most recent one last
 
     def is_spent(self, peer: str) -> bool:
         """Return whether the host of a peer (an address in gRPC's notation) may take nothing more in this period."""
@@ -45,7 +36,7 @@ class Allowance:
             is_new = now >= end
             self._periods[_host(peer)] = (now + self._seconds, 1) if is_new else (end, asked + 1)
             if len(self._periods) > _HOSTS:
-                self._periods.popitem(last=False)
+                del self._periods[next(iter(self._periods))]
         if is_new:
             return max(0, asked - self._count)
         return 0 if asked < self._count else None
@@ -55,12 +46,6 @@ class HostLog:
     """A log of what peers do, with a limit on lines per minute for each host and a tenfold limit for all together."""
 
     def __init__(self, log: logging.Logger, lines: int, clock: Callable[[], float] = time.monotonic):
-        """
-        Args:
-          log: receives the lines.
-          lines: maximum per host and minute.
-          clock: returns seconds.
-        """
         self._log = log
         self._lines = Allowance(lines, 60.0, clock)
         self._all_lines = Allowance(lines * _ALL_HOSTS, 60.0, clock)

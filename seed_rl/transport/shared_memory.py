@@ -20,13 +20,10 @@ _SEALS = 0 if sys.platform != "linux" else fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GR
 
 
 class OfferedMemory:
-    """The actor's side of the memory."""
+    """The actor's side of the memory of a step."""
 
     def __init__(self, num_bytes: int):
         """
-        Args:
-          num_bytes: size of a step.
-
         Raises:
           OSError: this machine has no sealed memory.
         """
@@ -44,7 +41,7 @@ class OfferedMemory:
             raise
         memory[:_TOKEN_BYTES] = token
         self.step = memoryview(memory)[_STEP_OFFSET:]
-        """The memory of one step."""
+        """The memory, `num_bytes`."""
         self.offer = f"{os.getpid()}/{self._file}/{token.hex()}"
         """The argument of `open_offered`, in ASCII."""
 
@@ -56,11 +53,7 @@ class OfferedMemory:
 
 
 def open_offered(offer: str, num_bytes: int) -> memoryview:
-    """Open the memory that an actor offers and return a read-only view of its step.
-
-    Args:
-      offer: the `OfferedMemory.offer` of another process, not trusted.
-      num_bytes: size of a step.
+    """Return a read-only view of the step of `num_bytes` in the memory that another, untrusted process offers.
 
     Raises:
       OSError: the memory can't be opened from here, or isn't what was offered.
