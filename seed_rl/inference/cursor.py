@@ -42,11 +42,6 @@ class UnrollCursor:
         self._step = np.zeros(num_envs, np.int64)
         self._open = np.full((num_envs, self.depth), self.spare, np.int32)
 
-    @property
-    def updates_behind(self) -> int:
-        """Number of learner updates that the acting weights lack."""
-        return self.newest_version - self.version
-
     def restart(self, env_ids: np.ndarray) -> None:
         """Begin a new run of these environments; discard and count their unrolls in progress."""
         open_slots = self._open[env_ids].ravel()

@@ -28,30 +28,35 @@ class EpisodeTracker:
         self._over = np.zeros(num_envs, bool)
         self._ended: collections.deque[Episodes] = collections.deque()
 
-    def restart(self, env_ids: np.ndarray) -> None:
-        """Begin a new run of these environments; forget their unfinished episodes."""
-        self._returns[env_ids] = 0
-        self._lengths[env_ids] = 0
-        self._over[env_ids] = False
-
-    def step(self, env_ids: np.ndarray, reward: np.ndarray, done: np.ndarray, last: np.ndarray) -> None:
+    def step(
+        self, env_ids: np.ndarray, restarted: np.ndarray, reward: np.ndarray, done: np.ndarray, last: np.ndarray
+    ) -> None:
         """Add one step of each of B different environments.
 
         Args:
           env_ids: int32 [B].
+          restarted: bool [B], whether a new run begins with the step; the unfinished episode is forgotten.
           reward: float32 [B], zero if no transition led to the step.
           done: bool [B], see `EnvOutput`.
           last: bool [B], see `EnvOutput`.
         """
-        moved = ~self._over[env_ids]
+        moved = ~self._over[env_ids] & ~restarted
         self._returns[env_ids] += reward
         self._lengths[env_ids] += moved
         over = moved & (done | last)
         if over.any():
             ended = env_ids[over]
             self._ended.append(Episodes(ended, self._returns[ended], self._lengths[ended]))
-            self.restart(ended)
+            self._begin(ended)
         self._over[env_ids] = last
+        if restarted.any():
+            self._begin(env_ids[restarted])
+
+    def _begin(self, env_ids: np.ndarray) -> None:
+        """Begin new episodes."""
+        self._returns[env_ids] = 0
+        self._lengths[env_ids] = 0
+        self._over[env_ids] = False
 
     def take(self) -> list[Episodes]:
         """Return the episodes that have ended since the last call."""

@@ -113,9 +113,8 @@ class ActingThread:
         """Act for a batch of requests; return False if the unroll queue was closed in the meantime."""
         env_ids = np.concatenate([request.env_ids for request in requests])
         restarted = np.repeat([request.first for request in requests], [len(request.env_ids) for request in requests])
-        for request in requests:
-            if request.first:
-                self.cursor.restart(request.env_ids)
+        if restarted.any():
+            self.cursor.restart(env_ids[restarted])
         if self.cursor.finishing(env_ids):
             started = time.monotonic()
             if not self.queue.wait_for_room():
@@ -123,11 +122,12 @@ class ActingThread:
             self.stats.blocked_seconds += time.monotonic() - started
 
         started = time.monotonic()
-        last = np.concatenate([request.output.last for request in requests])
+        outputs = [request.output for request in requests]
+        last = np.concatenate([output.last for output in outputs])
         with self.order.acting(self.device, [request.lease for request in requests], self.queue):
             writes, finished = self.cursor.advance(env_ids, last)
-            self.stats.updates_behind += self.cursor.updates_behind
-            actions = self.act_step(env_ids, restarted, writes, [request.output for request in requests])
+            self.stats.updates_behind += self.cursor.newest_version - self.cursor.version
+            actions = self.act_step(env_ids, restarted, writes, outputs)
         self.stats.acting_seconds += time.monotonic() - started
         self.batcher.answered(requests)
         _reply(requests, actions)
@@ -139,22 +139,10 @@ class ActingThread:
         self.stats.agent_steps += len(env_ids) - int(np.count_nonzero(last))
         self.stats.batches += 1
         self.stats.padded_steps += self.act_step.padding(len(env_ids))
-        self._track_episodes(env_ids, restarted, last, requests)
+        reward = np.concatenate([output.reward for output in outputs])
+        done = np.concatenate([output.done for output in outputs])
+        self.episodes.step(env_ids, restarted, reward, done, last)
         return True
-
-    def _track_episodes(
-        self, env_ids: np.ndarray, restarted: np.ndarray, last: np.ndarray, requests: Sequence[Request]
-    ) -> None:
-        if restarted.any():
-            self.episodes.restart(env_ids[restarted])
-        going = [request for request in requests if not request.first]
-        if going:
-            self.episodes.step(
-                env_ids[~restarted],
-                np.concatenate([request.output.reward for request in going]),
-                np.concatenate([request.output.done for request in going]),
-                last[~restarted],
-            )
 
 
 def _reply(requests: Sequence[Request], actions: np.ndarray) -> None:

@@ -8,8 +8,8 @@ def taken(tracker):
     return [row for episodes in tracker.take() for row in zip(*(array.tolist() for array in episodes), strict=True)]
 
 
-def step(tracker, env_ids, reward, done, last=(False, False)):
-    tracker.step(env_ids, reward, done, np.array(last))
+def step(tracker, env_ids, reward, done, last=(False, False), restarted=False):
+    tracker.step(env_ids, np.full(len(env_ids), restarted), reward, done, np.array(last))
 
 
 def test_rewards_add_up_until_done_and_a_restart_forgets_those_of_its_environments():
@@ -20,7 +20,7 @@ def test_rewards_add_up_until_done_and_a_restart_forgets_those_of_its_environmen
     step(tracker, ids, np.array([1.0, 8.0]), np.array([False, True]))
     assert taken(tracker) == [(2, 1.5, 2), (0, 14.0, 3)]
     step(tracker, ids, np.array([1.0, 1.0]), np.array([False, False]))
-    tracker.restart(np.array([2]))
+    step(tracker, ids[:1], np.zeros(1), np.array([True]), np.array([False]), restarted=True)
     step(tracker, ids, np.array([1.0, 1.0]), np.array([True, True]))
     assert taken(tracker) == [(2, 1.0, 1), (0, 2.0, 2)]
 
