@@ -97,8 +97,8 @@ class PolicyServer:
         for ended in self.service.take_episodes():
             self._episodes.add(ended.returns, ended.lengths)
         return {
-            "actors": self.service.actors,
-            "environments": self.service.leased_envs,
+            "actors": self.service.membership.actors,
+            "environments": self.service.membership.leased,
             "steps_per_second": rate,
             "episodes": self._episodes.count,
             **self._episodes.means(),

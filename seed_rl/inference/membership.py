@@ -51,7 +51,7 @@ class Membership:
 
     @property
     def actors(self) -> int:
-        """Number of actors that hold ids."""
+        """Number of actors that hold ids: they are connected, or about to be."""
         return len(self._sessions)
 
     @property
@@ -119,12 +119,8 @@ class Membership:
         entry.awaited.remove(group)
         return entry.groups[group]
 
-    def actor_of(self, session: str) -> str:
-        """Return the name of a session's actor."""
-        return self._sessions[session].actor
-
-    def close(self, session: str, group: int) -> None:
-        """Free the ids of a group whose stream has ended."""
+    def close(self, session: str, group: int) -> str:
+        """Free the ids of a group whose stream has ended; return the name of its actor."""
         entry = self._sessions[session]
         entry.held.remove(group)
         lease = entry.groups[group]
@@ -132,6 +128,7 @@ class Membership:
             heapq.heappush(self._free[self.device_of(lease)], env_id)
         if not entry.held:
             del self._sessions[session]
+        return entry.actor
 
     def _expire(self) -> None:
         now = self.clock()

@@ -88,16 +88,6 @@ class CentralInference(Service):
         if failure is not None:
             raise RuntimeError(f"inference failed: {failure}") from failure
 
-    @property
-    def actors(self) -> int:
-        """Number of actors that are connected or about to be."""
-        return self.membership.actors
-
-    @property
-    def leased_envs(self) -> int:
-        """Number of environments of those actors."""
-        return self.membership.leased
-
     def describe(self) -> ActorSettings:
         return self.settings
 
@@ -126,8 +116,7 @@ class CentralInference(Service):
 
     def close(self, session: str, group: int, lease: GroupLease, reason: str) -> None:
         self._batcher(lease).group_closed(lease)
-        actor = self.membership.actor_of(session)
-        self.membership.close(session, group)
+        actor = self.membership.close(session, group)
         sentence = f"environments {lease.env_ids[0]}..{lease.env_ids[-1]} left: {reason}"
         self._host_log.write(logging.INFO, actor, sentence)
 

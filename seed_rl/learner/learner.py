@@ -179,8 +179,8 @@ class Learner:
             gauges={
                 **self.progress.gauges(),
                 **self.assembly.source.gauges(),
-                "actors": self.assembly.service.actors,
-                "environments": self.assembly.service.leased_envs,
+                "actors": self.assembly.service.membership.actors,
+                "environments": self.assembly.service.membership.leased,
             },
             inference=dataclasses.asdict(self.assembly.service.stats),
         )
