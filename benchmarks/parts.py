@@ -17,11 +17,11 @@ from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment import Experiment, Replay
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference.act_step import Staging
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.service import CentralInference
-from seed_rl.inference.staging import Staging
 from seed_rl.inference.thread import ActingThread
 from seed_rl.learner.assembly import assemble
 from seed_rl.learner.replicas import Replicas

@@ -12,12 +12,36 @@ from seed_rl.agents.base import Agent
 from seed_rl.buffers.rows import Rows
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment.sizes import Sizes
-from seed_rl.inference.staging import Staging
+from seed_rl.specs import ArraySpec, EnvSpec
 from seed_rl.system import devices
 from seed_rl.system.devices import HOST
 from seed_rl.types import EnvOutput, Unroll
 
 _CONTROL_ROWS = 3  # env ids, restart flags, opened slots; then D rows of slots and D rows of positions
+
+
+class Staging:
+    """Reusable arrays for batches of one size: the only copy of the observations on the host."""
+
+    def __init__(self, env_spec: EnvSpec, size: int):
+        observation = {name: np.zeros((size, *spec.shape), spec.dtype) for name, spec in env_spec.observation_tensors()}
+        self._names = () if isinstance(env_spec.observation, ArraySpec) else tuple(observation)
+        reward, (done, last) = np.zeros(size, np.float32), np.zeros((2, size), bool)
+        self.batch = EnvOutput(reward, done, last, observation if self._names else observation[""])
+        """The whole batch, fields [size, ...]; rows that the last `fill` didn't write are stale."""
+        self._arrays = self._tensors(self.batch)
+
+    def fill(self, outputs: Sequence[EnvOutput]) -> None:
+        """Copy consecutive pieces with fields [B_i, ...] into the first rows."""
+        pieces = [self._tensors(output) for output in outputs]
+        rows = sum(len(tensors[0]) for tensors in pieces)
+        for to, of_field in zip(self._arrays, zip(*pieces, strict=True), strict=True):
+            np.concatenate(of_field, out=to[:rows])
+
+    def _tensors(self, output: EnvOutput) -> list[np.ndarray]:
+        observation = output.observation
+        outcome = [output.reward, output.done, output.last]
+        return [*outcome, *([observation[name] for name in self._names] or [observation])]
 
 
 class ActStep:

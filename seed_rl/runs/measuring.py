@@ -14,9 +14,10 @@ from seed_rl.agents.base import Agent
 from seed_rl.envs.base import CannotBuild, legal_actions, random_actions
 from seed_rl.experiment import Actors, ConfigError, Experiment
 from seed_rl.experiment.sizes import Sizes
+from seed_rl.inference.act_step import Staging
 from seed_rl.inference.acting import Acting
 from seed_rl.learner.train_step import TrainStep
-from seed_rl.types import EnvOutput, Unroll
+from seed_rl.types import Unroll
 
 _SECONDS = 2.0
 """Duration of a measurement."""
@@ -54,9 +55,7 @@ def act_ms(experiment: Experiment, agent: Agent, batch: int) -> tuple[float, str
     """Measure an act step of a number of environments, milliseconds, and describe the source."""
     acting = acting_of(experiment, agent, batch)
     env_ids, restarted = np.arange(batch, dtype=np.int32), np.zeros(batch, bool)
-    tensors = experiment.env_spec().observation_tensors()
-    observation = {name: np.zeros((batch, *spec.shape), spec.dtype) for name, spec in tensors}
-    output = EnvOutput(np.zeros(batch, np.float32), restarted, restarted, observation.get("", observation))
+    output = Staging(experiment.env_spec(), batch).batch
     acting.cursor.restart(env_ids)
     writes, _ = acting.cursor.advance(env_ids)
     return 1e3 * _duration(lambda: acting.act_step(env_ids, restarted, writes, [output])), "measured here"
