@@ -71,9 +71,7 @@ class Opponents:
           agents: K agents like the learning one, on the device.
           sizes: sizes of the act step.
           seats: which rows are opponents'.
-          seed: seed of actions and draws.
-          device: TensorFlow's name of the device that acts; empty for the default.
-          number: number of this device among the inference devices.
+          seed, device, number: those of `Acting`.
         """
         self._act_step, self._agents = act_step, agents
         self._parts = sorted({-(-size // 2) for size in sizes.act_batches} | {sizes.max_batch})

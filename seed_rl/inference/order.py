@@ -87,16 +87,15 @@ class OrderedBatcher(Batcher):
         self._left: list[GroupLease] = []
 
     def group_opened(self, lease: GroupLease) -> None:
-        super().group_opened(lease)
         with self._changed:
+            super().group_opened(lease)
             self._open = sorted([*self._open, lease], key=lambda group: group.env_ids)
 
     def group_closed(self, lease: GroupLease) -> None:
-        super().group_closed(lease)
         with self._changed:
+            super().group_closed(lease)
             self._open = [group for group in self._open if group is not lease]
             self._left.append(lease)
-            self._changed.notify()
 
     def wake(self) -> None:
         """Ask again for the members of the next batch."""
