@@ -13,7 +13,10 @@ from seed_rl.journal import file
 from seed_rl.journal.file import JournalError
 from seed_rl.journal.recorded import Recorded
 from seed_rl.system.files import explained
-from seed_rl.system.machine import make_deterministic, threads, versions
+from seed_rl.system.machine import processor, versions
+
+_ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTRAOP_THREADS", "NVIDIA_TF32_OVERRIDE")
+"""Environment variables with which TensorFlow computes differently."""
 
 
 def check_repeatable(experiment: Experiment, hosts: int) -> None:
@@ -30,18 +33,12 @@ def check_repeatable(experiment: Experiment, hosts: int) -> None:
 
 @contextlib.contextmanager
 def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: bool) -> Iterator[Order]:
-    """Make the computations of this process repeatable, and yield the order of a run.
-
-    Args:
-      experiment: experiment of the run.
-      logdir: log directory that gets the journal.
-      record: whether to write one.
-      synchronous: whether acting and learning alternate.
+    """Make the computations of this process repeatable, and yield the order of a run; `record` it in `logdir`.
 
     Raises:
       ConfigError: the journal can't be continued, or TensorFlow has been used before.
     """
-    machine = deterministic(threads())
+    machine = deterministic(len(os.sched_getaffinity(0)))  # cores of this process
     order = Synchronous() if synchronous else FREE
     if not record:
         yield order
@@ -57,12 +54,27 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
         recorded.close()
 
 
-def deterministic(number_of_threads: int) -> dict[str, Any]:
-    """Call `make_deterministic`.
+def deterministic(threads: int) -> dict[str, Any]:
+    """Make TensorFlow's computations repeatable for the rest of this process; return the machine that they depend on.
+
+    Args:
+      threads: threads within an operation, and of operations at a time.
 
     Raises:
-      ConfigError: it comes too late.
+      ConfigError: TensorFlow has been used with another number of threads.
     """
-    what = f"TensorFlow was used before with another number of threads than {number_of_threads}"
-    with explained(ConfigError, what, RuntimeError):
-        return make_deterministic(number_of_threads)
+    import tensorflow as tf
+
+    from seed_rl.system import devices
+
+    config = tf.config.threading
+    if (config.get_intra_op_parallelism_threads(), config.get_inter_op_parallelism_threads()) != (threads, threads):
+        what = f"TensorFlow was used before with another number of threads than {threads}"
+        with explained(ConfigError, what, RuntimeError):
+            config.set_intra_op_parallelism_threads(threads)
+            config.set_inter_op_parallelism_threads(threads)
+    tf.config.experimental.enable_op_determinism()
+    accelerators = [tf.config.experimental.get_device_details(device) for device in devices.accelerators()]
+    names = [str(details.get("device_name", "TPU")) for details in accelerators]
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
+    return {"processor": processor(), "threads": threads, "accelerators": names, "environment": environment}
