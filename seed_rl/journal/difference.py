@@ -61,8 +61,7 @@ def _quantity(one: str, other: str, names: Sequence[str]) -> str:
         return f"the {'first' if not one else 'second'} journal ends"
     word, other_word = one.partition(" ")[0], other.partition(" ")[0]
     if word == other_word == "digest":
-        name, *others = different(names, *(line.split(" ", 2)[2] for line in (one, other)))
-        return f"{name} differs" + (f", and {len(others)} more" if others else "")
+        return different(names, *(line.split(" ", 2)[2] for line in (one, other)))
     kinds = dict.fromkeys(_QUANTITIES.get(each, each) for each in (word, other_word))
     return f"{' and '.join(kinds)} differ: {one[:60]!r} and {other[:60]!r}"
 

@@ -96,8 +96,8 @@ class Replayed(Order):
         if recorded is None or not self._check:
             return
         if recorded != (found := digest_of(variables)):
-            name, *others = different(self._segment.start["variables"], recorded, found)
-            raise Differs(f"after {updates} updates, {name} differs" + (f", and {len(others)} more" if others else ""))
+            what = different(self._segment.start["variables"], recorded, found)
+            raise Differs(f"after {updates} updates, {what}")
         self.checked += 1
 
     def ended(self, updates: int, frames: int) -> bool:

@@ -85,11 +85,12 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
     return f"{whole.hexdigest()[:16]} {''.join(each)}"
 
 
-def different(names: Sequence[str], one: str, other: str) -> list[str]:
-    """Return the names of the variables whose digests differ; all of them if these can't be identified."""
+def different(names: Sequence[str], one: str, other: str) -> str:
+    """Say which of the variables with these names differ, given their digests; all if that can't be identified."""
     (_, _, first), (_, _, second) = one.partition(" "), other.partition(" ")
     pairs = zip(names, textwrap.wrap(first, 4), textwrap.wrap(second, 4), strict=False)
-    return [name for name, own, others in pairs if own != others] or list(names)
+    name, *others = [name for name, own, others in pairs if own != others] or names
+    return f"{name} differs" + (f", and {len(others)} more" if others else "")
 
 
 def beginning(lines: Sequence[str], update: int) -> list[str]:
