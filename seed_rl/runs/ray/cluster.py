@@ -89,9 +89,3 @@ def first_line(error: BaseException | None) -> str:
 def why_it_cannot_start(error: Exception) -> str:
     """Explain the error of a Ray actor whose process can't start; its last line quotes the process."""
     return f"{str(error).strip().splitlines()[-1].strip()}; every node needs seed_rl and its dependencies"
-
-
-def this_node() -> tuple[str, str]:
-    """Return the IP address of this node, and a description of this process for logs."""
-    ip, node = ray.util.get_node_ip_address(), ray.get_runtime_context().get_node_id()
-    return ip, f"{ip} ({node[:8]}) process {os.getpid()}"

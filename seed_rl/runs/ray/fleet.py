@@ -21,7 +21,7 @@ from seed_rl.actor.loop import Actor
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
 from seed_rl.runs.fleet import STABLE_SECONDS, ActorFailed, Fleet
-from seed_rl.runs.ray.cluster import first_line, this_node, why_it_cannot_start
+from seed_rl.runs.ray.cluster import first_line, why_it_cannot_start
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.system.files import Outage, explained
 from seed_rl.transport.address import parse_address
@@ -48,12 +48,7 @@ class RayActor:
     ) -> Iterator[str]:
         """Act until `stop`. Credentials are passed here because Ray stores the arguments of constructors.
 
-        Args:
-          address: address of the learner.
-          security: credentials for it.
-          modules: modules that the environments need.
-          directory: the learner's working directory, where modules are looked for last.
-          log_level: level of the log.
+        The `modules` that the environments need are looked for in the learner's working `directory` last.
 
         Yields:
           A description of this process, then lines of its log.
@@ -64,7 +59,8 @@ class RayActor:
         """
         self._actor = Actor(lambda: LearnerClient(address, security))
         sys.path.append(directory)
-        here = this_node()[1]
+        node = ray.get_runtime_context().get_node_id()
+        here = f"{ray.util.get_node_ip_address()} ({node[:8]}) process {os.getpid()}"
         records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
         handler = logging.handlers.QueueHandler(records)
         handler.setFormatter(PrintableFormatter(f"%(asctime)s %(levelname).1s [{here}] %(name)s: %(message)s"))
@@ -83,7 +79,8 @@ class RayActor:
 
     def _act(self, modules: tuple[str, ...]) -> None:
         for module in modules:
-            with explained(CannotBuild, f"{module} can't be imported on {this_node()[0]}", ImportError):
+            here = ray.util.get_node_ip_address()
+            with explained(CannotBuild, f"{module} can't be imported on {here}", ImportError):
                 registry.permit(module)
         self._actor.run()
 
@@ -129,7 +126,6 @@ class RayActors(Fleet):
     """Time for which to tolerate fewer than `least` actors, seconds."""
 
     def __post_init__(self) -> None:
-        self.failed = None
         self._address = ""
         self._members: dict[Any, _Member] = {}  # by the actor's stream of log lines
         self._running, self._changed_at, self._enough_at = 0, 0.0, 0.0
@@ -142,7 +138,7 @@ class RayActors(Fleet):
         os.makedirs(self.log_directory, exist_ok=True)
         listening = parse_address(address)
         if listening.host in ("0.0.0.0", "::"):
-            listening = dataclasses.replace(listening, host=this_node()[0])
+            listening = dataclasses.replace(listening, host=ray.util.get_node_ip_address())
         self._address = str(listening)
         self._thread.start()
 

@@ -18,7 +18,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from seed_rl.learner.hosts import HostLost, Hosts
-from seed_rl.runs.ray.cluster import NoCluster, first_line, this_node, why_it_cannot_start
+from seed_rl.runs.ray.cluster import NoCluster, first_line, why_it_cannot_start
 
 _log = logging.getLogger(__name__)
 
@@ -28,18 +28,13 @@ _GRACE_SECONDS = 15.0
 _RUNTIME_ENVIRONMENT = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # of a submitted job, for which Ray sets it
 
 
-def _free_address() -> str:
-    """Return an address of this node for the other learner hosts."""
-    with socket.create_server(("", 0)) as listener:
-        return f"{this_node()[0]}:{listener.getsockname()[1]}"
-
-
 class RayLearner:
     """A learner host on its node."""
 
     def address(self) -> str:
         """Return the `host:port` where it will listen for the other hosts."""
-        return _free_address()
+        with socket.create_server(("", 0)) as listener:
+            return f"{ray.util.get_node_ip_address()}:{listener.getsockname()[1]}"
 
     def run(self, arguments: Sequence[str], directory: str, runtime_environment: str) -> str:
         """Run a command of seed_rl in a process of its own, which ends with this one.
@@ -106,7 +101,8 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
     """
     gpus = _own_gpus()
     needs = {"GPU": gpus} if gpus else {"CPU": 1}
-    group = placement_group([{f"node:{this_node()[0]}": 0.001}, *[needs] * (count - 1)], strategy="STRICT_SPREAD")
+    here = {f"node:{ray.util.get_node_ip_address()}": 0.001}
+    group = placement_group([here, *[needs] * (count - 1)], strategy="STRICT_SPREAD")
     try:
         _wait_for_nodes(group, count, needs)
         learner: Any = ray.remote(num_cpus=0 if gpus else 1, num_gpus=gpus, max_restarts=0)(RayLearner)
@@ -118,14 +114,14 @@ def other_hosts(count: int, arguments: Sequence[str]) -> Iterator[OtherHosts]:
             addresses = ray.get([each.address.remote() for each in learners])
         except ray.exceptions.RayError as error:
             raise NoCluster(f"a learner can't start: {why_it_cannot_start(error)}") from error
-        hosts = Hosts((_free_address(), *addresses), trusted_network=True)
+        hosts = Hosts((RayLearner().address(), *addresses), trusted_network=True)
         _log.info("learner hosts are at %s", ", ".join(hosts.addresses))
         flags = [f"--learner_hosts={','.join(hosts.addresses)}", "--trusted_network"]
-        here = os.getcwd(), os.environ.get(_RUNTIME_ENVIRONMENT, "")
+        place = os.getcwd(), os.environ.get(_RUNTIME_ENVIRONMENT, "")
         others = OtherHosts(
             hosts,
             [
-                each.run.remote([*arguments, *flags, f"--learner_host={index}"], *here)
+                each.run.remote([*arguments, *flags, f"--learner_host={index}"], *place)
                 for index, each in enumerate(learners, 1)
             ],
         )

@@ -22,7 +22,7 @@ from ray.util.metrics import Gauge
 
 from seed_rl.experiment import ConfigError, Experiment
 from seed_rl.learner.hosts import Hosts
-from seed_rl.runs.ray.cluster import connected, this_node
+from seed_rl.runs.ray.cluster import connected
 from seed_rl.runs.ray.fleet import RayActors
 from seed_rl.runs.ray.hosts import OtherHosts, other_hosts
 from seed_rl.runs.run import Run
@@ -126,7 +126,7 @@ def ray_run(
             experiment,
             logdir,
             actors=lambda logs: RayActors(count, logs, least, values.actor_cpus, actors, modules),
-            address=values.server_address or str(Address(host=this_node()[0])),
+            address=values.server_address or str(Address(host=ray.util.get_node_ip_address())),
             security=learner,
             native_log=True,
             accelerator=values.accelerator or "",
