@@ -37,7 +37,7 @@ class ActorEnd(NamedTuple):
 class Fleet(abc.ABC):
     """The actors of a run."""
 
-    failed: ActorFailed | None
+    failed: ActorFailed | None = None
     """Error that ends the run because its actors keep failing; None if there is none."""
 
     @abc.abstractmethod
@@ -68,7 +68,6 @@ class SupervisedFleet(Fleet):
     """Give up after an actor has this many early failures in a row; kills don't count."""
 
     def __post_init__(self) -> None:
-        self.failed = None
         self.restarts = 0
         self._address = ""  # learner's
         self._handles: dict[int, Any] = {}  # by actor number: actors that can be stopped
@@ -102,10 +101,6 @@ class SupervisedFleet(Fleet):
     @abc.abstractmethod
     def _run(self, number: int, log: str) -> ActorEnd | None:
         """Run an actor, made `_reachable` by a handle, until it ends; None says that it ended with the run.
-
-        Args:
-          number: number of the actor.
-          log: path of its log.
 
         Raises:
           ActorFailed: restarting the actor would be useless.

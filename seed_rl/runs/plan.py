@@ -73,12 +73,7 @@ class Rates(NamedTuple):
 
 
 def find_rates(experiment: Experiment, agent: Agent, given: Mapping[str, float | None]) -> tuple[Rates, dict[str, str]]:
-    """Measure the rates of an experiment on this machine, and describe the source of each.
-
-    Args:
-      experiment: defines the environments, group sizes and batch sizes.
-      agent: agent of the experiment.
-      given: rates that need no measurement; others are None or missing.
+    """Measure the rates of an experiment on this machine unless they are `given`, and describe the source of each.
 
     Raises:
       ConfigError: a rate can't be measured here; the message names the flag that gives it.

@@ -24,10 +24,7 @@ class CannotUse(Exception):
 def run_directory(logdir: str, experiment: Experiment, name: str) -> Iterator[None]:
     """Create and lock a log directory, and log to its `learner.log` as well while the context is open.
 
-    Args:
-      logdir: path of the directory.
-      experiment: experiment of the run.
-      name: name of the directory in messages.
+    Messages call the directory by `name`.
 
     Raises:
       ConfigError: the directory holds a run with another configuration.
@@ -92,14 +89,9 @@ class LogFile(logging.FileHandler):
     each time. Lines that don't fit are written later, as far as the file's buffer holds them.
     """
 
-    def __init__(self, path: str, line: str = "%(asctime)s %(levelname).1s %(name)s: %(message)s"):
-        """
-        Args:
-          path: file to which lines are appended.
-          line: format of a line.
-        """
+    def __init__(self, path: str):
         super().__init__(path, encoding="utf-8", errors="backslashreplace")
-        self.setFormatter(PrintableFormatter(line))
+        self.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
         self._reported = False
 
     def handleError(self, record: logging.LogRecord) -> None:

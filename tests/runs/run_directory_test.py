@@ -3,7 +3,7 @@
 import contextlib
 import logging
 
-from seed_rl.runs.run_directory import LogFile
+from seed_rl.runs.run_directory import LogFile, PrintableFormatter
 from tests.support.full_disk import largest_file
 
 
@@ -14,7 +14,8 @@ def emit(log, *messages):
 
 def test_a_full_disk_is_reported_once_and_without_a_traceback(tmp_path, capsys):
     path = tmp_path / "learner.log"
-    log = LogFile(str(path), "%(message)s")
+    log = LogFile(str(path))
+    log.setFormatter(PrintableFormatter("%(message)s"))
     emit(log, "before")
     with largest_file(path.stat().st_size):
         emit(log, "while", "it is full")
