@@ -269,7 +269,7 @@ async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarr
         output = going._replace(done=np.ones_like(going.done))
         first, message = codec.encode_step(output), codec.encode_step(going)
         memory = OfferedMemory(codec.payload_bytes) if load.share_memory else None
-        shared = None if memory is None else codec.views(memory.step)
+        shared = None if memory is None else StepCodec(load.env_spec, load.group_size, memory=memory.step)
         metadata = protocol.Opening(leases[actor].session, group, memory.offer if memory else "").metadata()
         call: Any = channels[actor].stream_stream(protocol.ACT)(metadata=metadata)
         if memory is not None:
@@ -282,7 +282,7 @@ async def _send(address: str, load: Load, leases: list[Lease]) -> tuple[np.ndarr
             if load.step_seconds:
                 await asyncio.sleep(due - time.monotonic())
             if shared is not None:
-                codec.write_step(output, shared)
+                shared.encode_step(output)
             await call.write(first)
             output, first = going, message
             if await call.read() is grpc.aio.EOF:

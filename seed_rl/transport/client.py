@@ -114,13 +114,14 @@ class LearnerClient:
         try:
             call = act(iter(requests.get, None), metadata=(*self._metadata, *opening.metadata()))
             # Waits for the learner's initial metadata, which precede its first message.
-            accepted = memory and protocol.MEMORY_ACCEPTED in (call.initial_metadata() or ())
+            if memory and protocol.MEMORY_ACCEPTED in (call.initial_metadata() or ()):
+                codec = StepCodec(env_spec, codec.num_envs, memory=memory.step)
         except ValueError as error:
             raise Disconnected("the client is closed") from error
         finally:
             if memory:
                 memory.close()
-        return ActStream(call, requests, codec, memory.step if memory and accepted else None, self._learner)
+        return ActStream(call, requests, codec, self._learner)
 
     def close(self) -> None:
         """End all streams and calls; those that are waiting raise Disconnected. May be called twice."""
@@ -167,14 +168,11 @@ class ActStream:
         call: Any,  # a grpc.Call, grpc.Future and iterator of replies
         requests: queue.SimpleQueue[bytes | None],  # sent by one of gRPC's threads; None ends the stream
         codec: StepCodec,
-        shared: memoryview | None,  # memory in which the learner reads steps
         learner: str,
     ):
         self._call = call
         self._requests = requests
         self._codec = codec
-        self._shared = shared
-        self._views = codec.views(shared) if shared is not None else []
         self._learner = learner
         self._ended = threading.Event()
         call.add_done_callback(self._on_end)
@@ -196,14 +194,8 @@ class ActStream:
           Rejected: `output` doesn't match the spec, or the learner refuses this stream.
         """
         try:
-            codec, views, message = self._codec, self._views, protocol.ALL_IN_MEMORY
-            if 0 < len(output.done) < codec.num_envs:
-                codec, message = codec.of(len(output.done)), protocol.SOME_IN_MEMORY
-                views = codec.views(self._shared) if self._shared is not None else []
-            if self._shared is None:
-                message = codec.encode_step(output)
-            else:
-                codec.write_step(output, views)
+            codec = self._codec.of(len(output.done))
+            message = codec.encode_step(output)
             self._requests.put(message + messages.episode_numbers(numbers) if numbers else message)
             return codec.decode_actions(next(self._call))
         except grpc.RpcError as error:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seed_rl.specs import ArraySpec, ContinuousSpec, EnvSpec
-from seed_rl.transport.protocol import WireError
+from seed_rl.transport.protocol import ALL_IN_MEMORY, SOME_IN_MEMORY, WireError
 from seed_rl.types import EnvOutput
 
 if sys.byteorder != "little":
@@ -53,13 +53,15 @@ class StepCodec:
     A step's tensors are reward float32 [E], done and last bool [E], and the observation [E, ...shape] as in the spec:
     one array, or a mapping from names to arrays. Actions are [E, ...] as in the spec.
 
+    With memory that actor and learner share, steps are written and read there, and messages hold no data.
+
     Encoding raises a WireError if a tensor is missing, unexpected, or has the wrong dtype or shape. Decoding raises one
     if the message has the wrong size or header, or holds a bool that isn't 0 or 1, a floating-point number beyond its
     bound, or an action outside the action space.
     """
 
     header: bytes
-    """Header of an encoded step."""
+    """Header of an encoded step; with shared memory the whole message."""
     payload_bytes: int
     """Size of a step's tensors, in bytes."""
     step_bytes: int
@@ -67,7 +69,14 @@ class StepCodec:
     actions_bytes: int
     """Size of an encoded reply in bytes, header included."""
 
-    def __init__(self, env_spec: EnvSpec, num_envs: int, bounds: Bounds = DEFAULT_BOUNDS):
+    def __init__(
+        self,
+        env_spec: EnvSpec,
+        num_envs: int,
+        bounds: Bounds = DEFAULT_BOUNDS,
+        memory: memoryview | None = None,
+        in_memory: bytes = ALL_IN_MEMORY,  # the message of a step in shared memory
+    ):
         if num_envs < 1:
             raise ValueError(f"a group needs at least one environment, got {num_envs}")
         self.num_envs = num_envs
@@ -86,8 +95,10 @@ class StepCodec:
         # Observation tensors with values to check.
         self._checked = [index for index in range(3, len(self._fields)) if self._fields[index].dtype.kind in "fb"]
         self._bounds = bounds
-        self.header = _header(self.payload_bytes)
-        self.step_bytes = len(self.header) + self.payload_bytes
+        self._memory = memory
+        self._views = None if memory is None else self._views_of(memory, 0)
+        self.header = _header(self.payload_bytes) if memory is None else in_memory
+        self.step_bytes = len(self.header) + (self.payload_bytes if memory is None else 0)
 
         self._action_spec = action = env_spec.action
         self._actions = _Field("actions", np.dtype(action.tensor.dtype), (num_envs, *action.tensor.shape), 0)
@@ -97,41 +108,40 @@ class StepCodec:
         self._action_low, self._action_high = np.array(low), np.array(high)
 
     def of(self, num_envs: int) -> StepCodec:
-        """Return the codec for steps of `num_envs` of the group's environments."""
-        return self if num_envs == self.num_envs else StepCodec(self._env_spec, num_envs, self._bounds)
+        """Return the codec for steps of `num_envs` of the group's environments: this one, unless they are fewer."""
+        if not 0 < num_envs < self.num_envs:
+            return self
+        return StepCodec(self._env_spec, num_envs, self._bounds, self._memory, SOME_IN_MEMORY)
 
     def encode_step(self, output: EnvOutput) -> bytes:
-        """Encode a step as a message."""
-        return b"".join((self.header, *(np.ascontiguousarray(tensor).data for tensor in self._tensors(output))))
-
-    def write_step(self, output: EnvOutput, views: Sequence[np.ndarray]) -> None:
-        """Write a step through `views` into memory that the learner reads; on an error, write nothing."""
-        for view, tensor in zip(views, self._tensors(output), strict=True):
+        """Encode a step as a message, or write it into shared memory; on an error, write nothing."""
+        tensors = self._tensors(output)
+        if self._views is None:
+            return b"".join((self.header, *(np.ascontiguousarray(tensor).data for tensor in tensors)))
+        for view, tensor in zip(self._views, tensors, strict=True):
             view[...] = tensor
+        return self.header
 
     def decode_step(self, message: bytes) -> EnvOutput:
-        """Decode a step: read-only views into the message, in general not aligned."""
-        _check_framing(message, self.header, self.step_bytes)
-        return self.checked_step(self.views(message, len(self.header)))
+        """Decode a step: read-only views into the message, in general not aligned, or into shared memory.
 
-    def views(self, buffer: bytes | memoryview, offset: int = 0) -> list[np.ndarray]:
+        Another process may change shared memory at any time, so tensors whose values are checked are copied first. Any
+        value is valid in the others, such as images.
+        """
+        if self._views is None:
+            _check_framing(message, self.header, self.step_bytes)
+            return self._checked_step(self._views_of(message, len(self.header)))
+        if message != self.header:
+            raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
+        copied = (0, 1, 2, *self._checked)
+        return self._checked_step([view.copy() if index in copied else view for index, view in enumerate(self._views)])
+
+    def _views_of(self, buffer: bytes | memoryview, offset: int) -> list[np.ndarray]:
         """Return views of the tensors in a payload that begins `offset` bytes into a buffer."""
         return [np.ndarray(shape, dtype, buffer, offset + begin) for _, dtype, shape, begin in self._fields]
 
-    def read_step(self, views: Sequence[np.ndarray]) -> EnvOutput:
-        """Read a step through `views` of memory that another process may change at any time.
-
-        Tensors whose values are checked are copied first. Any value is valid in the others, such as images.
-        """
-        copied = (0, 1, 2, *self._checked)
-        return self.checked_step([view.copy() if index in copied else view for index, view in enumerate(views)])
-
-    def checked_step(self, tensors: Sequence[np.ndarray]) -> EnvOutput:
-        """Check the tensors of a step, given in the order of the payload, and return the step.
-
-        Raises:
-          WireError: a bool isn't 0 or 1, or a floating-point number is beyond its bound.
-        """
+    def _checked_step(self, tensors: Sequence[np.ndarray]) -> EnvOutput:
+        """Check the tensors of a step, given in the order of the payload, and return the step."""
         reward, done, last, *observation = tensors
         # Stripping 0 and 1 from both ends is faster than numpy for so few bytes.
         if (done.tobytes() + last.tobytes()).strip(b"\x00\x01"):

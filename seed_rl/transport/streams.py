@@ -72,15 +72,15 @@ class ActorStream:
         self.silent_since = time.monotonic()
         """Time of the last answer; infinite while a step is unanswered."""
         self._lease, env_spec = service.open(opening.session, opening.group)
-        self._codec = self._asked = StepCodec(env_spec, len(self._lease.env_ids), bounds)
+        codec = StepCodec(env_spec, len(self._lease.env_ids), bounds)
+        memory = self._open_memory(opening.memory, codec.payload_bytes)
+        self._codec = self._asked = codec if memory is None else StepCodec(env_spec, codec.num_envs, bounds, memory)
         """Codecs of the whole group's steps, and of the last step."""
         self._ids = self._waiting = self._lease.env_id_array
         """All environments of the group; those whose next observation must begin an episode."""
-        self._memory = self._open_memory(opening.memory)
-        self._views = [] if self._memory is None else self._codec.views(self._memory)
         streams.add(self)
         vanished = functools.partial(self._close, "the actor vanished")
-        call.listen(self._received, vanished, () if self._memory is None else (protocol.MEMORY_ACCEPTED,))
+        call.listen(self._received, vanished, () if memory is None else (protocol.MEMORY_ACCEPTED,))
 
     def answer(self, actions: np.ndarray) -> None:
         """Send actions [E, ...] for the last step, if the stream still exists. May be called on any thread."""
@@ -117,21 +117,12 @@ class ActorStream:
 
     def _read(self, message: bytes) -> tuple[np.ndarray, EnvOutput, list[tuple[int, str, float]]]:
         """Decode a message; return its environments, their step, and numbers about their episodes."""
-        codec, views, env_ids, in_memory = self._codec, self._views, self._ids, protocol.ALL_IN_MEMORY
-        if 0 < len(self._waiting) < codec.num_envs:
-            some = codec.of(len(self._waiting))
-            if message.startswith(some.header if self._memory is None else protocol.SOME_IN_MEMORY):
-                codec, env_ids, in_memory = some, self._waiting, protocol.SOME_IN_MEMORY
-                views = [] if self._memory is None else some.views(self._memory)
-        size = codec.step_bytes if self._memory is None else len(in_memory)
+        codec, env_ids, some = self._codec, self._ids, self._codec.of(len(self._waiting))
+        if some is not codec and message.startswith(some.header):
+            codec, env_ids = some, self._waiting
+        size = codec.step_bytes
         size = size if message[size : size + 1] == protocol.NUMBERS else len(message)
-        step, tail = message[:size], message[size:]
-        if self._memory is None:
-            output = codec.decode_step(step)
-        elif step == in_memory:
-            output = codec.read_step(views)
-        else:
-            raise WireError(f"expected an empty message for a step in shared memory, got {len(message)} bytes")
+        output, tail = codec.decode_step(message[:size]), message[size:]
         numbers = messages.read_episode_numbers(tail, len(env_ids)) if tail else []
         if len(self._waiting) and not output.done[np.isin(env_ids, self._waiting)].all():
             raise WireError("done must be 1 in an environment's first step, and in the one after its last, got 0")
@@ -140,15 +131,13 @@ class ActorStream:
 
     def _close(self, reason: str) -> None:
         """Free the group before the actor learns of it and may join again."""
-        # The last references to the actor's memory, unless an observation is still being read.
-        self._memory, self._views = None, []
         self._streams.discard(self)
         self._service.close(self._opening.session, self._opening.group, self._lease, reason)
 
-    def _open_memory(self, offer: str) -> memoryview | None:
+    def _open_memory(self, offer: str, num_bytes: int) -> memoryview | None:
         """Open the memory that the actor offers for its steps, if possible."""
         try:
-            return open_offered(offer, self._codec.payload_bytes) if offer else None
+            return open_offered(offer, num_bytes) if offer else None
         except OSError as error:
             self._call.report(logging.INFO, f"offers shared memory, but {error}: its steps arrive as messages")
             return None

@@ -102,11 +102,10 @@ def test_a_bad_message_ends_its_own_stream_only(house, change, sentence):
 )
 def test_steps_in_shared_memory_are_checked_like_those_in_messages(house, reward, message, sentence):
     house.serve()
-    codec = StepCodec(peers.SPEC, 2)
-    memory = OfferedMemory(codec.payload_bytes)
+    memory = OfferedMemory(StepCodec(peers.SPEC, 2).payload_bytes)
     lease = house.connect().join("run", peers.SPEC, [2], timeout=5.0)
     step = peers.output(2)._replace(reward=np.full(2, reward, np.float32))
-    codec.write_step(step, codec.views(memory.step))
+    StepCodec(peers.SPEC, 2, memory=memory.step).encode_step(step)
     call = house.act(Opening(lease.session, 0, memory.offer), message)
     assert MEMORY_ACCEPTED in call.initial_metadata()
     with pytest.raises(grpc.RpcError, match=sentence):
