@@ -41,10 +41,7 @@ class Steps:
         return output
 
     def step(self, actions: np.ndarray) -> EnvOutput:
-        """The next output.
-
-        Args:
-          actions: one action for each environment in the previous output.
+        """The next output, given one action for each environment in the previous one.
 
         Returns:
           Fields [E, ...], or [n, ...] for the n environments that had `last` in the previous output, in order; see

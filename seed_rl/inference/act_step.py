@@ -49,17 +49,11 @@ class ActStep:
 
     Per-environment state (recurrent state, previous action) is kept in device variables with one spare row. A batch
     is padded to the next of `batch_sizes`; padding reads and writes the spare row and the spare slot.
+
+    `device` is TensorFlow's name of the device that computes and holds the agent's weights; empty for the default.
     """
 
     def __init__(self, agent: Agent, store: UnrollStore, sizes: Sizes, seed: int, device: str = ""):
-        """
-        Args:
-          agent: chooses the actions.
-          store: receives the steps.
-          sizes: the number of environments and the batch sizes to compile for.
-          seed: the seed for sampling actions.
-          device: TensorFlow's name of the device that computes and holds the agent's weights; empty for the default.
-        """
         self.batch_sizes = sizes.act_batches
         self._agent = agent
         self._store = store

@@ -45,16 +45,11 @@ class Batcher:
 
     A batch is due once it is full, no other group is expected, or its oldest request has waited for `max_wait` seconds.
     A group is expected if it has been answered and usually comes back within `max_wait`, so slow and dead groups delay
-    no others. Requests are never split; the queue holds at most one per open group.
+    no others. Requests are never split, so none may hold more than the `max_batch_size` environments of a batch; the
+    queue holds at most one per open group.
     """
 
     def __init__(self, max_batch_size: int, max_wait: float, clock: Callable[[], float] = time.monotonic):
-        """
-        Args:
-          max_batch_size: environments per batch; no request may hold more.
-          max_wait: seconds a request may wait for others.
-          clock: returns seconds.
-        """
         self.max_batch_size = max_batch_size
         self.max_wait = max_wait
         self.waiting_seconds = 0.0

@@ -104,13 +104,7 @@ class Opponents:
         return _NO_MEMBER in self._members
 
     def load(self, number: int, member: int, weights: Sequence[np.ndarray]) -> None:
-        """Give an agent the weights of a member. Results of its games in progress will not count.
-
-        Args:
-          number: number of the agent.
-          member: the member, as results name it.
-          weights: arrays like the agent's variables.
-        """
+        """Give an agent the weights of a member, in the order of its variables. Games in progress will not count."""
         with self._lock:
             for variable, array in zip(self._agents[number].variables, weights, strict=True):
                 variable.assign(array)

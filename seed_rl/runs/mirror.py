@@ -29,12 +29,8 @@ _LOCK = "lock"
 def working_directory(place: str, seconds: float = _MAX_SECONDS) -> Iterator[str]:
     """Yield the directory in which a run works: its log directory, or a local mirror if that is in an object store.
 
-    A mirror outlives a learner that is killed, or can't reach the store at its end. The next run here continues from it
-    if its newest checkpoint is newer than the store's.
-
-    Args:
-      place: the log directory.
-      seconds: time between uploads, at most 30.
+    A mirror is uploaded every `seconds`, at least every 30. It outlives a learner that is killed, or can't reach the
+    store at its end. The next run here continues from it if its newest checkpoint is newer than the store's.
 
     Raises:
       CannotReach: the store can't be read or written, now or at the end, or another learner here is using it.

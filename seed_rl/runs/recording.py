@@ -57,8 +57,7 @@ def repeatable(experiment: Experiment, logdir: str, record: bool, synchronous: b
 def deterministic(threads: int) -> dict[str, Any]:
     """Make TensorFlow's computations repeatable for the rest of this process; return the machine that they depend on.
 
-    Args:
-      threads: threads within an operation, and of operations at a time.
+    Both an operation and the operations at a time get this number of threads.
 
     Raises:
       ConfigError: TensorFlow has been used with another number of threads.

@@ -136,11 +136,9 @@ class Run:
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
         """Train until `total_frames` are reached, `stop` is set, or the caller leaves the loop; then save a checkpoint.
 
-        Without `stop`, Ctrl-C also ends training this way and then raises KeyboardInterrupt. While the caller processes
-        a row, the learner waits, and acting continues until its queue is full.
-
-        Args:
-          stop: says whether to end; polled several times a second.
+        `stop` is asked several times a second. Without it, Ctrl-C also ends training this way and then raises
+        KeyboardInterrupt. While the caller processes a row, the learner waits, and acting continues until its queue is
+        full.
 
         Yields:
           Each row of `metrics.jsonl`, as soon as it is written.

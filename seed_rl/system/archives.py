@@ -64,11 +64,7 @@ class _Hashed:
 
 @contextlib.contextmanager
 def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
-    """A function that adds an array under a name to an archive, of which no copy is held in memory.
-
-    Args:
-      file: open for writing.
-    """
+    """A function that adds an array under a name to an archive, of which no copy is held in memory."""
     hashed = _Hashed(file)
     with zipfile.ZipFile(hashed, "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
 
@@ -82,13 +78,10 @@ def writing(file: IO[bytes]) -> Iterator[Callable[[str, np.ndarray], None]]:
 
 
 class Archive(Mapping[str, np.ndarray]):
-    """The arrays of an archive by name, each read when it is asked for."""
+    """The arrays of an archive by name, each read when it is asked for, from the file, which must still be open."""
 
     def __init__(self, file: IO[bytes]):
         """
-        Args:
-          file: open for reading, as long as arrays are asked for.
-
         Raises:
           BadArchive: it is none, or damaged; arrays raise it too.
         """

@@ -60,12 +60,7 @@ def logged(command: Sequence[str], path: str, mode: str = "ab") -> subprocess.Po
 
 
 def run_logged(command: Sequence[str], path: str, wait: Callable[[subprocess.Popen[bytes]], int]) -> tuple[int, str]:
-    """Run a command as `logged` starts it.
-
-    Args:
-      command: command to run.
-      path: path of the output file.
-      wait: waits for the process and returns its exit code.
+    """Run a command as `logged` starts it; `wait` waits for the process and returns its exit code.
 
     Returns:
       The exit code, and a one-line description of how the process ended.

@@ -27,8 +27,7 @@ def reuse_freed_blocks() -> None:
 def free_host_memory(root: str = "/") -> int:
     """Bytes that this process can still allocate: the machine's available memory, or less in a limited control group.
 
-    Args:
-      root: directory of /proc and /sys.
+    The directory `root` has /proc and /sys.
     """
     available = _fields(os.path.join(root, "proc/meminfo"))["MemAvailable:"] * 1024
     return max(0, min([available, *_left_in_control_groups(root)]))

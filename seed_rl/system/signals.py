@@ -151,10 +151,7 @@ def _watched(stopped: StopFlag) -> Iterator[None]:
 def _watch(numbers: socket.socket, stopped: StopFlag, terminal: list[Any] | None) -> None:
     """End the process if a signal insists, or if one that should raise has not been handled for a while.
 
-    Args:
-      numbers: source of a byte for each signal, which is its number.
-      stopped: flag set by the handler.
-      terminal: state of the terminal to restore.
+    For each signal a byte comes from `numbers`, its number.
     """
     first = math.inf
     while received := numbers.recv(1):

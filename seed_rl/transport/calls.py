@@ -59,7 +59,7 @@ class IncomingCall:
     def listen(
         self,
         received: Callable[[bytes | None], None],
-        vanished: Callable[[], None] = lambda: None,
+        vanished: Callable[[], None],
         metadata: Metadata = (),
     ) -> None:
         """Accept the call and ask for its first message.

@@ -25,8 +25,7 @@ class NoCluster(Exception):
 def connected(address: str) -> Iterator[None]:
     """Connect this process to a cluster, or start one on this machine that ends with the connection.
 
-    Args:
-      address: `host:port` of the cluster; "" means `RAY_ADDRESS`, a cluster on this machine, or else a new one.
+    The address "" means `RAY_ADDRESS`, a cluster on this machine, or else a new one.
 
     Raises:
       NoCluster: the cluster can't be reached or refuses this process.
