@@ -60,7 +60,6 @@ class LearnerClient:
         security: ClientSecurity,
         *,
         name: str | None = None,
-        keepalive_seconds: float = 10.0,
         share_memory: bool = True,
     ):
         """
@@ -68,8 +67,6 @@ class LearnerClient:
           address: `host:port` or `unix:/path`.
           security: the actor's credentials.
           name: this actor's name in the learner's log; by default the host name.
-          keepalive_seconds: how long a learner may be silent before it is pinged, and how long it then has to answer
-            before it counts as lost.
           share_memory: whether a learner on this machine may read steps from memory that it shares with this process.
 
         Raises:
@@ -83,7 +80,7 @@ class LearnerClient:
         self._name = name or socket.gethostname()
         self._metadata = security.metadata()
         options = [
-            *protocol.keepalive_options(keepalive_seconds),
+            *protocol.keepalive_options(),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", _CONNECT_MILLISECONDS),  # despite its name, the time to connect
             ("grpc.max_reconnect_backoff_ms", 400),

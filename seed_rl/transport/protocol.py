@@ -11,6 +11,9 @@ from typing import NamedTuple
 MAX_GROUPS = 512
 """Most groups of environments, each with a stream, per connection of an actor."""
 
+KEEPALIVE_SECONDS = 10.0
+"""How long a peer may be silent before it is pinged, and how long it then has to answer before it counts as lost."""
+
 _HANDSHAKE_MILLISECONDS = 10_000
 _WITHOUT_CALLS_MILLISECONDS = 300_000  # building environments between two calls may take this long
 _AGE_MILLISECONDS = 600_000  # a connection older than this accepts no further calls
@@ -108,12 +111,12 @@ def reading() -> Iterator[None]:
         raise Refused(refusal, str(error)) from error
 
 
-def keepalive_options(seconds: float) -> list[tuple[str, int]]:
-    """Return channel options that detect a vanished peer within twice this many seconds.
+def keepalive_options() -> list[tuple[str, int]]:
+    """Return channel options that detect a vanished peer within twice `KEEPALIVE_SECONDS`.
 
     Both sides send pings. A server treats more than two in this time as an attack (too_many_pings).
     """
-    milliseconds = int(1000 * seconds)
+    milliseconds = int(1000 * KEEPALIVE_SECONDS)
     return [
         ("grpc.keepalive_time_ms", milliseconds),
         ("grpc.keepalive_timeout_ms", milliseconds),
@@ -125,7 +128,7 @@ def keepalive_options(seconds: float) -> list[tuple[str, int]]:
     ]
 
 
-def server_options(keepalive_seconds: float, max_message_bytes: int, max_connections: int) -> list[tuple[str, int]]:
+def server_options(max_message_bytes: int, max_connections: int) -> list[tuple[str, int]]:
     """Return server options that bound the resources a peer can take before it shows its token."""
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
@@ -140,5 +143,5 @@ def server_options(keepalive_seconds: float, max_message_bytes: int, max_connect
         # gRPC keeps counting a cancelled call until the server has dealt with it, so opening calls and cancelling them
         # at once (a rapid reset) gets no further than this.
         ("grpc.max_concurrent_streams", MAX_GROUPS + 16),  # for an actor's other calls
-        *keepalive_options(keepalive_seconds),
+        *keepalive_options(),
     ]

@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 _STOPPING = "the learner is stopping"
 _MAX_CONNECTIONS = 16_384
 _MAX_UNANSWERED = 64  # calls that haven't sent their request yet; each may take the memory of a message
+_SILENCE_SECONDS = 1800.0  # without a step, after which a stream is ended; some environments take minutes to reset
 _REFUSED_JOINS = 10  # per host and second; further ones aren't read
 
 
@@ -40,8 +41,6 @@ class ActorServer:
         security: ServerSecurity,
         max_message_bytes: int = 64 << 20,
         bounds: Bounds = DEFAULT_BOUNDS,
-        keepalive_seconds: float = 10.0,
-        silence_seconds: float = 1800.0,
     ):
         """
         Args:
@@ -50,10 +49,6 @@ class ActorServer:
           security: the learner's credentials.
           max_message_bytes: the largest message to read; groups with larger steps may not join.
           bounds: the largest reward and observation; a step beyond them ends its stream.
-          keepalive_seconds: how long a peer may be silent before it is pinged, and how long it then has to answer
-            before it counts as lost.
-          silence_seconds: how long a stream may go without a step before it is ended; some environments take minutes
-            to reset.
 
         Raises:
           AddressError: the address is malformed.
@@ -67,11 +62,10 @@ class ActorServer:
         self._service = service
         self._max_message_bytes = max_message_bytes
         self._bounds = bounds
-        self._silence_seconds = silence_seconds
         # The rest of the files that this process may open is for itself.
         self._max_connections = min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         most = max_message_bytes + messages.MAX_REQUEST_BYTES  # for numbers about episodes
-        options = protocol.server_options(keepalive_seconds, most, self._max_connections)
+        options = protocol.server_options(most, self._max_connections)
         self._calls = CallServer(self._on_call, options)
         self._refused_joins = Allowance(_REFUSED_JOINS, seconds=1.0)
         self._strangers = HostLog(_log, lines=1)
@@ -121,8 +115,8 @@ class ActorServer:
     def _watch(self) -> None:
         """End streams that have been silent for too long, and warn when connections use up the open files."""
         self._calls.call_later(1.0, self._watch)
-        latest = time.monotonic() - self._silence_seconds
-        error = Refused(Refusal.NOT_FOUND, f"there was no step for {self._silence_seconds:g} s: join again")
+        latest = time.monotonic() - _SILENCE_SECONDS
+        error = Refused(Refusal.NOT_FOUND, f"there was no step for {_SILENCE_SECONDS:g} s: join again")
         for stream in [stream for stream in self.streams if stream.silent_since < latest]:
             stream.end(error)
         try:

@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from seed_rl.transport import messages, protocol
+from seed_rl.transport import messages, protocol, server
 from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from seed_rl.transport.codec import StepCodec
 from seed_rl.transport.protocol import MEMORY_ACCEPTED, Opening
@@ -256,8 +256,9 @@ def test_closing_the_client_ends_a_call_that_waits_for_a_learner(house):
     assert isinstance(result.exception(timeout=5.0), Disconnected)
 
 
-def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_step(house):
-    learner = house.serve(silence_seconds=0.5)
+def test_a_stream_without_a_step_for_long_is_ended_unless_the_learner_has_its_step(house, monkeypatch):
+    monkeypatch.setattr(server, "_SILENCE_SECONDS", 0.5)
+    learner = house.serve()
     _, (silent, waiting) = house.streams(house.connect(), [1, 1])
     held, result = house.hold(learner, waiting, 1)
     _, group, _, reason = learner.service.closed.get(timeout=5.0)
@@ -324,10 +325,11 @@ def test_stopping_the_server_cuts_calls_that_do_not_end(house):
         silent.set()
 
 
-def test_both_sides_notice_a_cut_cable(house):
-    learner = house.serve("127.0.0.1:0", keepalive_seconds=0.5)
+def test_both_sides_notice_a_cut_cable(house, monkeypatch):
+    monkeypatch.setattr(protocol, "KEEPALIVE_SECONDS", 0.5)
+    learner = house.serve("127.0.0.1:0")
     cable = Cable(learner.address)
-    _, (stream,) = house.streams(house.connect(cable.address, keepalive_seconds=0.5), [1])
+    _, (stream,) = house.streams(house.connect(cable.address), [1])
     stream.step(peers.output(1))
     _, result = house.hold(learner, stream, 1)
     assert learner.service.closed.empty()
