@@ -28,12 +28,12 @@ _RPC_SECONDS = 10.0  # for each call of the handshake
 _LONGEST_PAUSE = 4.0  # seconds: when a learner comes back, its actors reconnect within five
 
 
-def growing_delays(first: float = 0.5, cap: float = 30.0) -> Iterator[float]:
-    """Random delays in seconds, between half of a bound and the bound, which doubles from `first` up to `cap`.
+def growing_delays(cap: float = 30.0) -> Iterator[float]:
+    """Random delays in seconds, between half of a bound and the bound, which doubles from 0.5 up to `cap`.
 
     The jitter spreads out actors that lost their learner at the same moment.
     """
-    bound = first
+    bound = 0.5
     while True:
         yield bound * random.uniform(0.5, 1.0)
         bound = min(cap, 2 * bound)
@@ -53,11 +53,9 @@ class Actor:
     """Number of groups; None: as many as the learner asks for."""
     envs_per_group: int | None = None
     """Size of a group; None: what the learner asks for."""
-    delays: Callable[[], Iterator[float]] = lambda: growing_delays(cap=_LONGEST_PAUSE)
-    """Function that creates the delays between attempts to join, seconds; called again after each success."""
 
     def __post_init__(self) -> None:
-        self._delays = self.delays()
+        self._delays = growing_delays(_LONGEST_PAUSE)
         self._stop = threading.Event()
         self._client: LearnerClient | None = None
         self._settings: ActorSettings | None = None
@@ -113,7 +111,7 @@ class Actor:
         self._build(ActorSettings(asked.env, num_groups, envs_per_group))
         spec = spec_of(self._envs[0])
         lease = client.join(secrets.token_hex(8), spec, [env.num_envs for env in self._envs], _RPC_SECONDS)
-        self._delays = self.delays()
+        self._delays = growing_delays(_LONGEST_PAUSE)
         num_envs = sum(env.num_envs for env in self._envs)
         _log.info("joined with %d environments in %.1f s", num_envs, time.monotonic() - started)
         with ThreadPoolExecutor(len(self._envs), thread_name_prefix="group") as groups:

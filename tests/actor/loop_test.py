@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from seed_rl.actor import loop
 from seed_rl.actor.loop import Actor, growing_delays
 from seed_rl.envs import registry
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
@@ -148,10 +149,11 @@ def test_an_actors_own_sizes_win_over_the_learners():
     assert client.joined[0][1] == [2, 2, 2]
 
 
-def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environments():
+def test_a_lost_learner_is_joined_again_with_another_run_id_and_fresh_environments(monkeypatch):
+    monkeypatch.setattr(loop, "growing_delays", lambda cap: itertools.repeat(0.001))
     clients = [Client() for _ in range(3)]
     waiting = iter(clients)
-    with running(Actor(lambda: next(waiting), delays=lambda: itertools.repeat(0.001))):
+    with running(Actor(lambda: next(waiting))):
         for client in clients[:2]:
             assert client.stepped.wait(30)
             client.close()  # the connection is lost
@@ -176,7 +178,7 @@ def test_a_run_that_is_over_ends_the_actor_even_if_only_its_second_group_hears_o
 
 
 def test_delays_double_up_to_the_cap_and_are_jittered():
-    rows = zip(*(growing_delays(first=0.5, cap=5.0) for _ in range(200)), strict=True)
+    rows = zip(*(growing_delays(cap=5.0) for _ in range(200)), strict=True)
     for bound, delays in zip([0.5, 1.0, 2.0, 4.0, 5.0, 5.0], rows, strict=False):
         assert bound / 2 <= min(delays) <= max(delays) <= bound
         assert statistics.stdev(delays) > bound / 20
