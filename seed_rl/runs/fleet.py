@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 
 STABLE_SECONDS = 30.0
 """A failure within this time of the actor's start counts as early."""
+MAX_FAILURES = 3
+"""An actor is given up after so many early failures in a row; kills don't count."""
 
 
 class ActorFailed(RuntimeError):
@@ -54,7 +56,7 @@ class SupervisedFleet(Fleet):
     """Keeps `count` actors running until stopped.
 
     An actor that ends is restarted after a delay, which grows if it keeps ending within 30 s of its start. Kills are
-    followed by restarts indefinitely, failures up to `max_failures`. Subclasses define how to run and stop an actor.
+    followed by restarts indefinitely, failures up to `MAX_FAILURES`. Subclasses define how to run and stop an actor.
     """
 
     count: int
@@ -64,8 +66,6 @@ class SupervisedFleet(Fleet):
     _: dataclasses.KW_ONLY
     on_failure: Callable[[], None] = lambda: None
     """Called when `failed` is set."""
-    max_failures: int = 3
-    """Give up after an actor has this many early failures in a row; kills don't count."""
 
     def __post_init__(self) -> None:
         self.restarts = 0
@@ -140,7 +140,7 @@ class SupervisedFleet(Fleet):
             if was_stable:
                 delays, failures = growing_delays(), 0
             failures += not ended.killed
-            if failures >= self.max_failures:
+            if failures >= MAX_FAILURES:
                 times = f"actor {number} ended {failures} times in a row"
                 self._give_up(ActorFailed(f"{times}: {ended.how} (log: {log})"))
                 return

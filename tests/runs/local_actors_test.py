@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from seed_rl.api import ActorFailed, Run
+from seed_rl.runs import fleet
 from seed_rl.runs.fleet import ActorEnd, SupervisedFleet
 from seed_rl.runs.local_actors import LocalActors
 from seed_rl.system.children import how_it_ended
@@ -56,10 +57,11 @@ def program(tmp_path, monkeypatch):
     return put
 
 
-def failed(log_directory, count=1):
-    """Actors that were given up."""
+def failed(log_directory, monkeypatch, count=1):
+    """Actors that were given up after their second failure."""
+    monkeypatch.setattr(fleet, "MAX_FAILURES", 2)
     over = threading.Event()
-    actors = LocalActors(count, str(log_directory), on_failure=over.set, max_failures=2)
+    actors = LocalActors(count, str(log_directory), on_failure=over.set)
     try:
         actors.start("nowhere")
         assert over.wait(60)
@@ -68,9 +70,9 @@ def failed(log_directory, count=1):
     return actors
 
 
-def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(program, tmp_path, caplog):
+def test_actors_that_end_for_the_same_reason_give_one_warning_that_names_a_log(program, tmp_path, monkeypatch, caplog):
     program("echo seed_rl actor: no luck; exit 1")
-    actors = failed(tmp_path, count=3)
+    actors = failed(tmp_path, monkeypatch, count=3)
     log = rf"\(log: {tmp_path}/actor-\d.log\)"
     assert re.fullmatch(rf"actor \d ended 2 times in a row: no luck {log}", str(actors.failed))
     assert actors.restarts >= 1
@@ -92,11 +94,12 @@ def test_an_actor_that_ends_with_the_run_or_could_never_run_is_not_started_again
 
 
 @pytest.mark.parametrize("end", ["kill -KILL $$", f"exit {128 + signal.SIGTERM}"])
-def test_an_actor_that_is_killed_again_and_again_is_started_each_time(end, program, tmp_path, caplog):
+def test_an_actor_that_is_killed_again_and_again_is_started_each_time(end, program, tmp_path, monkeypatch, caplog):
     """One failure would end the run here; an end from outside is none."""
+    monkeypatch.setattr(fleet, "MAX_FAILURES", 1)
     program(end)
     over = threading.Event()
-    actors = LocalActors(1, str(tmp_path), on_failure=over.set, max_failures=1)
+    actors = LocalActors(1, str(tmp_path), on_failure=over.set)
     try:
         actors.start("nowhere")
         while actors.restarts < 2:
@@ -106,9 +109,9 @@ def test_an_actor_that_is_killed_again_and_again_is_started_each_time(end, progr
     assert caplog.text.count("actor 0 ended: ") >= 2, "one warning for each"
 
 
-def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tmp_path):
+def test_an_actor_whose_log_cannot_be_opened_is_tried_again_and_then_given_up(tmp_path, monkeypatch):
     (tmp_path / "actor-0.log").mkdir()
-    actors = failed(tmp_path)
+    actors = failed(tmp_path, monkeypatch)
     assert "actor 0 ended 2 times in a row: it can't be started: Is a directory" in str(actors.failed)
 
 

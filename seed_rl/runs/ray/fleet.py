@@ -20,7 +20,7 @@ import ray
 from seed_rl.actor.loop import Actor
 from seed_rl.envs import registry
 from seed_rl.envs.base import CannotBuild
-from seed_rl.runs.fleet import STABLE_SECONDS, ActorFailed, Fleet
+from seed_rl.runs.fleet import MAX_FAILURES, STABLE_SECONDS, ActorFailed, Fleet
 from seed_rl.runs.ray.cluster import first_line, why_it_cannot_start
 from seed_rl.runs.run_directory import PrintableFormatter
 from seed_rl.system.files import Outage, explained
@@ -33,7 +33,6 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
 _SLOW_SECONDS = 20.0  # an actor that isn't running by then is waiting for resources
-_MAX_FAILURES = 3  # early failures in a row; lost processes and nodes don't count
 # Calls wait until a lost actor is back; each call disables Ray's own retries.
 _RESTARTED = {"max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
 
@@ -215,8 +214,8 @@ class RayActors(Fleet):
                 return self._give_up(f"{member.name} can't run: {how} {log}")
             stable = began is not None and time.monotonic() - began > STABLE_SECONDS
             member.failures = 1 if stable else member.failures + 1
-            if member.failures == _MAX_FAILURES:
-                return self._give_up(f"{member.name} ended {_MAX_FAILURES} times in a row: {how} {log}")
+            if member.failures == MAX_FAILURES:
+                return self._give_up(f"{member.name} ended {MAX_FAILURES} times in a row: {how} {log}")
             ray.kill(member.handle, no_restart=False)
         _log.warning("%s ended: %s; Ray restarts it %s", member.name, how, log)
         return self._call(member)
