@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 
@@ -27,7 +27,7 @@ from seed_rl.runs.run_directory import run_directory
 from seed_rl.specs import CannotAct
 from seed_rl.system.files import allow_many_files, socket_directory
 from seed_rl.system.native_output import load_tensorflow, native_stderr_to
-from seed_rl.system.signals import Stop, StopFlag, ctrl_c_asks
+from seed_rl.system.signals import Stop, StopFlag, StopIf, ctrl_c_asks
 from seed_rl.transport.credentials import ServerSecurity
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Run:
 
     def _train(self, stop: Stop) -> Generator[dict[str, float], None, None]:
         actors = self._new_actors()
-        stopping = _StopOrFailure(stop, actors)
+        stopping = StopIf(lambda: actors.failed is not None or stop.is_set())
         started = time.monotonic()
         link = self._connect(stopping)
         if link is None:
@@ -281,14 +281,3 @@ def _with_numbers(address: str) -> str:
         return address
     numbers = sorted({ip.removeprefix("::ffff:") for ip, bound_port in listening if bound_port == int(port)})
     return f"{address} ({', '.join(numbers)})" if numbers else address
-
-
-class _StopOrFailure(NamedTuple):
-    """Is set when the caller asks to end or the actors have failed."""
-
-    caller: Stop
-    actors: Fleet
-
-    def is_set(self) -> bool:
-        """Return whether to end."""
-        return self.actors.failed is not None or self.caller.is_set()

@@ -11,9 +11,9 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from seed_rl.system.children import guard_of
 from seed_rl.system.files import remove_socket_directories
@@ -30,6 +30,12 @@ class Stop(Protocol):
 
     def is_set(self) -> bool:
         """Return whether to end."""
+
+
+class StopIf(NamedTuple):
+    """Asks a function whether to end a run."""
+
+    is_set: Callable[[], bool]
 
 
 class StopFlag:

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import ray
 from absl import flags
@@ -26,7 +26,7 @@ from seed_rl.runs.ray.cluster import connected
 from seed_rl.runs.ray.fleet import RayActors
 from seed_rl.runs.ray.hosts import OtherHosts, other_hosts
 from seed_rl.runs.run import Run
-from seed_rl.system.signals import Stop
+from seed_rl.system.signals import Stop, StopIf
 from seed_rl.transport.address import Address, parse_address
 from seed_rl.transport.credentials import ClientSecurity, ServerSecurity
 
@@ -47,19 +47,6 @@ _OF_FIRST_HOST = (
 )
 _NO_LETTER = r"[^a-zA-Z0-9_]"
 _CERTIFICATE_NAME = "learner.seed-rl.internal"
-_CERTIFICATE_LASTS = datetime.timedelta(days=365)
-_CLOCK_SKEW = datetime.timedelta(days=1)
-
-
-class _StopOrLost(NamedTuple):
-    """Asks whether to end while the hosts meet, and raises HostLost if one of them has ended."""
-
-    stop: Stop
-    others: OtherHosts
-
-    def is_set(self) -> bool:
-        self.others.check()
-        return self.stop.is_set()
 
 
 @dataclasses.dataclass(eq=False)
@@ -70,10 +57,16 @@ class RayRun(Run):
     """Learner hosts that this one started."""
 
     def _connect(self, stop: Stop) -> Link | None:
-        if self.others is None:
+        others = self.others
+        if others is None:
             return super()._connect(stop)
-        link = super()._connect(_StopOrLost(stop, self.others))
-        self.others.joined = link is not None
+
+        def stopped() -> bool:
+            others.check()
+            return stop.is_set()
+
+        link = super()._connect(StopIf(stopped))
+        others.joined = link is not None
         return link
 
     def train(self, stop: Stop | None = None) -> Generator[dict[str, float], None, None]:
@@ -176,8 +169,8 @@ def _new_certificate() -> tuple[bytes, bytes]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + _CERTIFICATE_LASTS)
+        .not_valid_before(now - datetime.timedelta(days=1))  # other clocks may be behind
+        .not_valid_after(now + datetime.timedelta(days=365))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(_CERTIFICATE_NAME)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
