@@ -27,11 +27,6 @@ class LocalActors(SupervisedFleet):
     arguments: Sequence[str] = ()
     """Arguments of `seed_rl actor` except the address."""
 
-    @property
-    def pids(self) -> list[int]:
-        """Ids of the running processes."""
-        return [process.pid for process in list(self._handles.values()) if process.poll() is None]
-
     def _run(self, number: int, log: str) -> ActorEnd | None:
         def wait(process: subprocess.Popen[bytes]) -> int:
             with self._reachable(number, process):

@@ -65,6 +65,9 @@ class Pipeline:
         for acting in self.acting:
             acting.unrolls.queue.close()
 
+    def pids(self):
+        return [process.pid for process in self.actors._handles.values()]
+
     def discarded_unrolls(self):
         return sum(acting.cursor.discarded_unrolls for acting in self.acting)
 
@@ -140,13 +143,13 @@ def test_every_boundary_is_exact_across_restarts_of_an_actor(tmp_path):
 
         pipeline.collect(look_at, lambda: len(counts) == num_envs and min(counts.values()) >= 8)
         assert pipeline.discarded_unrolls() == 0
-        for pid in pipeline.actors.pids:
+        for pid in pipeline.pids():
             with open(f"/proc/{pid}/maps") as maps:
                 assert "tensorflow" not in maps.read()
         assert any(place(unroll.env_output.observation[0]) % stride for unroll in last.values()), "they are staggered"
 
         before = set(counts)
-        os.kill(pipeline.actors.pids[0], signal.SIGKILL)
+        os.kill(pipeline.pids()[0], signal.SIGKILL)
         new = lambda: [count for seed, count in counts.items() if seed not in before]  # noqa: E731
         pipeline.collect(look_at, lambda: len(new()) == num_envs // 2 and min(new()) >= 3)
         then = dict(counts)
@@ -181,7 +184,7 @@ def test_replayed_sequences_have_the_state_before_their_burn_in_and_none_is_of_a
             counts[seed] += 1
 
         pipeline.collect(look_at, lambda: len(counts) == 8 and min(counts.values()) >= 8)
-        os.kill(pipeline.actors.pids[0], signal.SIGKILL)
+        os.kill(pipeline.pids()[0], signal.SIGKILL)
         before = set(counts)
         new = lambda: [count for seed, count in counts.items() if seed not in before]  # noqa: E731
         pipeline.collect(look_at, lambda: len(new()) >= 2 and min(new()) >= 5)
