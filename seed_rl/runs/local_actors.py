@@ -11,6 +11,7 @@ from seed_rl.actor.loop import Actor
 from seed_rl.runs.fleet import ActorEnd, ActorFailed, SupervisedFleet
 from seed_rl.system import children
 from seed_rl.system.exit_codes import USAGE_ERROR
+from seed_rl.system.files import explained
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
@@ -55,11 +56,8 @@ class ActorThreads(SupervisedFleet):
 
     def _run(self, number: int, log: str) -> None:
         actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()))
-        try:
-            with self._reachable(number, actor):
-                actor.run()
-        except Exception as error:
-            raise ActorFailed(f"actor {number} failed: {error}") from error
+        with explained(ActorFailed, f"actor {number} failed", Exception), self._reachable(number, actor):
+            actor.run()
 
     def _end(self, number: int, handle: Actor, kill: bool) -> None:
         handle.stop()
