@@ -97,7 +97,7 @@ def test_joins_of_a_host_that_was_refused_several_times_within_a_second_are_not_
 
 def test_a_learner_of_another_version_is_rejected(house):
     newer = pb.DescribeReply(protocol_version=9).SerializeToString()
-    learner = CallServer(lambda call: call.listen(lambda request: call.finish(newer)), ())
+    learner = CallServer(lambda call: call.listen(lambda request: call.finish(newer), lambda: None), ())
     assert learner.start(house.path, None)
     with pytest.raises(Rejected, match="expected version 5 of the protocol, the other side has 9"):
         house.connect().describe(timeout=5.0)
