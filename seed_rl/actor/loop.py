@@ -48,7 +48,6 @@ class Actor:
     """
 
     connect: Callable[[], LearnerClient]
-    """Function that creates a client of the learner."""
     num_groups: int | None = None
     """Number of groups; None: as many as the learner asks for."""
     envs_per_group: int | None = None

@@ -40,7 +40,6 @@ class Membership:
     timeout: float
     """Time that a lease lasts without a stream, seconds."""
     clock: Callable[[], float] = time.monotonic
-    """Function that returns seconds."""
     num_devices: int = 1
     """D, the number of inference devices."""
 

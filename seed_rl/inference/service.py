@@ -35,15 +35,11 @@ class CentralInference(Service):
     """
 
     settings: ActorSettings
-    """Settings that actors are given."""
     env_spec: EnvSpec
-    """Spec of their environments."""
     membership: Membership
-    """Leases of environment ids."""
     threads: Sequence[ActingThread]
     """Thread of each of the membership's devices."""
     order: Order = FREE
-    """Order that learns of leases."""
     players: int = 1
     """Number of players of a game; groups have whole games."""
 

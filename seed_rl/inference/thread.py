@@ -64,15 +64,10 @@ class ActingThread:
     """
 
     act_step: ActStep | Opponents
-    """Act step that chooses the actions."""
     cursor: UnrollCursor
-    """Positions of the environments in their unrolls."""
     queue: UnrollQueue
-    """Queue that receives the slots of finished unrolls."""
     batcher: Batcher
-    """Batcher that hands out requests."""
     order: Order = FREE
-    """Order that gives each batch its turn."""
     device: int = 0
     """Number of the inference device."""
 

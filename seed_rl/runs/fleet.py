@@ -60,7 +60,6 @@ class SupervisedFleet(Fleet):
     """
 
     count: int
-    """Maximum number of actors."""
     log_directory: str
     """Directory of the actors' logs, `actor-<n>.log`."""
     _: dataclasses.KW_ONLY
@@ -79,7 +78,6 @@ class SupervisedFleet(Fleet):
         ]
 
     def start(self, address: str) -> None:
-        """Start the actors for the learner at an address."""
         self._address = address
         for thread in self._threads:
             thread.start()

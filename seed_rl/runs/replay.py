@@ -44,7 +44,6 @@ class Progress(NamedTuple):
     checked: int
     """Digests that were compared and are equal."""
     row: dict[str, float]
-    """Newest row of metrics."""
     logdir: str
     """Log directory of the present part of the replay."""
 

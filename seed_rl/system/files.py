@@ -113,7 +113,6 @@ class Outage:
     meanwhile: str
     """The consequence during the outage."""
     log: logging.Logger
-    """Receives the messages."""
     act: str = "written"
     """Past participle of the verb that fails."""
     errors: type[Exception] = OSError

@@ -146,7 +146,6 @@ class CallServer:
           options: gRPC options by name.
         """
         self.host_log = HostLog(_log, _LINES)
-        """The log of what peers do."""
         self._on_call = on_call
         self._queue = cygrpc.CompletionQueue()
         self._server = cygrpc.Server(tuple(options), False)

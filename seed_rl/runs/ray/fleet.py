@@ -110,7 +110,6 @@ class RayActors(Fleet):
     """
 
     count: int
-    """Maximum number of actors."""
     log_directory: str
     """Directory of their logs, `actor-<n>.log`."""
     least: int
@@ -118,7 +117,6 @@ class RayActors(Fleet):
     num_cpus: float
     """CPUs that Ray reserves per actor."""
     security: ClientSecurity
-    """Credentials of the actors."""
     modules: tuple[str, ...]
     """Module that registers the environment suite, and modules that the environments need."""
     patience: float = 300.0

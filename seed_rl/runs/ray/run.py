@@ -54,7 +54,6 @@ class RayRun(Run):
     """A run that also reports metrics as Ray gauges, such as `ray_seed_rl_episode_return` in Prometheus."""
 
     others: OtherHosts | None = None
-    """Learner hosts that this one started."""
 
     def _connect(self, stop: Stop) -> Link | None:
         others = self.others
