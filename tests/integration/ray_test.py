@@ -181,8 +181,9 @@ def test_actors_that_can_never_run_end_the_run(
 ):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(fleet, "RayActor", kind)
-    security = ClientSecurity(insecure=True)
-    actors = RayActors(2, str(tmp_path), 1, num_cpus, security, (module,), patience=2.0 if num_cpus == 64 else 60.0)
+    monkeypatch.setattr(fleet, "_SLOW_SECONDS", 1.0 if num_cpus == 64 else 20.0)
+    monkeypatch.setattr(fleet, "_PATIENCE_SECONDS", 2.0 if num_cpus == 64 else 60.0)
+    actors = RayActors(2, str(tmp_path), 1, num_cpus, ClientSecurity(insecure=True), (module,))
     actors.start("127.0.0.1:1")
     wait_for(lambda: actors.failed)
     actors.stop()

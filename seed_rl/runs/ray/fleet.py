@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
+_PATIENCE_SECONDS = 300.0  # with fewer actors than the least
 _SLOW_SECONDS = 20.0  # an actor that isn't running by then is waiting for resources
 # Calls wait until a lost actor is back; each call disables Ray's own retries.
 _RESTARTED = {"max_restarts": -1, "max_task_retries": -1, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
@@ -113,14 +114,12 @@ class RayActors(Fleet):
     log_directory: str
     """Directory of their logs, `actor-<n>.log`."""
     least: int
-    """Minimum number of actors: the run ends after `patience` seconds with fewer."""
+    """Minimum number of actors: the run ends after five minutes with fewer."""
     num_cpus: float
     """CPUs that Ray reserves per actor."""
     security: ClientSecurity
     modules: tuple[str, ...]
     """Module that registers the environment suite, and modules that the environments need."""
-    patience: float = 300.0
-    """Time for which to tolerate fewer than `least` actors, seconds."""
 
     def __post_init__(self) -> None:
         self._address = ""
@@ -223,15 +222,15 @@ class RayActors(Fleet):
         now, running = time.monotonic(), sum(member.began is not None for member in self._members.values())
         if running != self._running:
             self._running, self._changed_at = running, now
-        elif running < self.count and now - self._changed_at > min(_SLOW_SECONDS, self.patience / 2):
+        elif running < self.count and now - self._changed_at > _SLOW_SECONDS:
             self._changed_at = math.inf  # log once per change
             sentence = "%d of %d actors are running; the others are waiting for %g CPUs each"
             _log.info(sentence, running, self.count, self.num_cpus)
         if running >= self.least:
             self._enough_at = now
-        elif now - self._enough_at > self.patience:
+        elif now - self._enough_at > _PATIENCE_SECONDS:
             self._give_up(
-                f"only {running} actors have been running for {self.patience:.0f} s, and --min_actors requires "
+                f"only {running} actors have been running for {_PATIENCE_SECONDS:.0f} s, and --min_actors requires "
                 f"{self.least}: the cluster lacks resources (each actor takes {self.num_cpus:g} CPUs)"
             )
 
