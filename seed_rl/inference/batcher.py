@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from seed_rl.specs import GroupLease
-from seed_rl.transport.streams import ActorStream
-from seed_rl.types import EnvOutput
-
-
-@dataclasses.dataclass(eq=False)
-class Request:
-    """A step of a group's environments that is waiting for actions."""
-
-    lease: GroupLease
-    env_ids: np.ndarray
-    """int32 [E], all or some of the group's environments."""
-    first: bool
-    """Whether this request begins a new run of the group."""
-    output: EnvOutput
-    """Fields [E, ...]."""
-    stream: ActorStream
-    """Receives the actions [E, ...]."""
+from seed_rl.transport.streams import Request
 
 
 class _Group:

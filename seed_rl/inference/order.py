@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from seed_rl.buffers.slots import UnrollQueue
-from seed_rl.inference.batcher import Batcher, Request
+from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.membership import Membership
 from seed_rl.specs import GroupLease, Lease
+from seed_rl.transport.streams import Request
 
 
 class OrderFailed(Exception):

@@ -7,9 +7,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 
-import numpy as np
-
-from seed_rl.inference.batcher import Batcher, Request
+from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.episodes import Episodes
 from seed_rl.inference.membership import Membership
 from seed_rl.inference.order import FREE, Order, OrderFailed
@@ -17,8 +15,7 @@ from seed_rl.inference.thread import ActingThread, InferenceStats
 from seed_rl.specs import ActorSettings, EnvSpec, GroupLease, Lease
 from seed_rl.transport.hosts import HostLog
 from seed_rl.transport.protocol import Refusal, Refused
-from seed_rl.transport.streams import ActorStream, Service
-from seed_rl.types import EnvOutput
+from seed_rl.transport.streams import Request, Service
 
 _log = logging.getLogger(__name__)
 
@@ -116,11 +113,11 @@ class CentralInference(Service):
         sentence = f"environments {lease.env_ids[0]}..{lease.env_ids[-1]} left: {reason}"
         self._host_log.write(logging.INFO, actor, sentence)
 
-    def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        thread = self.threads[self.membership.device_of(lease)]
+    def step(self, request: Request) -> None:
+        thread = self.threads[self.membership.device_of(request.lease)]
         if thread.failure is not None:
             raise Refused(Refusal.UNAVAILABLE, f"inference failed: {thread.failure}")
-        thread.batcher.put(Request(lease, env_ids, first, output, stream))
+        thread.batcher.put(request)
 
     def report(self, numbers: Sequence[tuple[int, str, float]]) -> None:
         self._numbers.extend(numbers)

@@ -12,11 +12,12 @@ import numpy as np
 
 from seed_rl.buffers.slots import UnrollQueue
 from seed_rl.inference.act_step import ActStep
-from seed_rl.inference.batcher import Batcher, Request
+from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
 from seed_rl.inference.episodes import EpisodeTracker
 from seed_rl.inference.opponents import Opponents
 from seed_rl.inference.order import FREE, Order
+from seed_rl.transport.streams import Request
 
 _log = logging.getLogger(__name__)
 

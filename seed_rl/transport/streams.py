@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import math
@@ -20,6 +21,22 @@ from seed_rl.transport.shared_memory import open_offered
 from seed_rl.types import EnvOutput
 
 
+@dataclasses.dataclass(eq=False)
+class Request:
+    """A step of a group's environments that is waiting for actions."""
+
+    lease: GroupLease
+    """The lease that `Service.open` returned."""
+    env_ids: np.ndarray
+    """int32 [E], all or some of the group's environments."""
+    first: bool
+    """Whether this request begins a new run of the group."""
+    output: EnvOutput
+    """Fields [E, ...], read-only. The observation must not be read after the answer."""
+    stream: ActorStream
+    """Expects the actions [E, ...], once."""
+
+
 class Service(Protocol):
     """Central inference as the transport sees it.
 
@@ -35,16 +52,8 @@ class Service(Protocol):
     def open(self, session: str, group: int) -> tuple[GroupLease, EnvSpec]:
         """Handle the beginning of a group's stream; return its environments and their spec."""
 
-    def step(self, lease: GroupLease, env_ids: np.ndarray, first: bool, output: EnvOutput, stream: ActorStream) -> None:
-        """Accept the observations of a group's environments.
-
-        Args:
-          lease: the lease returned by `open`.
-          env_ids: int32 [E], all or some of the lease's ids.
-          first: whether this is the stream's first message.
-          output: fields [E, ...], read-only. The observation must not be read after the answer.
-          stream: expects the actions, once.
-        """
+    def step(self, request: Request) -> None:
+        """Accept the observations of a group's environments."""
 
     def report(self, numbers: Sequence[tuple[int, str, float]]) -> None:
         """Accept numbers about episodes that have ended: environment id, name and value."""
@@ -111,7 +120,7 @@ class ActorStream:
                 env_ids, output, numbers = self._read(message)
             if numbers:
                 self._service.report(numbers)
-            self._service.step(self._lease, env_ids, first, output, self)
+            self._service.step(Request(self._lease, env_ids, first, output, self))
         except Exception as error:
             self.end(error)
 

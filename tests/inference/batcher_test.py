@@ -4,8 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from seed_rl.inference.batcher import Batcher, Request
+from seed_rl.inference.batcher import Batcher
 from seed_rl.specs import GroupLease
+from seed_rl.transport.streams import Request
 from seed_rl.types import EnvOutput
 
 

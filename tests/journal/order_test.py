@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from seed_rl.buffers.slots import UnrollQueue
-from seed_rl.inference.batcher import Request
 from seed_rl.inference.order import OrderFailed, Synchronous
 from seed_rl.journal import file, segments
 from seed_rl.journal.difference import difference
@@ -19,6 +18,7 @@ from seed_rl.journal.segments import Differs
 from seed_rl.runs import replay
 from seed_rl.system.machine import processor, versions
 from seed_rl.transport.protocol import Refused
+from seed_rl.transport.streams import Request
 from seed_rl.types import EnvOutput
 
 QUEUE = UnrollQueue(1)

@@ -65,13 +65,13 @@ class FakeService:
         self._may_fail("open")
         return self._leases[int(session)].groups[group], SPEC
 
-    def step(self, lease, env_ids, first, output, stream):
+    def step(self, request):
         self._may_fail("step")
-        self.steps.append((lease, first, output))
+        self.steps.append((request.lease, request.first, request.output))
         if self.hold:
-            self.held.put(stream)
+            self.held.put(request.stream)
         else:
-            self._requests.put((env_ids, output, stream))
+            self._requests.put(request)
 
     def report(self, numbers):
         self.numbers += numbers
@@ -88,9 +88,9 @@ class FakeService:
                 batch.append(self._requests.get())
             batch = [request for request in batch if request is not None]
             shuffle(batch)
-            for env_ids, output, stream in batch:
-                stream.answer(answer(env_ids, output.observation))
-            request = batch = output = stream = None  # frees the memory that they refer to
+            for request in batch:
+                request.stream.answer(answer(request.env_ids, request.output.observation))
+            request = batch = None  # frees the memory that they refer to
 
 
 def answer(env_ids, observation):
