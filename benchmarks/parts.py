@@ -297,6 +297,8 @@ def null_inference(env_spec: EnvSpec, num_envs: int, batch_size: int) -> Central
 class _NullActStep:
     """Copies observations into a batch, as the act step does, and answers with zeros."""
 
+    padding = 0
+
     def __init__(self, env_spec: EnvSpec, batch_size: int):
         self._staging = Staging(env_spec, batch_size)
         action = env_spec.action.tensor
@@ -307,6 +309,3 @@ class _NullActStep:
     ) -> np.ndarray:
         self._staging.fill(outputs)
         return self._actions[: len(env_ids)]
-
-    def padding(self, batch: int) -> int:
-        return 0

@@ -55,6 +55,8 @@ class ActStep:
 
     def __init__(self, agent: Agent, store: UnrollStore, sizes: Sizes, seed: int, device: str = ""):
         self.batch_sizes = sizes.act_batches
+        self.padding = 0
+        """Number of padding rows in the last batch."""
         self._agent = agent
         self._store = store
         self._seed = seed
@@ -62,7 +64,7 @@ class ActStep:
         self._first_greedy_env = sizes.num_training_envs if sizes.greedy_evaluation else None
         self._device = device
         to_nowhere = [sizes.num_envs, False, *[store.num_slots] * (1 + sizes.depth), *[0] * sizes.depth]
-        self._padding = np.array(to_nowhere, np.int32)[:, None]
+        self._no_step = np.array(to_nowhere, np.int32)[:, None]
         step_spec = agent.step_spec
         with tf.device(device):
             self._memory = Rows((step_spec.prev_action, step_spec.initial_state), [sizes.num_envs + 1])
@@ -93,8 +95,9 @@ class ActStep:
           Actions [B, ...] as in the environments' spec.
         """
         batch = len(env_ids)
-        size = self._padded(batch)
-        control = np.repeat(self._padding, size, axis=1)
+        size = next(size for size in self.batch_sizes if size >= batch)
+        self.padding = size - batch
+        control = np.repeat(self._no_step, size, axis=1)
         control[:, :batch] = np.vstack([env_ids, restarted, writes.opened, writes.slots, writes.positions])
         staging = self._staging[size]
         staging.fill(outputs)
@@ -114,17 +117,10 @@ class ActStep:
     def program(self, size: int) -> tuple[Any, tuple[Any, ...]]:
         """Return the `tf.function` for one of `batch_sizes`, and its arguments for a batch of padding."""
         return self._compiled, (
-            np.repeat(self._padding, size, axis=1),
+            np.repeat(self._no_step, size, axis=1),
             self._staging[size].batch,
             np.zeros(2, np.int32),
         )
-
-    def padding(self, batch: int) -> int:
-        """Return the number of padding rows added to a batch of this size."""
-        return self._padded(batch) - batch
-
-    def _padded(self, batch: int) -> int:
-        return next(size for size in self.batch_sizes if size >= batch)
 
     def _act(self, control: tf.Tensor, env_output: EnvOutput, seed: tf.Tensor) -> tf.Tensor:
         if self._store_apart:

@@ -95,7 +95,8 @@ class Opponents:
         self._returns = np.zeros(sizes.num_envs)
         self._random = np.random.default_rng([seed, number])
         self._results: collections.deque[tuple[int, float]] = collections.deque()
-        self._padding = 0
+        self.padding = 0
+        """Number of padding rows in the last batch."""
         self._lock = threading.Lock()
 
     @property
@@ -121,18 +122,15 @@ class Opponents:
         self._act_step.warm_up()
         self._frozen_step.warm_up()
 
-    def padding(self, batch: int) -> int:
-        """Return the number of padding rows added to the last batch."""
-        return self._padding
-
     def __call__(
         self, env_ids: np.ndarray, restarted: np.ndarray, writes: StepWrites, outputs: Sequence[EnvOutput]
     ) -> np.ndarray:
         """See `ActStep.__call__`."""
         theirs, ours = np.flatnonzero(self.rows[env_ids]), np.flatnonzero(~self.rows[env_ids])
         if not len(theirs):  # no copy of the observations, and no game with opponents to follow
-            self._padding = self._act_step.padding(len(env_ids))
-            return self._act_step(env_ids, restarted, writes, outputs)
+            actions = self._act_step(env_ids, restarted, writes, outputs)
+            self.padding = self._act_step.padding
+            return actions
         output = outputs[0] if len(outputs) == 1 else tf.nest.map_structure(lambda *of: np.concatenate(of), *outputs)
         spec = self._agents[0].env_spec.action.tensor
         actions = np.empty((len(env_ids), *spec.shape), spec.dtype)
@@ -146,7 +144,7 @@ class Opponents:
             nowhere = np.zeros((len(writes.slots), len(rows)), np.int32)
             to = StepWrites(nowhere, nowhere, opened=nowhere[0])
             actions[theirs] = self._frozen_step(ids, restarted[rows], to, [_rows(output, rows)])[at]
-            self._padding = self._act_step.padding(len(ours)) + len(rows) - len(theirs)
+            self.padding = self._act_step.padding + len(rows) - len(theirs)
         return actions
 
     def _arranged(self, rows: np.ndarray, agents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

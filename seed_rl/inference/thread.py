@@ -134,7 +134,7 @@ class ActingThread:
         self.stats.groups_stepping_seconds = self.batcher.stepping_seconds
         self.stats.agent_steps += len(env_ids) - int(np.count_nonzero(last))
         self.stats.batches += 1
-        self.stats.padded_steps += self.act_step.padding(len(env_ids))
+        self.stats.padded_steps += self.act_step.padding
         reward = np.concatenate([output.reward for output in outputs])
         done = np.concatenate([output.done for output in outputs])
         self.episodes.step(env_ids, restarted, reward, done, last)
