@@ -47,7 +47,7 @@ class Writer:
           JournalError: a chunk is damaged.
           OSError: the file can't be written.
         """
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._lines: list[str] = []
         self._bytes = 0
         self._due = time.monotonic() + _CHUNK_SECONDS
@@ -69,30 +69,27 @@ class Writer:
             self._lines.append(line)
             self._bytes += len(line)
             if self._bytes >= _CHUNK_BYTES or time.monotonic() >= self._due:
-                self._flush()
+                self.flush()
 
     def flush(self) -> None:
         """Write all lines to the disk."""
         with self._lock:
-            self._flush()
+            lines, self._lines, self._bytes = self._lines, [], 0
+            self._due = time.monotonic() + _CHUNK_SECONDS
+            if not lines or self._file.closed:
+                return
+            text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""])
+            packer = zlib.compressobj(wbits=_GZIP)
+            data = packer.compress(text.encode()) + packer.flush()
+            self._count, self._link = self._count + 1, _link(data)
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Write all lines and close the file."""
         self.flush()
         self._file.close()
-
-    def _flush(self) -> None:
-        lines, self._lines, self._bytes = self._lines, [], 0
-        self._due = time.monotonic() + _CHUNK_SECONDS
-        if not lines or self._file.closed:
-            return
-        text = "\n".join([f"chunk {self._count} {self._link}".rstrip(), *lines, ""])
-        packer = zlib.compressobj(wbits=_GZIP)
-        data = packer.compress(text.encode()) + packer.flush()
-        self._count, self._link = self._count + 1, _link(data)
-        self._file.write(data)
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
 
 def read(path: str) -> list[str]:
