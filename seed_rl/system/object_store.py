@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -54,11 +55,7 @@ def files_in(place: str) -> list[str]:
     if is_url(place):
         with reaching(place, "read"):
             return ObjectStore(place).files()
-    names = (
-        os.path.relpath(os.path.join(directory, name), place)
-        for directory, _, names in os.walk(place)
-        for name in names
-    )
+    names = (str(path.relative_to(place)) for path in pathlib.Path(place).rglob("*") if not path.is_dir())
     return sorted(name for name in names if not name.endswith(PARTIAL))
 
 
