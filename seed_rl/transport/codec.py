@@ -60,15 +60,6 @@ class StepCodec:
     bound, or an action outside the action space.
     """
 
-    header: bytes
-    """Header of an encoded step; with shared memory the whole message."""
-    payload_bytes: int
-    """Size of a step's tensors, in bytes."""
-    step_bytes: int
-    """Size of an encoded step in bytes, header included."""
-    actions_bytes: int
-    """Size of an encoded reply in bytes, header included."""
-
     def __init__(
         self,
         env_spec: EnvSpec,
@@ -86,6 +77,7 @@ class StepCodec:
         self._names = None if isinstance(env_spec.observation, ArraySpec) else [name for name, _ in observation]
         self._fields: list[_Field] = []
         self.payload_bytes = 0
+        """Size of a step's tensors, in bytes."""
         flag = ArraySpec((), "bool")
         outcome = (("reward", ArraySpec((), "float32")), ("done", flag), ("last", flag))
         for name, spec in (*outcome, *observation):
@@ -98,12 +90,15 @@ class StepCodec:
         self._memory = memory
         self._views = None if memory is None else self._views_of(memory, 0)
         self.header = _header(self.payload_bytes) if memory is None else in_memory
+        """Header of an encoded step; with shared memory the whole message."""
         self.step_bytes = len(self.header) + (self.payload_bytes if memory is None else 0)
+        """Size of an encoded step in bytes, header included."""
 
         self._action_spec = action = env_spec.action
         self._actions = _Field("actions", np.dtype(action.tensor.dtype), (num_envs, *action.tensor.shape), 0)
         self._actions_header = _header(num_envs * action.tensor.nbytes)
         self.actions_bytes = len(self._actions_header) + num_envs * action.tensor.nbytes
+        """Size of an encoded reply in bytes, header included."""
         low, high = (action.low, action.high) if isinstance(action, ContinuousSpec) else (0, np.array(action.n) - 1)
         self._action_low, self._action_high = np.array(low), np.array(high)
 
