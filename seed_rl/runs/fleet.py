@@ -69,7 +69,7 @@ class SupervisedFleet(Fleet):
     def __post_init__(self) -> None:
         self.restarts = 0
         self._address = ""  # learner's
-        self._handles: dict[int, Any] = {}  # by actor number: actors that can be stopped
+        self._handles: set[Any] = set()  # of actors that can be stopped
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._reported: set[str] = set()
@@ -86,8 +86,8 @@ class SupervisedFleet(Fleet):
         """Ask the actors to end, and kill those still running after `grace` seconds."""
         self._stopping.set()
         for kill in (False, True):
-            for number, handle in list(self._handles.items()):
-                self._end(number, handle, kill)
+            for handle in list(self._handles):
+                self._end(handle, kill)
             deadline = time.monotonic() + grace
             for thread in self._threads:
                 if thread.ident is not None:  # the thread was started
@@ -106,19 +106,19 @@ class SupervisedFleet(Fleet):
         """
 
     @abc.abstractmethod
-    def _end(self, number: int, handle: Any, kill: bool) -> None:
+    def _end(self, handle: Any, kill: bool) -> None:
         """Ask an actor to end, or kill it."""
 
     @contextlib.contextmanager
-    def _reachable(self, number: int, handle: Any) -> Iterator[None]:
+    def _reachable(self, handle: Any) -> Iterator[None]:
         """Register the handle by which `stop` ends an actor."""
-        self._handles[number] = handle
+        self._handles.add(handle)
         try:
             if self._stopping.is_set():  # `stop` may have missed this handle
-                self._end(number, handle, kill=False)
+                self._end(handle, kill=False)
             yield
         finally:
-            del self._handles[number]
+            self._handles.remove(handle)
 
     def _keep(self, number: int) -> None:
         delays, failures = growing_delays(), 0

@@ -30,7 +30,7 @@ class LocalActors(SupervisedFleet):
 
     def _run(self, number: int, log: str) -> ActorEnd | None:
         def wait(process: subprocess.Popen[bytes]) -> int:
-            with self._reachable(number, process):
+            with self._reachable(process):
                 return process.wait()
 
         arguments = [*self._arguments(number), f"--server_address={self._address}"]
@@ -44,7 +44,7 @@ class LocalActors(SupervisedFleet):
     def _arguments(self, number: int) -> Sequence[str]:
         return self.arguments
 
-    def _end(self, number: int, handle: subprocess.Popen[bytes], kill: bool) -> None:
+    def _end(self, handle: subprocess.Popen[bytes], kill: bool) -> None:
         if kill:
             handle.kill()
         else:
@@ -56,8 +56,8 @@ class ActorThreads(SupervisedFleet):
 
     def _run(self, number: int, log: str) -> None:
         actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()))
-        with explained(ActorFailed, f"actor {number} failed", Exception), self._reachable(number, actor):
+        with explained(ActorFailed, f"actor {number} failed", Exception), self._reachable(actor):
             actor.run()
 
-    def _end(self, number: int, handle: Actor, kill: bool) -> None:
+    def _end(self, handle: Actor, kill: bool) -> None:
         handle.stop()

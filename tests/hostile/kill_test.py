@@ -57,7 +57,7 @@ def test_a_run_goes_on_whichever_process_is_killed_and_every_unroll_is_consisten
             time.sleep(generator.uniform(0, EVERY_SECONDS))
             assert learner.process.poll() is None, learner.text()
             assert actors.failed is None
-            pids = [process.pid for process in list(actors._handles.values()) if process.poll() is None]
+            pids = [process.pid for process in list(actors._handles) if process.poll() is None]
             pid = learner.pid if killed % 2 or not pids else generator.choice(pids)
             os.kill(pid, signal.SIGKILL)
             killed += 1

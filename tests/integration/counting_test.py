@@ -66,7 +66,7 @@ class Pipeline:
             acting.unrolls.queue.close()
 
     def pids(self):
-        return [process.pid for process in self.actors._handles.values()]
+        return [process.pid for process in self.actors._handles]
 
     def discarded_unrolls(self):
         return sum(acting.cursor.discarded_unrolls for acting in self.acting)

@@ -122,7 +122,7 @@ def test_an_actor_that_does_not_end_is_left_behind(tmp_path, caplog):
             released.wait()
             return ActorEnd("it was released")
 
-        def _end(self, number, handle, kill): ...
+        def _end(self, handle, kill): ...
 
     begun, released = threading.Event(), threading.Event()
     actors = Stuck(1, str(tmp_path))
