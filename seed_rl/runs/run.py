@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -45,10 +45,6 @@ ELSEWHERE = "elsewhere"
 ACTORS = (PROCESSES, THREADS, ELSEWHERE)
 
 
-NewFleet: TypeAlias = Callable[[str], Fleet]
-"""Creates the actors of a run, given the directory for their logs."""
-
-
 @dataclasses.dataclass(eq=False)
 class Run:
     """Trains an experiment, starting from the newest checkpoint in the log directory if there is one.
@@ -62,8 +58,8 @@ class Run:
     logdir: str
     """Log directory, created if missing; `gs://` and `s3://` URLs refer to object stores."""
     _: dataclasses.KW_ONLY
-    actors: str | NewFleet = PROCESSES
-    """One of `ACTORS`, or a function that creates another kind of fleet."""
+    actors: str | Callable[[str], Fleet] = PROCESSES
+    """One of `ACTORS`, or a function that creates another kind of fleet, given the directory for its logs."""
     address: str = ""
     """Address on which to serve actors, `host:port` or `unix:/path`; "": a private unix socket."""
     security: ServerSecurity = dataclasses.field(default_factory=ServerSecurity)
