@@ -11,7 +11,6 @@ from seed_rl.actor.loop import Actor
 from seed_rl.runs.fleet import ActorEnd, ActorFailed, SupervisedFleet
 from seed_rl.system import children
 from seed_rl.system.exit_codes import USAGE_ERROR
-from seed_rl.system.files import explained
 from seed_rl.transport.client import LearnerClient
 from seed_rl.transport.credentials import ClientSecurity
 
@@ -56,8 +55,11 @@ class ActorThreads(SupervisedFleet):
 
     def _run(self, number: int, log: str) -> None:
         actor = Actor(lambda: LearnerClient(self._address, ClientSecurity()))
-        with explained(ActorFailed, f"actor {number} failed", Exception), self._reachable(actor):
-            actor.run()
+        try:
+            with self._reachable(actor):
+                actor.run()
+        except Exception as error:  # whose sentence may be long
+            raise ActorFailed(f"actor {number} failed: {error}") from error
 
     def _end(self, handle: Actor, kill: bool) -> None:
         handle.stop()

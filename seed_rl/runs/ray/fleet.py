@@ -78,8 +78,8 @@ class RayActor:
         acting.result()
 
     def _act(self, modules: tuple[str, ...]) -> None:
+        here = ray.util.get_node_ip_address()
         for module in modules:
-            here = ray.util.get_node_ip_address()
             with explained(CannotBuild, f"{module} can't be imported on {here}", ImportError):
                 registry.permit(module)
         self._actor.run()
