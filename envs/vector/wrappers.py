@@ -258,25 +258,22 @@ def _bits(values: Any) -> np.ndarray:
 
 def _action_space(space: gymnasium.Space[Any]) -> tuple[gymnasium.Space[Any], Callable[[np.ndarray], Any]]:
     """The flat action space, and the conversion of its actions [E, ...] to the environment's own."""
+    shape: Any = space.shape
+    dtype: Any = space.dtype
     if isinstance(space, spaces.Discrete):
-        start, dtype = np.asarray(space.start, space.dtype), space.dtype
+        start = np.asarray(space.start, dtype)
         return spaces.Discrete(int(space.n)), lambda a: a.astype(dtype) + start
     if isinstance(space, spaces.MultiBinary):
-        space = spaces.MultiDiscrete(np.full(space.shape, 2), dtype=np.int8)
-    if isinstance(space, spaces.MultiDiscrete):
-        shape, starts, dtype = space.shape, space.start.ravel(), space.dtype
-        flat = spaces.MultiDiscrete(space.nvec.ravel())
-        return flat, lambda a: (a + starts).astype(dtype).reshape(-1, *shape)
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.integer):
+        space = spaces.MultiDiscrete(np.full(shape, 2))
+    elif isinstance(space, spaces.Box) and np.issubdtype(dtype, np.integer):
         ranges = space.high.astype(float) - space.low.astype(float) + 1
         if np.any(ranges > _MOST_CHOICES):
             raise ValueError(f"a Box of integer actions may have at most {_MOST_CHOICES} values each, got {space}")
-        choices = spaces.MultiDiscrete(ranges.astype(np.int64), start=space.low.astype(np.int64))
-        presented, to_choices = _action_space(choices)
-        whole = space.dtype
-        return presented, lambda a: to_choices(a).astype(whole)
+        space = spaces.MultiDiscrete(ranges.astype(np.int64), start=space.low.astype(np.int64))
+    if isinstance(space, spaces.MultiDiscrete):
+        starts = space.start.ravel()
+        return spaces.MultiDiscrete(space.nvec.ravel()), lambda a: (a + starts).astype(dtype).reshape(-1, *shape)
     if isinstance(space, spaces.Box):
-        shape, dtype = space.shape, space.dtype
         if not np.issubdtype(dtype, np.floating) or not space.is_bounded():
             raise ValueError(f"a Box of actions must be numeric and bounded on all sides, got {space}")
         low, high = space.low.ravel(), space.high.ravel()
