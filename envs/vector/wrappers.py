@@ -15,7 +15,7 @@ from gymnasium.vector.utils import batch_space
 
 from seed_rl.envs.base import CannotBuild
 from seed_rl.envs.vector import frames
-from seed_rl.envs.vector.final import final_observations, replaced
+from seed_rl.envs.vector.final import final_numbers, final_observations, replaced
 from seed_rl.envs.vector.masks import USUAL_PLACES
 
 _SENT_AS = {
@@ -62,7 +62,8 @@ class RepeatedActions(VectorWrapper):
     """Repeats each action and adds up the rewards.
 
     All environments step together: one whose episode ends before the last repetition takes the action `idle` in its
-    next episode for the rest of them, and the rewards of these steps are ignored.
+    next episode for the rest of them, and the rewards and ends of these steps are ignored. `info` is that of the last
+    repetition, but for the last observations and the numbers of episodes, which are those of all that have ended.
     """
 
     def __init__(self, env: VectorEnv, repeats: int, idle: int):
@@ -77,13 +78,21 @@ class RepeatedActions(VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Steps all environments `repeats` times."""
-        observation, reward, terminated, truncated, info = self.env.step(actions)
-        for _ in range(self._repeats - 1):
-            ended = terminated | truncated
-            observation, further, *ends, info = self.env.step(np.where(ended, self._idle, actions))
+        reward, ends = np.zeros(self.num_envs), np.zeros((2, self.num_envs), bool)
+        finals: dict[str, Any] = {"final_info": {}}
+        for _ in range(self._repeats):
+            ended = ends.any(axis=0)
+            observation, further, *now, info = self.env.step(np.where(ended, self._idle, actions))
             reward = reward + np.where(ended, 0.0, further)
-            terminated, truncated = terminated | ends[0], truncated | ends[1]
-        return observation, reward, terminated, truncated, info
+            new = np.array(now) & ~ended
+            ends = ends | new
+            for index, name, value in final_numbers(info, np.any(info.get("ended", new), axis=0)):  # by `SameStep`
+                finals = self._add_info(finals, {"final_info": {name: value}}, index)
+            if "final_obs" in info and new[1].any():
+                which = np.flatnonzero(new[1])
+                last = final_observations(self.env, info, which)
+                finals["final_obs"] = replaced(finals.get("final_obs", observation), which, last)
+        return observation, reward, *ends, {**info, **finals}
 
 
 class FlatVectorEnv(VectorWrapper):
