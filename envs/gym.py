@@ -149,10 +149,12 @@ class Gym(EnvConfig):
             flat: VectorEnv = FlatVectorEnv(env, self.id, self.keys, self.frame_size, self.grayscale)
             flat = packed(flat, self.action_mask, self.id, in_info=native)
             spec_of(flat)
-        except ValueError as error:
+            return flat
+        except BaseException as error:
             env.close()
-            raise CannotBuild(f"{self.id}: {error}") from error
-        return flat
+            if isinstance(error, ValueError):
+                raise CannotBuild(f"{self.id}: {error}") from error
+            raise
 
     def _make_gymnasium(self, num_envs: int, options: dict[str, Any]) -> VectorEnv:
         self.check_packages()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from gymnasium.vector.utils import batch_space, create_empty_array, iterate
 from seed_rl.envs.base import CannotBuild, EnvConfig, Watchable, spec_of
 from seed_rl.envs.checks import sentences_of
 from seed_rl.envs.vector.games import Game, GamesVectorEnv
-from seed_rl.envs.vector.masks import packed
+from seed_rl.envs.vector.masks import named, packed
 from seed_rl.envs.vector.rendering import watched
 from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.foreign import json_object
@@ -79,26 +80,32 @@ class PettingZoo(EnvConfig):
         self.check_rows("the number of environments", num_envs)
         self.check_packages()
         options = {**json_object(self.options), **more_options}
-        with sentences_of(self.env):
-            env = GamesVectorEnv([_Zoo(self, options) for _ in range(num_envs // self.players)])
+        with sentences_of(self.env), contextlib.ExitStack() as made:
+            num_games = num_envs // self.players
+            zoos = [made.enter_context(contextlib.closing(self._make_one(options))) for _ in range(num_games)]
+            env = GamesVectorEnv([_Zoo(self, zoo) for zoo in zoos])
             flat = packed(FlatVectorEnv(env, self.env, (), self.frame_size, self.grayscale), name=self.env)
             spec_of(flat)
+            made.pop_all()
         return flat
+
+    def _make_one(self, options: Mapping[str, Any]) -> Any:
+        """Builds one environment of PettingZoo, with its parallel interface if it has one."""
+        import pettingzoo
+
+        if "/" in self.env:
+            kind: Any = "parallel" if self.env in pettingzoo.parallel_registry else "aec"
+            return pettingzoo.make(kind, self.env, **options)
+        module = importlib.import_module(self.env)
+        return (getattr(module, "parallel_env", None) or module.env)(**options)
 
 
 class _Zoo(Game):
     """A game whose seats are the `possible_agents` of PettingZoo's environment, in order."""
 
-    def __init__(self, config: PettingZoo, options: Mapping[str, Any]):
-        import pettingzoo
+    def __init__(self, config: PettingZoo, env: Any):
         from pettingzoo.utils import AECEnv, aec_to_parallel, turn_based_aec_to_parallel
 
-        if "/" in config.env:
-            kind: Any = "parallel" if config.env in pettingzoo.parallel_registry else "aec"
-            env: Any = pettingzoo.make(kind, config.env, **options)
-        else:
-            module = importlib.import_module(config.env)
-            env = (getattr(module, "parallel_env", None) or module.env)(**options)
         self._turns = env if isinstance(env, AECEnv) and not env.metadata.get("is_parallelizable") else None
         if isinstance(env, AECEnv):
             env = (aec_to_parallel if self._turns is None else turn_based_aec_to_parallel)(env)
@@ -118,7 +125,7 @@ class _Zoo(Game):
         self._choices = int(self.action_space.n) if isinstance(self.action_space, spaces.Discrete) else 0
         flags = {"turn": int(self._turns is not None), "role": len(config.roles), _MASK: self._choices}
         added = {name: spaces.Box(0, 1, (size,), np.int8) for name, size in flags.items() if size}
-        self.observation_space = spaces.Dict(_named(own) | added)
+        self.observation_space = spaces.Dict(named(own) | added)
 
     def reset(self, seed: int) -> Sequence[Any]:
         self._terminated: set[str] = set()
@@ -138,7 +145,7 @@ class _Zoo(Game):
         """The players' observations; `alive` are the agents that go on, none at the end of the game."""
         found = []
         for agent, role in zip(self._agents, self._roles, strict=True):
-            parts = _named(observations.get(agent, self._blank))
+            parts = named(observations.get(agent, self._blank))
             plays = agent in observations and (not alive or agent in alive)
             acts = plays and (self._turns is None or self._turns.agent_selection == agent)
             mask = parts.get(_MASK, infos.get(agent, {}).get(_MASK, np.ones(self._choices, np.int8)))
@@ -146,7 +153,3 @@ class _Zoo(Game):
                 mask = np.arange(self._choices) == 0
             found.append({**parts, "turn": np.array([acts], np.int8), "role": role, _MASK: mask})
         return found
-
-
-def _named(observation: Any) -> dict[str, Any]:
-    return dict(observation) if isinstance(observation, Mapping | spaces.Dict) else {"observation": observation}

@@ -56,7 +56,7 @@ def packed(env: VectorEnv, setting: str = "auto", name: str = "an environment", 
     Raises:
       ValueError: the masks have another size, or there are none where the setting says.
     """
-    tensors, places = _named(env.single_observation_space), _PLACES.get(setting, (setting,))
+    tensors, places = named(env.single_observation_space), _PLACES.get(setting, (setting,))
     info = env.reset()[1] if in_info and places and choices_of(spec_of(env).action) else {}
     for place in places:
         keys = sorted((key for key in tensors if f"{key}/".startswith(f"{place}/")), key=len)  # 10 comes after 9
@@ -74,7 +74,7 @@ class _MaskInObservation(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, place: str, size: int):
         super().__init__(env)
         self._place, self._absent = place, np.zeros(size, np.bool_)
-        self.observation_space = spaces.Dict({**_named(env.observation_space), place: spaces.MultiBinary(size)})
+        self.observation_space = spaces.Dict({**named(env.observation_space), place: spaces.MultiBinary(size)})
 
     def reset(self, **options: Any) -> Any:
         return self._with_mask(*self.env.reset(**options))
@@ -84,7 +84,7 @@ class _MaskInObservation(gymnasium.Wrapper):
 
     def _with_mask(self, observation: Any, *rest: Any) -> Any:
         mask = _mask_of(self.env, self._place, rest[-1])
-        return {**_named(observation), self._place: self._absent if mask is None else mask}, *rest
+        return {**named(observation), self._place: self._absent if mask is None else mask}, *rest
 
 
 class _PackedMasks(VectorWrapper):
@@ -137,7 +137,7 @@ class _PackedMasks(VectorWrapper):
         return {**self._rest(observation), LEGAL_ACTIONS: np.packbits(mask, axis=1, bitorder="little")}
 
     def _rest(self, observation: Any) -> dict[str, Any]:
-        return {key: value for key, value in _named(observation).items() if key not in self._keys}
+        return {key: value for key, value in named(observation).items() if key not in self._keys}
 
 
 def _found(env: gymnasium.Env, name: str, places: tuple[str, ...]) -> tuple[str, int]:
@@ -161,5 +161,6 @@ def _mask_of(env: gymnasium.Env, place: str, info: Mapping[str, Any]) -> np.ndar
     return np.concatenate([*map(np.ravel, mask)] if isinstance(mask, tuple | list) else [np.ravel(mask)]) != 0
 
 
-def _named(observation: Any) -> dict[str, Any]:
+def named(observation: Any) -> dict[str, Any]:
+    """The tensors of an observation, or its parts of a space, by name: an only one is called `observation`."""
     return dict(observation) if isinstance(observation, Mapping) else {"observation": observation}

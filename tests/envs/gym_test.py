@@ -12,6 +12,7 @@ from seed_rl.envs.gym import Gym
 from seed_rl.envs.registry import from_description
 from seed_rl.envs.vector.wrappers import RepeatedActions
 from seed_rl.specs import ArraySpec, ContinuousSpec, DiscreteSpec, MultiDiscreteSpec
+from tests.support.registered_envs import Counted
 
 MODULE = "tests.support.registered_envs"
 
@@ -264,3 +265,12 @@ def test_actions_reach_the_environment_as_its_own(make, levers, spec, actions, t
 def test_environments_that_cannot_be_made_are_named(config, message):
     with pytest.raises(CannotBuild, match=message):
         config.make(2)
+
+
+def test_environments_that_cannot_be_used_are_closed(monkeypatch):
+    closed = []
+    monkeypatch.delattr(Counted, "_observe")
+    monkeypatch.setattr(Counted, "close", lambda env: closed.append(env))
+    with pytest.raises(AttributeError, match="_observe"):  # in the reset that shows whether there are action masks
+        Gym(f"{MODULE}:CountedSame-v0", vectorization="vector_entry_point").make(2)
+    assert len(closed) == 2

@@ -15,6 +15,7 @@ from seed_rl.envs.pettingzoo import PettingZoo
 from seed_rl.evaluation.film import film
 from seed_rl.experiment import Actors, Devices, Experiment
 from seed_rl.learner.split import BadDevices, split
+from tests.support.leaving_game import Leaving
 
 LEAVING = PettingZoo("tests.support.leaving_game", players=3, roles=("runner", "sitter"))
 GPUS = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
@@ -105,6 +106,14 @@ def test_winner_and_loser_have_their_rewards_in_the_same_step(make):
 def test_games_that_cannot_be_built_are_named(config, rows, sentence):
     with pytest.raises(CannotBuild, match=sentence):
         config.make(rows)
+
+
+def test_games_that_cannot_be_used_are_closed(monkeypatch):
+    closed = []
+    monkeypatch.setattr(Leaving, "close", lambda game: closed.append(game))
+    with pytest.raises(CannotBuild, match="one of PettingZoo.roles must begin"):
+        PettingZoo(LEAVING.env, 3, roles=("r",)).make(6)
+    assert len(closed) == 2
 
 
 def test_a_film_shows_each_game_once(tmp_path):
