@@ -39,18 +39,16 @@ class Policy:
     env_frames: int = 0
     """Environment frames that the weights were trained on."""
 
-    def __init__(self, agent: Agent, env_spec: EnvSpec, first_eval_env: int, *, greedy: bool = False, seed: int = 0):
+    def __init__(self, agent: Agent, env_spec: EnvSpec, *, greedy: bool = False, seed: int = 0):
         """
         Args:
-          agent: agent that chooses the actions.
+          agent: agent that chooses the actions, built for evaluation environments only.
           env_spec: spec of one environment.
-          first_eval_env: lowest id of the evaluation environments, in which agents may explore less.
           greedy: whether to act without exploration.
           seed: seed of the sampled actions, 0 to 2^31 - 1.
         """
         self.agent = agent
         self.env_spec = env_spec
-        self._first_eval_env = first_eval_env
         self.greedy = greedy
         self._seed = seed
         self._act = tf.function(self.one_step, autograph=False)
@@ -111,7 +109,7 @@ class Policy:
           seed: int32 [2], different at each call.
           greedy: whether to act without exploration.
         """
-        env_ids = self._first_eval_env + tf.range(tf.shape(output.done)[0])
+        env_ids = tf.range(tf.shape(output.done)[0])
         answer = self.agent.act(previous, output, state, env_ids, seed, greedy)
         return answer.action, answer.state
 
@@ -174,7 +172,7 @@ def load_policy(
         experiment = dataclasses.replace(experiment, agent=dataclasses.replace(experiment.agent, **dtype))
     agent, path, env_frames = restored(experiment, logdir, checkpoint)
     greedy = greedy or experiment.actors.greedy_evaluation
-    policy = Policy(agent, experiment.env_spec(), 0, greedy=greedy, seed=seed)
+    policy = Policy(agent, experiment.env_spec(), greedy=greedy, seed=seed)
     policy.checkpoint, policy.env_frames = path, env_frames
     return policy
 

@@ -14,7 +14,7 @@ from tests.support.counting_agent import CountingAgentConfig, action_of
 @pytest.fixture
 def policy():
     spec = Counting().spec()
-    return Policy(CountingAgentConfig().build(spec, 1, 0), spec, 1)
+    return Policy(CountingAgentConfig().build(spec, 0, 0), spec)
 
 
 def test_each_environment_plays_its_share_so_that_short_episodes_are_not_favoured(policy):

@@ -78,7 +78,7 @@ def test_sampled_actions_depend_on_the_seed_and_greedy_ones_do_not_take_one(save
 def test_tensors_are_named_after_those_of_the_environment(tmp_path):
     env = Gym("tests.support.registered_envs:Echo-v0", options='{"senses": "nested", "levers": "choices"}')
     spec = env.spec()
-    policy = Policy(VTrace(hidden=8).build(spec, 1, 0), spec, 1, greedy=True)
+    policy = Policy(VTrace(hidden=8).build(spec, 0, 0), spec, greedy=True)
     export(policy, str(tmp_path / "export"), batch=1)
     served = signatures(tmp_path / "export")["serving_default"]
     names = {name for name in served.structured_input_signature[1] if name.startswith("observation")}
