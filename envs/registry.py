@@ -9,7 +9,6 @@ import sys
 from importlib.metadata import entry_points
 
 from seed_rl.envs.base import CannotBuild, EnvConfig
-from seed_rl.envs.base import EnvironmentFailed as EnvironmentFailed
 from seed_rl.specs import EnvDescription
 
 ENTRY_POINTS = "seed_rl.envs"

@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode
 from seed_rl.actor import loop
 from seed_rl.actor.loop import Actor, growing_delays
 from seed_rl.envs import registry
+from seed_rl.envs.base import EnvironmentFailed
 from seed_rl.specs import ActorSettings, EnvDescription, GroupLease, Lease
 from seed_rl.transport.client import Disconnected, Rejected, RunOver
 from tests.support import counting
@@ -88,7 +89,7 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
     monkeypatch.setattr(counting, "CountingVectorEnv", Fragile)
     sentence = "an environment of suite 'counting' failed in step: OSError: the game crashed"
     sentence += r' \(loop_test.py, line \d+: raise OSError\("the game crashed"\)\)'
-    with pytest.raises(registry.EnvironmentFailed, match=f"^{sentence}$"):
+    with pytest.raises(EnvironmentFailed, match=f"^{sentence}$"):
         Actor(Client).run()
     (logged,) = [record for record in caplog.records if record.exc_info]
     assert re.fullmatch(sentence, logged.message)
@@ -100,7 +101,7 @@ def test_an_error_in_any_group_ends_the_actor_with_a_sentence_and_a_traceback_in
     ("env", "kind", "sentence"),
     [
         (Unmakable, registry.CannotBuild, "suite 'counting' failed in make: KeyError: 'assets'"),  # ends the run
-        (Unresettable, registry.EnvironmentFailed, "suite 'counting' failed in reset: IndexError: out of range"),
+        (Unresettable, EnvironmentFailed, "suite 'counting' failed in reset: IndexError: out of range"),
         (Late, registry.CannotBuild, "must reset in the step that ends .* of suite 'counting' declare .*NEXT_STEP"),
     ],
 )
