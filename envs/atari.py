@@ -22,7 +22,6 @@ from seed_rl.envs.vector.wrappers import FlatVectorEnv
 from seed_rl.settings import Count, OneOf, UnitInterval, Within, did_you_mean
 from seed_rl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
-FULL_ACTION_SET = 18
 REFERENCES = read_references(pathlib.Path(__file__).with_name("atari_scores.csv"))
 """Mean returns of humans and of random play in episodes that begin with no-ops (arXiv:1511.06581)."""
 ATARI_57 = tuple(REFERENCES)
@@ -84,11 +83,9 @@ class Atari(EnvConfig):
         return self.frame_skip
 
     def spec(self) -> EnvSpec:
-        num_actions = FULL_ACTION_SET
-        if not self.full_action_set:
-            num_actions = len(_console(self.game).getMinimalActionSet())
-        channels = 1 if self.grayscale else 3
-        return EnvSpec(ArraySpec((self.frame_size, self.frame_size, channels), "uint8"), DiscreteSpec(num_actions))
+        console, channels = _console(self.game), 1 if self.grayscale else 3
+        actions = console.getLegalActionSet() if self.full_action_set else console.getMinimalActionSet()
+        return EnvSpec(ArraySpec((self.frame_size, self.frame_size, channels), "uint8"), DiscreteSpec(len(actions)))
 
     def human_normalised(self, mean_return: float) -> float | None:
         reference = REFERENCES.get(self.game)

@@ -178,14 +178,7 @@ class Watchable(VectorWrapper, abc.ABC):
 
     @abc.abstractmethod
     def picture(self, observation: Any) -> np.ndarray:
-        """Draws the current state.
-
-        Args:
-          observation: the environment's latest observation [1 or P, ...].
-
-        Returns:
-          A picture, uint8 [H, W, 3], always of the same size.
-        """
+        """Draws the current state, given its observation [1 or P, ...], as uint8 [H, W, 3], always of the same size."""
 
 
 class ObservationPictures(Watchable):

@@ -60,11 +60,8 @@ class ProcessVectorEnv(UniformVectorEnv):
           CannotBuild: raised by a maker, or a maker can't be pickled or unpickled.
           EnvironmentFailed: a maker raised another error, or its process died.
         """
-        what, errors = (
-            f"{name} can't be described to another process",
-            (AttributeError, TypeError, pickle.PicklingError),
-        )
-        with explained(CannotBuild, what, *errors):
+        what = f"{name} can't be described to another process"
+        with explained(CannotBuild, what, AttributeError, TypeError, pickle.PicklingError):
             pickled = [pickle.dumps(maker) for maker in makers]
         self._folder = tempfile.mkdtemp(prefix="seed_rl_envs_")
         self._guard: subprocess.Popen[bytes] | None = None
