@@ -24,7 +24,6 @@ class Catch(EnvConfig):
 
     rows: Annotated[int, Within(2, 1000)] = 10
     """Height of the board; an episode is one step shorter."""
-
     columns: Annotated[int, Within(1, 1000)] = 5
     """Width of the board."""
 

@@ -28,7 +28,6 @@ class Memory(EnvConfig):
 
     num_cues: Annotated[int, Within(2)] = 4
     """Number of cues and of actions."""
-
     delay: Count = 10
     """Blank steps between the cue and the light."""
 

@@ -66,9 +66,7 @@ class MuJoCo(EnvConfig):
 
     @property
     def _gym(self) -> Gym:
-        own = ("task", "backend")
-        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in own}
-        given = {name: value for name, value in options.items() if value is not None}
+        given = {name: value for name, value in self.describe().options.items() if name not in ("task", "backend")}
         return Gym(id=f"{self.task}-v5", envpool=self.backend == "envpool", options=json.dumps(given))
 
     def make(self, num_envs: int) -> VectorEnv:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from seed_rl.envs.base import CannotBuild, UniformVectorEnv
@@ -43,10 +42,8 @@ class EnvPoolVectorEnv(UniformVectorEnv):
     def __init__(self, make: Callable[[int], Any], num_envs: int):
         self._make = make
         self._pool = make(0)
-        action_space = self._pool.action_space
-        if isinstance(action_space, spaces.Discrete):
-            action_space = spaces.Discrete(int(action_space.n))
-        super().__init__(num_envs, self._pool.observation_space, action_space, AutoresetMode.NEXT_STEP)
+        spaces = self._pool.observation_space, self._pool.action_space
+        super().__init__(num_envs, *spaces, AutoresetMode.NEXT_STEP)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts new episodes."""

@@ -106,7 +106,6 @@ class FlatVectorEnv(VectorWrapper):
     - Discrete(n) becomes one-hot bool [n], MultiDiscrete the concatenated one-hot codes of its parts, MultiBinary bool.
     - The parts of a Dict or Tuple are named by their path, such as `camera/left` or `0`; a key that is not allowed in a
       name is replaced by its position.
-    - `keys` chooses among the parts, `frame_size` and `grayscale` shrink frames (see `frames.converted`).
 
     Actions: a Box of floats of any shape becomes a float32 vector without the components whose bounds are equal; a Box
     of integers and MultiBinary become MultiDiscrete; choices are numbered from 0.
@@ -126,7 +125,7 @@ class FlatVectorEnv(VectorWrapper):
           name: name of the environments in messages.
           keys: names of the parts to keep, or of those to drop, with a minus in front; a name includes the parts below.
           frame_size: height and width of frames, if they are larger; 0 keeps their size.
-          grayscale: whether RGB frames become gray.
+          grayscale: whether RGB frames become gray (see `frames.converted`).
 
         Raises:
           ValueError: a space is not supported, or a key names no part; the message says which.

@@ -127,14 +127,11 @@ def play(
             total[index] = length[index] = 0
         if (now := time.monotonic()) - logged > _LOG_SECONDS:
             logged = now
-            seconds_left = (now - began) * (episodes / len(returns) - 1) if returns else None
-            _log.info("%s", _progress(len(returns), episodes, int(length.max()), seconds_left))
+            remaining = f"the longest at {length.max():,} steps"
+            if returns:
+                remaining = f"about {(now - began) * (episodes / len(returns) - 1):,.0f} s left"
+            _log.info("%d of %d episodes, %s", len(returns), episodes, remaining)
     return Played(np.array(returns), np.array(lengths))
-
-
-def _progress(finished: int, episodes: int, steps: int, seconds_left: float | None) -> str:
-    left = f"the longest at {steps:,} steps" if seconds_left is None else f"about {seconds_left:,.0f} s left"
-    return f"{finished} of {episodes} episodes, {left}"
 
 
 def evaluate_run(
@@ -152,14 +149,11 @@ def evaluate_run(
     """Play complete episodes with a run's policy; returns are sums of unclipped rewards.
 
     Args:
-      logdir: log directory, as in `load_policy`.
-      checkpoint: checkpoint, as in `load_policy`.
+      logdir, checkpoint, greedy: as in `load_policy`.
       episodes: number of episodes; in a game, each player has its own.
       num_envs: number of parallel environments, with several players of rows, rounded up to whole games.
-      greedy: whether to act without exploration.
       seed: seed of environments and sampled actions, 0 to 2^31 - 1.
-      stop: says whether to stop early, which biases the results towards short episodes.
-      max_steps: maximum length of an episode, as in `play`.
+      stop, max_steps: as in `play`; stopping early biases the results towards short episodes.
       gin_params: gin bindings that change the environments, such as `Atari.sticky_actions = 0.25`.
 
     Raises:
@@ -200,9 +194,7 @@ def text(evaluation: Evaluation) -> str:
     how = "greedy" if evaluation.greedy else "sampled as in evaluation during training"
     where = "".join(f", {binding}" for binding in evaluation.gin_params)
     error, wanted = evaluation.standard_error, evaluation.wanted_episodes
-    partial = f" of {wanted} (interrupted, which favours short episodes)"
-    if evaluation.episodes == wanted:
-        partial = ""
+    partial = "" if evaluation.episodes == wanted else f" of {wanted} (interrupted, which favours short episodes)"
     lines = [
         f"{evaluation.checkpoint} ({evaluation.env_frames:,} frames), {how}, seed {evaluation.seed}{where}",
         f"episodes  {evaluation.episodes}{partial}, of {evaluation.mean_length:,.0f} steps on average",

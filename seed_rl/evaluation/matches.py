@@ -117,8 +117,7 @@ def match(
       names: the two players, as in `new_player`.
       games: number of games, at least 1.
       seed: seed of the games and of the players' actions.
-      greedy: whether policies act without exploration.
-      stop: says whether to stop early.
+      greedy, stop: as in `evaluate_run`.
 
     Raises:
       CannotBuild: the environments can't be built, or have no opponents.
