@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -75,21 +75,15 @@ def final_observations(env: VectorEnv, info: Mapping[str, Any], which: np.ndarra
 
 def rows(observation: Any, which: np.ndarray) -> Any:
     """Copies the rows `which`, int [n], of an observation to an observation [n, ...]."""
-    return _map(lambda tensor: tensor[which], observation)
+    if isinstance(observation, dict):
+        return {name: tensor[which] for name, tensor in observation.items()}
+    return observation[which]
 
 
 def replaced(observation: Any, which: np.ndarray, new: Any) -> Any:
     """Copies an observation and replaces the rows `which`, int [n], with those of `new`, an observation [n, ...]."""
-
-    def with_rows(tensor: np.ndarray, those: np.ndarray) -> np.ndarray:
-        copy = np.array(tensor)
-        copy[which] = those
-        return copy
-
-    return _map(with_rows, observation, new)
-
-
-def _map(function: Callable[..., Any], observation: Any, *others: Any) -> Any:
-    if not isinstance(observation, dict):
-        return function(observation, *others)
-    return {name: function(tensor, *(other[name] for other in others)) for name, tensor in observation.items()}
+    if isinstance(observation, dict):
+        return {name: replaced(tensor, which, new[name]) for name, tensor in observation.items()}
+    copy = np.array(observation)
+    copy[which] = new
+    return copy
