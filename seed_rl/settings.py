@@ -82,9 +82,8 @@ class Settings:
         for declaring in type(self).__mro__:
             for field, hint in inspect.get_annotations(declaring, eval_str=True).items():
                 if field in names:
-                    value = _whole(getattr(self, field), hint)
+                    value = _checked(f"{type(self).__name__}.{field}", getattr(self, field), hint)
                     object.__setattr__(self, field, value)
-                    _check(f"{type(self).__name__}.{field}", value, hint)
 
 
 def whole_number(text: str) -> int:
@@ -100,25 +99,21 @@ def whole_number(text: str) -> int:
     return int(number)
 
 
-def _whole(value: Any, hint: Any) -> Any:
-    """Converts a float or text to the whole number it denotes if the declared type is int; keeps other values."""
-    is_written_large = type(value) is float or (type(value) is str and value[-1:] in "kMG")
-    if is_written_large and (hint is int or typing.get_args(hint)[:1] == (int,)):
-        with contextlib.suppress(ValueError):
-            return whole_number(str(value))
-    return value
-
-
-def _check(name: str, value: Any, hint: Any) -> None:
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    """Checks a value's type and bounds; returns it, or the whole number that it denotes if the type is int."""
     is_union = typing.get_origin(hint) in (types.UnionType, typing.Union)
     kinds, constraints = [], []
     for part in typing.get_args(hint) if is_union else (hint,):
         kind, *own = typing.get_args(part) if typing.get_origin(part) is Annotated else (part,)
         kinds.append(typing.get_origin(kind) or kind)
         constraints += own
+    if int in kinds and (type(value) is float or (type(value) is str and value[-1:] in "kMG")):
+        with contextlib.suppress(ValueError):
+            value = whole_number(str(value))
     _check_type(name, value, kinds)
     for constraint in constraints if value is not None else ():
         constraint.check(name, value)
+    return value
 
 
 def _check_type(name: str, value: Any, kinds: Sequence[Any]) -> None:

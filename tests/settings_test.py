@@ -15,6 +15,7 @@ class Sound(Settings):
     speakers: Count = 2
     delay: Annotated[float, Within(0)] | None = 0.0
     gain: UnitInterval | None = None
+    pauses: Count | None = None
     codec: Annotated[str, OneOf("opus", "flac")] = "opus"
     loud: bool = False
     channels: tuple = ()
@@ -50,6 +51,10 @@ def test_a_wrong_value_is_named_with_what_was_expected(settings, message):
 def test_values_of_the_declared_types_pass():
     sound = Sound(volume=1, codec="flac", channels=(1, 2), owner=object())
     assert sound.volume == 1
+
+
+def test_a_whole_number_may_be_written_in_short():
+    assert Sound(speakers=3e0, pauses="2k") == Sound(speakers=3, pauses=2000)
 
 
 def test_bounds_hold_in_subclasses_that_change_a_default():
