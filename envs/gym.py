@@ -28,7 +28,7 @@ from seed_rl.settings import Count, OneOf, UnitInterval, Within
 _HIGHWAY = "(highway|merge|roundabout|parking|intersection|racetrack|exit|lane-keeping|two-way|u-turn)[-\\w]*-v"
 _ROBOTICS = "AdroitHand|AntMaze|Fetch|FrankaKitchen|HandManipulate|HandReach|PointMaze"
 _MULTI_OBJECTIVE = "mo-|breakable-bottles|deep-sea-treasure|fishwood|four-room|fruit-tree|minecart|resource-|water-res"
-_BY_ID = {  # patterns of ids: the package that registers them with Gymnasium, and how to install it
+_PACKAGES = {  # patterns of unknown ids, and of Gymnasium's own entry points: a module to import, how to install it
     "MiniGrid-|BabyAI-": ("minigrid", "pip install minigrid"),
     "Vizdoom": ("vizdoom.gymnasium_wrapper", "pip install vizdoom"),
     "dm_control/": ("shimmy", "pip install shimmy dm-control 'mujoco<3.15'"),
@@ -39,8 +39,6 @@ _BY_ID = {  # patterns of ids: the package that registers them with Gymnasium, a
     _HIGHWAY: ("highway_env", "pip install highway-env"),
     _ROBOTICS: ("gymnasium_robotics", "pip install gymnasium-robotics 'mujoco<3.15'"),
     _MULTI_OBJECTIVE: ("mo_gymnasium", "pip install mo-gymnasium"),
-}
-_BY_ENTRY_POINT = {  # of Gymnasium's own environments
     r"gymnasium\.envs\.mujoco": ("mujoco", "pip install 'gymnasium[mujoco]' 'mujoco<3.15'"),
     r"gymnasium\.envs\.box2d": ("Box2D", "pip install box2d"),
 }
@@ -198,9 +196,9 @@ def _wrapper_text(wrapper: Any) -> str:
 
 def package_of(env_id: str) -> tuple[str, str] | None:
     """The module that an id without `module:` needs, and how to install that; None if it isn't known to need any."""
-    entry_point = str(getattr(gymnasium.registry.get(env_id), "entry_point", ""))
-    table, text = (_BY_ENTRY_POINT, entry_point) if env_id in gymnasium.registry else (_BY_ID, env_id)
-    return next((package for pattern, package in table.items() if re.match(pattern, text)), None)
+    known = gymnasium.registry.get(env_id)
+    text = env_id if known is None else str(known.entry_point)
+    return next((package for pattern, package in _PACKAGES.items() if re.match(pattern, text)), None)
 
 
 def import_package_of(env_id: str) -> None:
