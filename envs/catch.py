@@ -40,13 +40,11 @@ class CatchVectorEnv(UniformVectorEnv):
     def __init__(self, num_envs: int, rows: int, columns: int):
         super().__init__(num_envs, spaces.Box(0, 255, (rows, columns, 1), np.uint8), spaces.Discrete(3))
         self._rows, self._columns = rows, columns
-        self._rng = np.random.default_rng()
         self._row, self._ball, self._paddle = np.zeros((3, num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Starts new episodes."""
-        if seed is not None:
-            self._rng = np.random.default_rng(seed)
+        super().reset(seed=seed)
         self._begin(np.ones(self.num_envs, bool))
         return self._render(), {}
 
@@ -61,7 +59,7 @@ class CatchVectorEnv(UniformVectorEnv):
 
     def _begin(self, which: np.ndarray) -> None:
         self._row[which] = 0
-        self._ball[which] = self._rng.integers(self._columns, size=np.count_nonzero(which))
+        self._ball[which] = self.np_random.integers(self._columns, size=np.count_nonzero(which))
         self._paddle[which] = self._columns // 2
 
     def _render(self) -> np.ndarray:

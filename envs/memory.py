@@ -44,13 +44,11 @@ class MemoryVectorEnv(UniformVectorEnv):
     def __init__(self, num_envs: int, num_cues: int, delay: int):
         super().__init__(num_envs, spaces.Box(0, 255, (1, num_cues + 1, 1), np.uint8), spaces.Discrete(num_cues))
         self._num_cues, self._last = num_cues, delay + 1
-        self._rng = np.random.default_rng()
         self._time, self._cue = np.zeros((2, num_envs), np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Starts new episodes."""
-        if seed is not None:
-            self._rng = np.random.default_rng(seed)
+        super().reset(seed=seed)
         self._begin(np.ones(self.num_envs, bool))
         return self._render(), {}
 
@@ -64,7 +62,7 @@ class MemoryVectorEnv(UniformVectorEnv):
 
     def _begin(self, which: np.ndarray) -> None:
         self._time[which] = 0
-        self._cue[which] = self._rng.integers(self._num_cues, size=np.count_nonzero(which))
+        self._cue[which] = self.np_random.integers(self._num_cues, size=np.count_nonzero(which))
 
     def _render(self) -> np.ndarray:
         pixels = np.zeros((self.num_envs, 1, self._num_cues + 1, 1), np.uint8)
