@@ -10,14 +10,7 @@ import gymnasium
 import numpy as np
 
 from seed_rl.envs.football import NUM_ACTIONS, Football
-from seed_rl.envs.football.maps import (
-    LAYERS,
-    LEFT_TEAM,
-    CheckpointRewards,
-    first_map,
-    observation_space,
-    stack_map,
-)
+from seed_rl.envs.football.maps import LAYERS, LEFT_TEAM, CheckpointRewards, first_map, observation_space, stack_map
 from seed_rl.envs.vector.games import Game
 
 gym_notices.notices.notices.clear()  # gfootball imports Gym (unused here), which would print that it is unmaintained

@@ -101,12 +101,7 @@ class _Sides:
 
 
 def match(
-    config: EnvConfig,
-    names: tuple[str, str],
-    games: int,
-    seed: int = 1,
-    greedy: bool = False,
-    stop: Stop | None = None,
+    config: EnvConfig, names: tuple[str, str], games: int, seed: int = 1, greedy: bool = False, stop: Stop | None = None
 ) -> Match:
     """Play games in which the first player has the home players' rows, and the second one the others.
 
