@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from seed_rl.agents.actor_critic.config import ActorCriticConfig
 from seed_rl.agents.actor_critic.networks import ActorCritic, Moments, NetworkOutput, RoleModels
-from seed_rl.agents.actor_critic.terms import ActorCriticLoss
+from seed_rl.agents.actor_critic.terms import Decisions, decisions_of
 from seed_rl.agents.base import LossOutput, ModelAgent, VariableGroup
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.networks.trunk import Trunk
@@ -68,34 +68,33 @@ class ActorCriticAgent(ModelAgent, Generic[ConfigT]):
             )
         return groups
 
-    @property
-    def value_unit(self) -> tf.Tensor | float:
-        """Deviation of the value targets with `value_norm`, otherwise 1."""
-        return self.model.baseline.deviation
-
     def decide(
         self, outputs: NetworkOutput, env_ids: tf.Tensor, seed: tf.Tensor, greedy: bool
     ) -> tuple[tf.Tensor, NetworkOutput]:
         policy = outputs.policy
         return self.actions.mode(policy) if greedy else self.actions.sample(policy, seed), outputs
 
+    def decisions(self, unroll: Unroll) -> Decisions:
+        """The decisions in time-major unrolls [L, B, ...], seen by the present weights."""
+        output, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
+        return decisions_of(self.actions, output, unroll, self.model.baseline.deviation, self.config)
+
     @abc.abstractmethod
-    def actor_critic_loss(self, output: NetworkOutput, unroll: Unroll, entropy_cost: Any) -> ActorCriticLoss:
-        """The loss of the network, and its metrics.
+    def actor_critic_loss(self, made: Decisions, targets: Any, entropy_cost: Any) -> dict[str, tf.Tensor]:
+        """The loss of the network, named `loss/total`, and its metrics.
 
         Args:
-          output: output of the network, [L, B, ...].
-          unroll: time-major [L, B, ...].
+          made: the decisions in the batch.
+          targets: the result of the method `targets`.
           entropy_cost: current weight of the entropy bonus, a scalar without gradient.
         """
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
-        output, _ = self.model(unroll.prev_action, unroll.env_output, unroll.initial_state)
         entropy_cost: Any = self.config.entropy_cost
         if self._log_entropy_cost is not None:
             entropy_cost = tf.exp(self._log_entropy_cost.value)
-        total, metrics = self.actor_critic_loss(output, unroll, tf.stop_gradient(entropy_cost))
-        losses: dict[str, tf.Tensor] = dict.fromkeys(self._networks, total)  # to each, the loss of its role's steps
+        metrics = self.actor_critic_loss(self.decisions(unroll), unroll.targets, tf.stop_gradient(entropy_cost))
+        losses = dict.fromkeys(self._networks, metrics["loss/total"])  # to each, the loss of its role's steps
         if self._log_entropy_cost is not None:
             # Gradient descent on this raises the cost while the entropy is below its target, and lowers it above.
             excess = tf.stop_gradient(metrics["policy/entropy"] - self.config.target_entropy)

@@ -1,4 +1,4 @@
-"""The terms that the losses of V-trace and PPO share, from tensors.
+"""What the losses of V-trace and PPO share, from tensors.
 
 Shapes: T actions, so T + 1 steps with the one that bootstraps, B sequences. The policy at step t is paired with the
 reward and the discount of step t + 1: action a_t leads to r_{t+1}. A step from which no transition follows counts as
@@ -7,6 +7,7 @@ zero in the means of the losses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -17,15 +18,6 @@ from seed_rl.agents.transitions import Transitions, transitions_of
 from seed_rl.rl import diagnostics, losses
 from seed_rl.rl.distributions import ActionDistribution
 from seed_rl.types import Unroll
-
-
-class ActorCriticLoss(NamedTuple):
-    """A loss and its terms."""
-
-    total: tf.Tensor
-    """float32 scalar, the sum of the terms."""
-    metrics: dict[str, tf.Tensor]
-    """float32 scalars: the terms, named `loss/...`, and the rest of the agent's metrics."""
 
 
 class Decisions(NamedTuple):
@@ -45,17 +37,24 @@ class Decisions(NamedTuple):
     """float32 [T, B]: entropy of equally likely legal actions, nats; None for continuous actions."""
     values: tf.Tensor
     """float32 [T + 1, B]: the learned value, with the one that bootstraps."""
+    value_unit: tf.Tensor | float
+    """The unit in which values and advantages are learned: with `value_norm` the deviation of the value targets."""
 
 
 def decisions_of(
-    actions: ActionDistribution, output: NetworkOutput, unroll: Unroll, config: ActorCriticConfig
+    actions: ActionDistribution,
+    output: NetworkOutput,
+    unroll: Unroll,
+    value_unit: tf.Tensor | float,
+    config: ActorCriticConfig,
 ) -> Decisions:
-    """The decisions of an unroll.
+    """The decisions in time-major unrolls [T + 1, B, ...], given the output of the network for them.
 
     Args:
       actions: distribution over actions.
       output: output of the network, [T + 1, B, ...].
-      unroll: time-major, [T + 1, B, ...].
+      unroll: time-major, [T + 1, B, ...]; `behaviour` is a `NetworkOutput`.
+      value_unit: see `Decisions`.
       config: settings of the rewards and discounts.
     """
     transitions = transitions_of(unroll.env_output, config)
@@ -68,35 +67,44 @@ def decisions_of(
         entropies=actions.entropy(policy),
         max_entropies=actions.max_entropy(policy),
         values=output.baseline,
+        value_unit=value_unit,
     )
 
 
-def scaled(advantages: tf.Tensor, made: Decisions, value_unit: tf.Tensor | float, norm: bool) -> tf.Tensor:
+def scaled(advantages: tf.Tensor, made: Decisions, norm: bool) -> tf.Tensor:
     """Advantages [T, B] in units of the value, or standardised."""
-    advantages /= value_unit
+    advantages /= made.value_unit
     return losses.standardised(advantages, made.acted) if norm else advantages
 
 
-def entropy_loss(made: Decisions) -> tf.Tensor:
-    """Negative mean entropy, a float32 scalar."""
-    return losses.entropy_loss(made.acted * made.entropies)
-
-
-def metrics_of(
+def loss_and_metrics(
     made: Decisions,
+    parts: Mapping[str, tf.Tensor],
+    entropy_cost: tf.Tensor | float,
     advantages: tf.Tensor,
     value_targets: tf.Tensor,
-    value_unit: tf.Tensor | float,
     config: ActorCriticConfig,
 ) -> dict[str, tf.Tensor]:
-    """Metrics of a batch, float32 scalars, from advantages and value targets [T, B]."""
+    """The loss, named `loss/total`, its parts, and the metrics of a batch: float32 scalars by name.
+
+    Args:
+      made: the decisions.
+      parts: all parts of the loss but the entropy bonus.
+      entropy_cost: weight of the entropy bonus now; that of the settings is only its initial value.
+      advantages: float32 [T, B], in units of reward.
+      value_targets: float32 [T, B].
+      config: settings that bound the values.
+    """
+    parts = {**parts, "loss/entropy": -entropy_cost * tf.reduce_mean(made.acted * made.entropies)}
     values, entropy = made.values[:-1], tf.reduce_mean(made.entropies)
     metrics = {
+        "loss/total": tf.add_n([*parts.values()]),
+        **parts,
         "policy/entropy": entropy,
         "policy/kl_behaviour_target": diagnostics.divergence(made.log_pi - made.log_mu),
         "policy/mean_abs_advantage": tf.reduce_mean(tf.abs(advantages)),
         "policy/mean_value": tf.reduce_mean(values),
-        "policy/value_unit": value_unit,
+        "policy/value_unit": made.value_unit,
         "learning/explained_variance": diagnostics.explained_variance(values, value_targets, made.acted),
     }
     if made.max_entropies is not None:

@@ -1,9 +1,6 @@
-"""Terms of the actor-critic loss, each averaged over steps and sequences to a scalar.
+"""PPO's clipped losses of policy and value, and weighted means, in float32.
 
-    loss = policy_gradient_loss + baseline_cost baseline_loss + entropy_cost entropy_loss + kl_cost kl_loss
-
-Shapes: T steps, B sequences. Index t of every argument refers to the state x_t and the action a_t taken in it. All
-computation is in float32.
+Shapes: T steps, B sequences. Index t of every argument refers to the state x_t and the action a_t taken in it.
 """
 
 from typing import Any
@@ -11,17 +8,6 @@ from typing import Any
 import tensorflow as tf
 
 from seed_rl.rl import checks
-
-
-def policy_gradient_loss(log_probs: Any, advantages: Any) -> tf.Tensor:
-    """-mean(log pi(a_t) advantage_t).
-
-    Args:
-      log_probs: float [T, B]: log pi(a_t) of the actions taken.
-      advantages: float [T, B]; no gradient flows through them.
-    """
-    log_probs, advantages = checks.float_arrays(2, log_probs=log_probs, advantages=advantages)
-    return -tf.reduce_mean(log_probs * tf.stop_gradient(advantages))
 
 
 def clipped_ratio_loss(log_ratios: Any, advantages: Any, epsilon: float) -> tf.Tensor:
@@ -79,22 +65,3 @@ def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: fl
         )
         squares = tf.maximum(squares, tf.square(targets - clipped))
     return 0.5 * tf.reduce_mean(squares)
-
-
-def entropy_loss(entropies: Any) -> tf.Tensor:
-    """-mean(H(pi(. | x_t))) of `entropies` [T, B]; minimising it keeps the policy from collapsing."""
-    (entropies,) = checks.float_arrays(2, entropies=entropies)
-    return -tf.reduce_mean(entropies)
-
-
-def kl_loss(behaviour_log_probs: Any, target_log_probs: Any) -> tf.Tensor:
-    """mean(log mu(a_t) - log pi(a_t)), an estimate of KL(mu || pi) if the actions were sampled from mu.
-
-    Args:
-      behaviour_log_probs: float [T, B]: log mu(a_t) of the actions taken; no gradient flows through them.
-      target_log_probs: float [T, B]: log pi(a_t).
-    """
-    behaviour_log_probs, target_log_probs = checks.float_arrays(
-        2, behaviour_log_probs=behaviour_log_probs, target_log_probs=target_log_probs
-    )
-    return tf.reduce_mean(tf.stop_gradient(behaviour_log_probs) - target_log_probs)

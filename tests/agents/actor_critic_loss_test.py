@@ -1,10 +1,11 @@
-"""The losses of V-trace and PPO against their formulas written out in numpy. `losses_test` has the gradients."""
+"""The losses of V-trace and PPO against their formulas written out in numpy. `losses_test` has some gradients."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from seed_rl.agents.actor_critic.networks import NetworkOutput
+from seed_rl.agents.actor_critic.terms import decisions_of
 from seed_rl.agents.ppo import PPO
 from seed_rl.agents.ppo.loss import ppo_loss, ppo_targets
 from seed_rl.agents.vtrace.config import VTrace
@@ -61,16 +62,16 @@ def arguments(unroll, kind):
 
 def loss_of(unroll, kind="discrete", value_unit=1.0, **settings):
     config = VTrace(**(SETTINGS | settings))
-    return vtrace_loss(*arguments(unroll, kind), config.entropy_cost, value_unit, config)
+    return vtrace_loss(decisions_of(*arguments(unroll, kind), value_unit, config), config.entropy_cost, config)
 
 
 def ppo_loss_of(unroll, before, **settings):
     """The loss, and the targets by the outputs in the unroll `before`."""
     shared = {name: SETTINGS[name] for name in SETTINGS if name not in ("clip_rho", "clip_pg_rho", "kl_cost")}
     config = PPO(**(shared | {"advantage_norm": False} | settings))
-    actions, output, steps = arguments(unroll, "discrete")
-    targets = ppo_targets(*arguments(before, "discrete"), config)
-    return ppo_loss(actions, output, steps._replace(targets=targets), config.entropy_cost, 1.0, config), targets
+    made, made_before = (decisions_of(*arguments(each, "discrete"), 1.0, config) for each in (unroll, before))
+    targets = ppo_targets(made_before, config)
+    return ppo_loss(made, targets, config.entropy_cost, config), targets
 
 
 def log_probs_and_entropies(unroll, name, kind="discrete"):
@@ -152,12 +153,32 @@ def test_the_random_unrolls_reach_both_sides_of_every_threshold(kind):
 )
 def test_total_and_parts_are_those_of_the_formulas(length, batch, kind, settings):
     unroll = random_unroll(length, batch, kind=kind)
-    total, metrics = loss_of(unroll, kind, **settings)
+    metrics = loss_of(unroll, kind, **settings)
     expected = reference(unroll, kind, **settings)
     assert metrics.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=2e-5, atol=1e-6, err_msg=name)
-    np.testing.assert_allclose(total, expected["loss/total"], rtol=2e-5, atol=1e-6)
+
+
+def test_each_part_moves_the_output_that_it_is_about_by_the_gradient_of_its_formula():
+    unroll = random_unroll(4, 3)
+    tensors = {name: tf.constant(unroll[name], tf.float32) for name in POLICY_AND_VALUES}
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(tensors)
+        metrics = loss_of(unroll | tensors)
+    ratio, acted = ratios(unroll), ~unroll["last"][:-1]
+    vs, advantages = targets(unroll, ratio, **SETTINGS)
+    policy = np.exp(unroll["target_policy"][:-1])
+    by_log_pi = np.eye(5)[unroll["action"][:-1]] - policy / policy.sum(axis=-1, keepdims=True)
+    slopes = {
+        "loss/policy": ("target_policy", -advantages[..., None] * by_log_pi),
+        "loss/kl": ("target_policy", -SETTINGS["kl_cost"] * acted[..., None] * by_log_pi),
+        "loss/baseline": ("baseline", SETTINGS["baseline_cost"] * (unroll["baseline"][:-1] - vs)),
+    }
+    for part, (name, slope) in slopes.items():
+        gradients = tape.gradient(metrics[part], tensors)
+        assert [name for name in gradients if gradients[name] is not None] == [name]
+        np.testing.assert_allclose(gradients[name][:-1], slope / 12, rtol=1e-4, atol=1e-6, err_msg=part)
 
 
 def test_a_clipped_ratio_weighs_the_advantage_once():
@@ -166,7 +187,7 @@ def test_a_clipped_ratio_weighs_the_advantage_once():
     ratio = ratios(unroll)
     _, unclipped = targets(unroll, ratio, **SETTINGS | {"clip_pg_rho": 0.0})
     surrogate = np.minimum(unclipped, np.clip(ratio, 0.7, 1.3) * unclipped / ratio)
-    metrics = loss_of(unroll, clip_ratio=0.3).metrics
+    metrics = loss_of(unroll, clip_ratio=0.3)
     np.testing.assert_allclose(metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
 
 
@@ -176,7 +197,7 @@ def test_advantages_can_be_standardised_and_values_measured_in_a_unit():
     log_pi, _ = log_probs_and_entropies(unroll, "target_policy")
     standardised = (advantages - advantages.mean()) / advantages.std()
     for settings, expected in (({"advantage_norm": True}, standardised), ({"value_unit": 4.0}, advantages / 4)):
-        metrics = loss_of(unroll, **settings).metrics
+        metrics = loss_of(unroll, **settings)
         np.testing.assert_allclose(metrics["loss/policy"], -np.mean(expected * log_pi), rtol=2e-5)
     np.testing.assert_allclose(metrics["loss/baseline"], reference(unroll)["loss/baseline"] / 16, rtol=2e-5)
 
@@ -191,18 +212,19 @@ def test_ppo_learns_from_what_the_weights_before_the_first_pass_give():
     assert 0 < np.sum(ratios(before) < 0.5) < 12, "some probabilities of the acting policy count less"
     ratio = ratios(unroll) / np.maximum(ratios(before), 0.5)  # to mu, which cancels out
     surrogate = np.minimum(ratio * advantages, np.clip(ratio, 0.7, 1.3) * advantages)
-    (total, metrics), found = ppo_loss_of(unroll, before, clip_ratio=0.3)
+    metrics, found = ppo_loss_of(unroll, before, clip_ratio=0.3)
     np.testing.assert_allclose(metrics["loss/policy"], -np.mean(surrogate), rtol=2e-5)
     np.testing.assert_allclose(found.advantages, advantages, rtol=2e-5, atol=1e-6)
     half, squares = SETTINGS["baseline_cost"] / 2, acted * (returns - values) ** 2
     np.testing.assert_allclose(metrics["loss/baseline"], half * np.mean(squares), rtol=2e-5)
     bounded = acted * (advantages - np.clip(values - old_values, -0.1, 0.1)) ** 2
-    _, metrics_with_bound = ppo_loss_of(unroll, before, clip_value=0.1)[0]
+    metrics_with_bound, _ = ppo_loss_of(unroll, before, clip_value=0.1)
     expected = half * np.mean(np.maximum(squares, bounded))
     np.testing.assert_allclose(metrics_with_bound["loss/baseline"], expected, rtol=2e-5)
     _, entropies = log_probs_and_entropies(unroll, "target_policy")
     np.testing.assert_allclose(
         metrics["loss/entropy"], -SETTINGS["entropy_cost"] * np.mean(acted * entropies), rtol=2e-5
     )
-    assert float(total) == pytest.approx(sum(float(metrics[f"loss/{n}"]) for n in ("policy", "baseline", "entropy")))
+    parts = [float(metrics[f"loss/{name}"]) for name in ("policy", "baseline", "entropy")]
+    assert float(metrics["loss/total"]) == pytest.approx(sum(parts))
     assert metrics.keys() | {"policy/entropy_cost"} == {"loss/total"} | {metric.name for metric in PPO.metrics}

@@ -31,11 +31,8 @@ FUNCTIONS = [
     (q_learning.double_q_values, {"online_q": VALUES, "target_q": VALUES}),
     of_steps(q_learning.sequence_loss, "td_errors", importance_weights=SEQUENCES),
     of_steps(q_learning.sequence_priorities, "td_errors"),
-    of_steps(losses.policy_gradient_loss, "log_probs", "advantages"),
     of_steps(functools.partial(losses.clipped_ratio_loss, epsilon=0.2), "log_ratios", "advantages"),
     of_steps(functools.partial(losses.baseline_loss, epsilon=0.2), "values", "targets", "old_values"),
-    of_steps(losses.entropy_loss, "entropies"),
-    of_steps(losses.kl_loss, "behaviour_log_probs", "target_log_probs"),
     of_steps(diagnostics.explained_variance, "values", "targets", "weights"),
 ]
 
