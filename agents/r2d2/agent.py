@@ -77,26 +77,14 @@ class R2D2Agent(ModelAgent):
         return action, Behaviour(q_of_action, tf.reduce_max(q, axis=-1))
 
     def loss(self, unroll: Unroll, importance_weights: tf.Tensor, seed: Any = (0, 0)) -> LossOutput:
-        online_q = self._unrolled_q(self.model, unroll)
-        target_q = tf.stop_gradient(self._unrolled_q(self._target.model, unroll))
         learned = tf.nest.map_structure(self._after_burn_in, unroll._replace(initial_state=()))
-        result = r2d2_loss(
-            online_q=online_q,
-            target_q=target_q,
+        return r2d2_loss(
+            online_q=self._unrolled_q(self.model, unroll),
+            target_q=self._unrolled_q(self._target.model, unroll),
             action=learned.action,
             env_output=learned.env_output,
             importance_weights=importance_weights,
             config=self._config,
-        )
-        return LossOutput(
-            {"model": result.total},
-            metrics={
-                "loss/total": result.total,
-                "q/abs_td_error": tf.reduce_mean(tf.abs(result.td_errors)),
-                "q/value": tf.reduce_mean(result.values),
-            },
-            maxima={"q/max_value": tf.reduce_max(result.values)},
-            priorities=priorities_of(result.td_errors, learned.env_output, self._config),
         )
 
     def moments(self, unroll: Unroll) -> Any:

@@ -5,10 +5,9 @@ Shapes: T learner steps, or T + 1 including the one to bootstrap from, B sequenc
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
+from seed_rl.agents.base import LossOutput
 from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.rl import q_learning
@@ -39,17 +38,6 @@ def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.
     return q_learning.sequence_priorities(errors, config.max_priority_weight, last_t)
 
 
-class R2D2Loss(NamedTuple):
-    """The loss of B sequences and its ingredients."""
-
-    total: tf.Tensor
-    """float32 scalar: the loss."""
-    td_errors: tf.Tensor
-    """float32 [T, B]: TD errors on the scale of the network's outputs, which may be rescaled."""
-    values: tf.Tensor
-    """float32 [T, B]: Q(x_t, a_t) in units of reward."""
-
-
 def r2d2_loss(
     *,
     online_q: tf.Tensor,
@@ -58,22 +46,28 @@ def r2d2_loss(
     env_output: EnvOutput,
     importance_weights: tf.Tensor,
     config: R2D2,
-) -> R2D2Loss:
+) -> LossOutput:
     """The double Q-learning loss with n-step targets, summed over time, weighted and averaged over sequences.
 
     Args:
       online_q: float32 [T + 1, B, A]: outputs of the online network.
-      target_q: float32 [T + 1, B, A]: outputs of the target network.
+      target_q: float32 [T + 1, B, A]: outputs of the target network; no gradient flows through them.
       action: int32 [T + 1, B].
       env_output: `reward`, `done` and `last` [T + 1, B].
       importance_weights: float32 [B].
       config: settings of the targets.
     """
     q_of_action = q_learning.q_of_actions(online_q, action)
-    bootstrap = q_learning.double_q_values(online_q, target_q)
-    errors = td_errors(q_of_action, bootstrap, env_output, config)
+    errors = td_errors(q_of_action, q_learning.double_q_values(online_q, target_q), env_output, config)
+    total = q_learning.sequence_loss(errors, importance_weights)
     values = _transform(config).inverse(q_of_action[:-1])
-    return R2D2Loss(q_learning.sequence_loss(errors, importance_weights), errors, values)
+    means = {"q/abs_td_error": tf.reduce_mean(tf.abs(errors)), "q/value": tf.reduce_mean(values)}
+    return LossOutput(
+        {"model": total},
+        metrics={"loss/total": total, **means},
+        maxima={"q/max_value": tf.reduce_max(values)},
+        priorities=priorities_of(errors, env_output, config),
+    )
 
 
 def _transform(config: R2D2) -> ValueTransform:

@@ -81,31 +81,16 @@ class SACAgent(ModelAgent):
         fresh, log_prob = actions.sample_and_log_prob(policy, seed)
         fresh, taken = actions.features(fresh), actions.features(unroll.action)
         online, frozen = self._critics.features(unroll), self._target.model.features(unroll)
-        temperature = tf.exp(self._log_temperature.value)
-        values = self._critics(online[:steps], taken[:steps])
-        result = sac_loss(
-            values=values,
+        return sac_loss(
+            values=self._critics(online[:steps], taken[:steps]),
             fresh_values=self._critics(online[:steps], fresh[:steps]),
             target_values=self._target.model(frozen[1:], fresh[1:]),
             log_prob=log_prob,
-            temperature=temperature,
+            temperature=tf.exp(self._log_temperature.value),
             target_entropy=self._target_entropy,
             env_output=unroll.env_output,
             importance_weights=importance_weights,
             config=self._config,
-        )
-        return LossOutput(
-            {"critics": result.critics, "actor": result.actor, "temperature": result.temperature},
-            metrics={
-                "loss/total": result.critics + result.actor,
-                "loss/critics": result.critics,
-                "loss/actor": result.actor,
-                "policy/entropy": result.entropy,
-                "policy/temperature": temperature,
-                "q/value": tf.reduce_mean(values),
-                "q/abs_td_error": tf.reduce_mean(tf.abs(result.errors)),
-            },
-            priorities=result.priorities,
         )
 
     def after_update(self, learner_updates: int) -> None:

@@ -5,33 +5,15 @@ Shapes: T actions to learn from, n rewards per target, hence L = T + n steps; B 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
+from seed_rl.agents.base import LossOutput
 from seed_rl.agents.sac.config import SAC
 from seed_rl.agents.transitions import transitions_of
 from seed_rl.rl.losses import mean
 from seed_rl.rl.n_step import n_step_returns
 from seed_rl.rl.q_learning import sequence_priorities
 from seed_rl.types import EnvOutput
-
-
-class SACLoss(NamedTuple):
-    """The losses of B sequences and their ingredients."""
-
-    critics: tf.Tensor
-    """float32 scalar."""
-    actor: tf.Tensor
-    """float32 scalar."""
-    temperature: tf.Tensor
-    """float32 scalar."""
-    entropy: tf.Tensor
-    """float32 scalar, nats: an estimate from the fresh actions."""
-    errors: tf.Tensor
-    """float32 [2, T, B]: targets minus values; zero where no transition follows."""
-    priorities: tf.Tensor
-    """float32 [B]: new replay priorities of the sequences."""
 
 
 def sac_loss(
@@ -45,7 +27,7 @@ def sac_loss(
     env_output: EnvOutput,
     importance_weights: tf.Tensor,
     config: SAC,
-) -> SACLoss:
+) -> LossOutput:
     """The losses of critics, actor and temperature; each must be minimised over its own variables only.
 
         G_t = sum_{k < n} gamma^k (r_{t+k} - gamma alpha log pi(a' | x_{t+k+1})) + gamma^n min_i Q'_i(x_{t+n}, a')
@@ -74,11 +56,22 @@ def sac_loss(
     squares = tf.reduce_sum(tf.square(errors), axis=0)
     acted_t = 1.0 - tf.cast(last_t[:steps], tf.float32)
     entropy = -mean(log_prob[:steps], acted_t)
-    return SACLoss(
-        critics=0.5 * tf.reduce_mean(importance_weights * squares),
-        actor=tf.reduce_mean(acted_t * (alpha * log_prob[:steps] - tf.reduce_min(fresh_values, axis=0))),
-        temperature=temperature * tf.stop_gradient(entropy - target_entropy),
-        entropy=entropy,
-        errors=errors,
+    critics = 0.5 * tf.reduce_mean(importance_weights * squares)
+    actor = tf.reduce_mean(acted_t * (alpha * log_prob[:steps] - tf.reduce_min(fresh_values, axis=0)))
+    return LossOutput(
+        {
+            "critics": critics,
+            "actor": actor,
+            "temperature": temperature * tf.stop_gradient(entropy - target_entropy),
+        },
+        metrics={
+            "loss/total": critics + actor,
+            "loss/critics": critics,
+            "loss/actor": actor,
+            "policy/entropy": entropy,
+            "policy/temperature": temperature,
+            "q/value": tf.reduce_mean(values),
+            "q/abs_td_error": tf.reduce_mean(tf.abs(errors)),
+        },
         priorities=sequence_priorities(tf.reduce_mean(tf.abs(errors), axis=0), last_t=last_t[:steps]),
     )

@@ -86,12 +86,16 @@ def test_loss_and_gradient_are_those_of_the_formulas(length, batch, changed):
         tape.watch(tensors)
         result = loss_of(data | tensors, config)
     total, errors, values = reference(data, config)
-    assert {x.dtype for x in result} == {tf.float32}
-    np.testing.assert_allclose(result.td_errors, errors, rtol=1e-4, atol=2e-5)
-    np.testing.assert_allclose(result.values, values, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(result.total, total, rtol=1e-4)
+    assert {x.dtype for x in tf.nest.flatten(result)} == {tf.float32}
+    np.testing.assert_allclose(result.losses["model"], total, rtol=1e-4)
+    means = {"loss/total": total, "q/abs_td_error": np.abs(errors).mean(), "q/value": values.mean()}
+    assert {name: float(value) for name, value in result.metrics.items()} == pytest.approx(means, rel=1e-4, abs=1e-6)
+    np.testing.assert_allclose(result.maxima["q/max_value"], values.max(), rtol=1e-4)
+    steps = np.maximum((~data["last"][:-1]).sum(axis=0), 1)
+    priorities = 0.9 * np.abs(errors).max(axis=0) + 0.1 * np.abs(errors).sum(axis=0) / steps
+    np.testing.assert_allclose(result.priorities, priorities, rtol=1e-4, atol=2e-5)
 
-    gradients = tape.gradient(result.total, tensors)
+    gradients = tape.gradient(result.losses["model"], tensors)
     assert [name for name in names if gradients[name] is not None] == ["online_q"]
     slopes = -data["importance_weights"] * errors / batch
     expected = np.eye(NUM_ACTIONS)[data["action"]] * np.concatenate([slopes, np.zeros((1, batch))])[..., None]
