@@ -72,6 +72,7 @@ class AgentConfig(Settings):
         """
         if ":" not in getattr(self, "agent_class", ""):
             raise TypeError(f"{type(self).__name__} needs agent_class = 'module:Class', or its own method build")
+        self.check(env_spec)
         module, _, name = self.agent_class.partition(":")
         agent: Agent = getattr(importlib.import_module(module), name)(self, env_spec, num_training_envs, seed)
         return agent

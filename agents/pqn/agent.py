@@ -22,7 +22,6 @@ class PQNAgent(ModelAgent):
     """Acts epsilon-greedily with a decreasing epsilon; learns Q from lambda-returns of its greedy values."""
 
     def __init__(self, config: PQN, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        config.check(env_spec)
         assert isinstance(env_spec.action, DiscreteSpec)
         self._config = config
         self._num_training_envs = num_training_envs

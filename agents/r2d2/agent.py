@@ -36,7 +36,6 @@ class R2D2Agent(ModelAgent):
     behaviour_spec = Behaviour(tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32))
 
     def __init__(self, config: R2D2, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        config.check(env_spec)
         assert isinstance(env_spec.action, DiscreteSpec)
         num_actions = env_spec.action.n
         self._config = config

@@ -35,7 +35,7 @@ def td_errors(q_of_action: tf.Tensor, bootstrap: tf.Tensor, env_output: EnvOutpu
 def priorities_of(errors: tf.Tensor, env_output: EnvOutput, config: R2D2) -> tf.Tensor:
     """The priorities, float32 [B], of sequences with TD errors [T, B]; `env_output` is as in `td_errors`."""
     last_t = transitions_of(env_output, config).last_t
-    return q_learning.sequence_priorities(errors, config.max_priority_weight, last_t)
+    return q_learning.sequence_priorities(errors, last_t, config.max_priority_weight)
 
 
 def r2d2_loss(

@@ -24,7 +24,6 @@ class SACAgent(ModelAgent):
     """Samples from its policy (in evaluation environments, takes the mode); learns from T transitions per sequence."""
 
     def __init__(self, config: SAC, env_spec: EnvSpec, num_training_envs: int, seed: int):
-        config.check(env_spec)
         assert isinstance(env_spec.action, ContinuousSpec)
         low, high = env_spec.action.low, env_spec.action.high
         self._config = config

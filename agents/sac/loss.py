@@ -73,5 +73,5 @@ def sac_loss(
             "q/value": tf.reduce_mean(values),
             "q/abs_td_error": tf.reduce_mean(tf.abs(errors)),
         },
-        priorities=sequence_priorities(tf.reduce_mean(tf.abs(errors), axis=0), last_t=last_t[:steps]),
+        priorities=sequence_priorities(tf.reduce_mean(tf.abs(errors), axis=0), last_t[:steps]),
     )

@@ -16,12 +16,7 @@ def epsilon_ladder(num_envs: int, base: float = 0.4, low: float = 1.0, high: flo
 
     With the defaults the first environment explores in 40 % of its steps, the last in 0.07 %. A single environment has
     x = `low`.
-
-    Raises:
-      ValueError: `num_envs` is negative.
     """
-    if num_envs < 0:
-        raise ValueError(f"num_envs must be at least 0, got {num_envs}")
     return np.power(base, np.linspace(low, high, num_envs)).astype(np.float32)
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from seed_rl.rl import checks
 
 
-def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any = None) -> tf.Tensor:
+def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any) -> tf.Tensor:
     """float32 [T, B]: the n-step return of each a_t, with fewer rewards where fewer than n steps remain.
 
         G_t = sum_{k < m} (prod_{i < k} d_{t+i}) r_{t+k} + (prod_{i < m} d_{t+i}) v_{t+m-1},  m = min(n, T - t)
@@ -25,7 +25,7 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any = No
       discount_t: float [T, B]: d_t = gamma (1 - done), zero where a_t ended the episode.
       v_t: float [T, B]: the value of the state that a_t led to.
       n: the number of rewards, at least 1; it may exceed T.
-      last_t: bool [T, B]: whether an episode ends in the state in which a_t was taken; None: nowhere.
+      last_t: bool [T, B]: whether an episode ends in the state in which a_t was taken.
 
     Raises:
       ValueError: an argument has the wrong shape, n is less than 1, or T is zero or unknown.
@@ -33,7 +33,7 @@ def n_step_returns(r_t: Any, discount_t: Any, v_t: Any, n: int, last_t: Any = No
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}")
     r_t, discount_t, v_t = checks.float_arrays(2, r_t=r_t, discount_t=discount_t, v_t=v_t)
-    last_t = tf.zeros_like(r_t, tf.bool) if last_t is None else tf.convert_to_tensor(last_t)
+    last_t = tf.convert_to_tensor(last_t)
     checks.check_shape("last_t", last_t, checks.static_shape(r_t))
     length = checks.static_length("r_t", r_t)
     n = min(n, length)

@@ -38,13 +38,7 @@ def double_q_values(online_q: Any, target_q: Any) -> tf.Tensor:
 
 
 def n_step_td_errors(
-    q_tm1: Any,
-    r_t: Any,
-    discount_t: Any,
-    v_t: Any,
-    n: int,
-    transform: ValueTransform,
-    last_t: Any = None,
+    q_tm1: Any, r_t: Any, discount_t: Any, v_t: Any, n: int, transform: ValueTransform, last_t: Any
 ) -> tf.Tensor:
     """float32 [T, B]: the n-step TD errors of the actions taken.
 
@@ -61,16 +55,14 @@ def n_step_td_errors(
       v_t: float [T, B]: values of the states reached, as output by the target network (transformed).
       n: the number of rewards in a target, at least 1.
       transform: the scale of the networks' outputs.
-      last_t: bool [T, B]: whether an episode ends in the state in which the action was taken; None: nowhere.
+      last_t: bool [T, B]: whether an episode ends in the state in which the action was taken.
 
     Raises:
       ValueError: an argument has the wrong shape, n is less than 1, or T is zero or unknown.
     """
-    arrays = checks.float_arrays(2, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, v_t=v_t)
-    q_tm1, r_t, discount_t, v_t = arrays
+    q_tm1, r_t, discount_t, v_t = checks.float_arrays(2, q_tm1=q_tm1, r_t=r_t, discount_t=discount_t, v_t=v_t)
     target_tm1 = transform.apply(n_step_returns(r_t, discount_t, transform.inverse(v_t), n, last_t))
-    errors = tf.stop_gradient(target_tm1) - q_tm1
-    return errors if last_t is None else tf.where(last_t, 0.0, errors)
+    return tf.where(last_t, 0.0, tf.stop_gradient(target_tm1) - q_tm1)
 
 
 def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
@@ -86,15 +78,15 @@ def sequence_loss(td_errors: Any, importance_weights: Any) -> tf.Tensor:
     return 0.5 * tf.reduce_mean(tf.stop_gradient(importance_weights) * tf.reduce_sum(tf.square(td_errors), axis=0))
 
 
-def sequence_priorities(td_errors: Any, eta: float = 0.9, last_t: Any = None) -> tf.Tensor:
+def sequence_priorities(td_errors: Any, last_t: Any, eta: float = 0.9) -> tf.Tensor:
     """eta max_t |td_t| + (1 - eta) mean_t |td_t|, float32 [B]; no gradient flows through it.
 
     The mean alone would hide a single surprising step in a long sequence (R2D2, ICLR 2019, section 2.3).
 
     Args:
       td_errors: float [T, B].
+      last_t: bool [T, B]: steps without a TD error, which the mean ignores.
       eta: weight of the maximum.
-      last_t: bool [T, B]: steps without a TD error, which the mean ignores; None: no such steps.
 
     Raises:
       ValueError: an argument has the wrong shape, or T is zero or unknown.
@@ -102,7 +94,6 @@ def sequence_priorities(td_errors: Any, eta: float = 0.9, last_t: Any = None) ->
     (td_errors,) = checks.float_arrays(2, td_errors=td_errors)
     checks.static_length("td_errors", td_errors)
     magnitudes = tf.abs(tf.stop_gradient(td_errors))
-    last_t = tf.zeros_like(magnitudes, tf.bool) if last_t is None else last_t
     counted = tf.reduce_sum(1.0 - tf.cast(last_t, tf.float32), axis=0)
     mean = tf.reduce_sum(magnitudes, axis=0) / tf.maximum(counted, 1.0)
     return eta * tf.reduce_max(magnitudes, axis=0) + (1.0 - eta) * mean

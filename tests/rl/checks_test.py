@@ -25,12 +25,13 @@ FUNCTIONS = [
     of_steps(vtrace, "log_rhos", "discount_t", "r_t", "values", "last_t", bootstrap_value=SEQUENCES),
     of_steps(functools.partial(n_step_returns, n=2), "r_t", "discount_t", "v_t", "last_t"),
     of_steps(
-        functools.partial(q_learning.n_step_td_errors, n=2, transform=IDENTITY), "q_tm1", "r_t", "discount_t", "v_t"
+        functools.partial(q_learning.n_step_td_errors, n=2, transform=IDENTITY),
+        *("q_tm1", "r_t", "discount_t", "v_t", "last_t"),
     ),
     (q_learning.q_of_actions, {"q": VALUES, "actions": STEPS}),
     (q_learning.double_q_values, {"online_q": VALUES, "target_q": VALUES}),
     of_steps(q_learning.sequence_loss, "td_errors", importance_weights=SEQUENCES),
-    of_steps(q_learning.sequence_priorities, "td_errors"),
+    of_steps(functools.partial(q_learning.sequence_priorities, last_t=False), "td_errors"),
     of_steps(functools.partial(losses.clipped_ratio_loss, epsilon=0.2), "log_ratios", "advantages"),
     of_steps(functools.partial(losses.baseline_loss, epsilon=0.2), "values", "targets", "old_values"),
     of_steps(diagnostics.explained_variance, "values", "targets", "weights"),

@@ -44,4 +44,4 @@ def test_less_than_one_step_and_an_empty_sequence_are_refused():
     with pytest.raises(ValueError, match="n must be at least 1, got 0"):
         n_step_returns(**random_inputs(), n=0)
     with pytest.raises(ValueError, match="r_t must have a first axis of known length"):
-        n_step_returns(*[np.zeros((0, 3))] * 3, n=1)
+        n_step_returns(*[np.zeros((0, 3))] * 3, n=1, last_t=np.zeros((0, 3), bool))
