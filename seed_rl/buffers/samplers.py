@@ -27,8 +27,6 @@ class Sample(NamedTuple):
 
     slots: np.ndarray
     """int32 [B]: slots of the store, possibly repeated."""
-    probabilities: np.ndarray
-    """float64 [B]: P(i), the probability that a draw returns that slot."""
     weights: np.ndarray
     """float32 [B]: importance weights for the loss; the largest is 1."""
 
@@ -50,19 +48,13 @@ class Sampler(abc.ABC):
     ):
         """
         Args:
-          capacity: maximum number of sequences.
+          capacity: maximum number of sequences, at least 1.
           num_slots: slots of the store, at least `capacity`, including those of unrolls in progress.
           seed: seed of the draws.
           priority_exponent: alpha of `PrioritizedSampler`, in [0, 1].
           importance_exponent: beta of `PrioritizedSampler`, in [0, 1].
-
-        Raises:
-          ValueError: an argument is out of range.
         """
-        if not 1 <= capacity <= num_slots:
-            raise ValueError(f"capacity must be in 1 .. {num_slots} (the number of slots), got {capacity}")
         self.capacity = capacity
-        self.num_slots = num_slots
         self._priority_exponent, self._importance_exponent = priority_exponent, importance_exponent
         self._generator = np.random.Generator(np.random.PCG64(seed))
         # A ring buffer: `len(self)` slots starting at `_oldest`, oldest first.
@@ -106,21 +98,9 @@ class Sampler(abc.ABC):
         self._set(np.concatenate([evicted, slots]), np.concatenate([np.zeros(num_evicted), priorities]))
         return evicted
 
-    def sample(self, count: int) -> Sample:
-        """Draws `count` sequences independently with replacement.
-
-        Raises:
-          ValueError: the replay is empty, or `count` is below 1.
-        """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}")
-        if not self._size:
-            raise ValueError("there is nothing to draw from: the replay is empty")
-        return self._draw(count)
-
     @abc.abstractmethod
-    def _draw(self, count: int) -> Sample:
-        """Draws `count` sequences; the arguments of `sample` have been checked."""
+    def sample(self, count: int) -> Sample:
+        """Draws `count` of the sequences inside, at least one, independently with replacement."""
 
     def update(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         """Sets new priorities of sequences inside.
@@ -196,9 +176,9 @@ def _checked(slots: np.ndarray, priorities: np.ndarray) -> np.ndarray:
 class UniformSampler(Sampler):
     """Draws all sequences with equal probability; priorities are ignored and all importance weights are 1."""
 
-    def _draw(self, count: int) -> Sample:
+    def sample(self, count: int) -> Sample:
         slots = self._order[self._ring(self._generator.integers(self._size, size=count))]
-        return Sample(slots, np.full(count, 1.0 / self._size), np.ones(count, np.float32))
+        return Sample(slots, np.ones(count, np.float32))
 
 
 class PrioritizedSampler(Sampler):
@@ -215,13 +195,13 @@ class PrioritizedSampler(Sampler):
         # p^alpha by place in the ring: which slot a sequence got depends on timing and must not change the draws.
         self._tree = SumTree(self.capacity)
 
-    def _draw(self, count: int) -> Sample:
+    def sample(self, count: int) -> Sample:
         total = self._tree.total
         places = self._tree.find(self._generator.random(count) * total)
         probabilities = self._tree.get(places) / total
         # The smallest probability has the largest weight; N cancels.
         weights = (probabilities / np.min(probabilities)) ** -self._importance_exponent
-        return Sample(self._order[places], probabilities, weights.astype(np.float32))
+        return Sample(self._order[places], weights.astype(np.float32))
 
     def _set(self, slots: np.ndarray, priorities: np.ndarray) -> None:
         super()._set(slots, priorities)

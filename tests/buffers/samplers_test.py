@@ -69,9 +69,8 @@ def test_samplers_equal_a_naive_twin(make, capacity, alpha, beta):
         assert len(sampler) == len(twin.inside)
         if not twin.inside:
             continue
-        sample, probabilities = sampler.sample(12), twin.probabilities()
-        assert [array.dtype for array in sample] == [np.int32, np.float64, np.float32]
-        np.testing.assert_allclose(sample.probabilities, [probabilities[slot] for slot in sample.slots], rtol=1e-12)
+        sample = sampler.sample(12)
+        assert [array.dtype for array in sample] == [np.int32, np.float32]
         np.testing.assert_allclose(sample.weights, twin.weights(sample.slots), rtol=1e-6)
         assert sample.weights.max() == 1
         priorities = rng.exponential(size=12) * (rng.random(12) < 0.8)
@@ -165,12 +164,3 @@ def test_refused_arguments_change_nothing(method, slots, priorities, message):
     state = sampler.get_state()
     assert (state["slots"].tolist(), state["priorities"].tolist()) == ([3, 4, 5], [1.0, 2.0, 3.0])
     assert set(sampler.sample(100).slots.tolist()) == {3, 4, 5}
-
-
-def test_an_empty_sampler_cannot_draw_nor_can_any_draw_nothing():
-    sampler = uniform(2, 2)
-    with pytest.raises(ValueError, match="the replay is empty"):
-        sampler.sample(1)
-    sampler.insert(np.array([0]), np.ones(1))
-    with pytest.raises(ValueError, match="count must be at least 1, got 0"):
-        sampler.sample(0)
