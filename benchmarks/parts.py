@@ -16,7 +16,7 @@ from seed_rl.buffers.samplers import PrioritizedSampler
 from seed_rl.buffers.slots import SlotPool, UnrollQueue
 from seed_rl.buffers.unroll_store import StepWrites, UnrollStore
 from seed_rl.experiment import Experiment, Replay
-from seed_rl.experiment.sizes import Sizes
+from seed_rl.experiment.sizes import INSERT_AT_MOST, Sizes
 from seed_rl.inference.act_step import Staging
 from seed_rl.inference.batcher import Batcher
 from seed_rl.inference.cursor import UnrollCursor
@@ -216,8 +216,9 @@ class LearnerPart:
             acting.act_step(env_ids, restarted, writes, [output])
             if not isinstance(source, ReplaySource):
                 acting.unrolls.pool.release(finished)
-            elif len(finished):
-                source.insert(finished)
+            else:
+                for start in range(0, len(finished), INSERT_AT_MOST):
+                    source.insert(finished[start : start + INSERT_AT_MOST])
 
         def train() -> None:
             if isinstance(source, ReplaySource):

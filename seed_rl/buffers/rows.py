@@ -19,15 +19,9 @@ _LANES = 128
 
 
 class Rows:
-    """A nest of zero-initialised variables [*leading, ...], one for each spec in a nest."""
+    """A nest of zero-initialised variables [*leading, ...], one for each `tf.TensorSpec` in a nest `specs`."""
 
     def __init__(self, specs: Any, leading: Sequence[int]):
-        """
-        Args:
-          specs: nest of `tf.TensorSpec` that describes one row.
-          leading: sizes of the axes that index rows.
-        """
-
         def variable(spec: tf.TensorSpec) -> tf.Variable:
             held = held_as(spec)
             return tf.Variable(tf.zeros([*leading, *held.shape], held.dtype), trainable=False)
@@ -45,19 +39,13 @@ class Rows:
         """Bytes of all variables."""
         return sum(map(nbytes, self.variables))
 
-    def gather(self, indices: Any, part: Any = None) -> Any:
-        """Copies rows of the first axis: nest of [n, ...].
-
-        Args:
-          indices: int [n].
-          part: a function that selects some tensors of the nest; None: all of them.
-        """
-        keep = part or (lambda nest: nest)
+    def gather(self, indices: Any) -> Any:
+        """Copies rows by their `indices` on the first axis, int [n]: nest of [n, ...]."""
 
         def rows(spec: tf.TensorSpec, variable: tf.Variable) -> tf.Tensor:
             return _unheld(tf.gather(variable, indices), spec)
 
-        return tf.nest.map_structure(rows, keep(self.specs), keep(self._variables))
+        return tf.nest.map_structure(rows, self.specs, self._variables)
 
     def scatter(self, indices: Any, values: Any) -> None:
         """Writes rows in place.

@@ -38,14 +38,7 @@ class UnrollStore:
     """
 
     def __init__(self, step_spec: Unroll, length: int, num_slots: int, device: str = ""):
-        """Allocates the store.
-
-        Args:
-          step_spec: `Agent.step_spec`.
-          length: L, steps per unroll.
-          num_slots: number of unrolls.
-          device: TensorFlow device name; empty: the default device.
-        """
+        """Allocates the store for steps of `Agent.step_spec`; an empty name stands for TensorFlow's default device."""
         self.length = length
         self.num_slots = num_slots
         self.device = device
@@ -69,12 +62,7 @@ class UnrollStore:
         return self.nbytes // (self.num_slots + 1)
 
     def write(self, writes: StepWrites, step: Unroll) -> None:
-        """Stores one step of each of B environments. Called within the compiled act step.
-
-        Args:
-          writes: where to store the steps.
-          step: fields [B, ...], without a time axis; `initial_state` is the state before this step.
-        """
+        """Stores one step of each of B environments, fields [B, ...]. Called within the compiled act step."""
         depth = writes.slots.shape[0]
         indices = tf.reshape(tf.stack([writes.slots, writes.positions], axis=-1), [-1, 2])
         repeated = tf.nest.map_structure(lambda t: tf.concat([t] * depth, axis=0), step._replace(initial_state=()))
@@ -87,16 +75,6 @@ class UnrollStore:
         with tf.device(self.device):
             unroll = tf.nest.map_structure(_time_major, self._steps.gather(slots))
             return unroll._replace(initial_state=self._states.gather(slots))
-
-    @tf.function(autograph=False)
-    def read_without_observations(self, slots: tf.Tensor) -> Unroll:
-        """Like `read`, but without the large fields: `initial_state` and `env_output.observation` are ()."""
-
-        def small(step: Unroll) -> Unroll:
-            return step._replace(env_output=step.env_output._replace(observation=()))
-
-        with tf.device(self.device):
-            return tf.nest.map_structure(_time_major, self._steps.gather(slots, small))
 
     def get_rows(self, slots: np.ndarray) -> list[np.ndarray]:
         """The unrolls in `slots`, int32 [n], as one array [n, ...] per tensor, in a fixed order."""

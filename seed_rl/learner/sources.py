@@ -46,8 +46,7 @@ class Source(abc.ABC):
     def next(self, timeout: float) -> Batch | None:
         """Return the next batch, copied out of the store; None if none is complete within `timeout` seconds."""
 
-    @abc.abstractmethod
-    def write_back(self, priorities: np.ndarray) -> None:
+    def write_back(self, priorities: np.ndarray) -> None:  # noqa: B027 (without a replay the unrolls are gone)
         """Take the priorities of the last batch after its update, float32 [B]; empty if the agent gives none."""
 
     def gauges(self) -> dict[str, float]:
@@ -64,12 +63,6 @@ class FifoSource(Source):
     """Batches of unrolls, each used once."""
 
     def __init__(self, unrolls: Unrolls, read: Reader, batch_size: int):
-        """
-        Args:
-          unrolls: unrolls of the inference device.
-          read: function that copies them out of their store.
-          batch_size: B.
-        """
         self.taken = 0
         self._unrolls = unrolls
         self._read = read
@@ -88,9 +81,6 @@ class FifoSource(Source):
         pool.release(slots)
         return batch
 
-    def write_back(self, priorities: np.ndarray) -> None:
-        """Do nothing: the unrolls are gone."""
-
 
 class ReplaySource(Source):
     """Batches sampled from a replay, which takes a fixed number of new unrolls per batch.
@@ -101,15 +91,6 @@ class ReplaySource(Source):
     """
 
     def __init__(self, unrolls: Unrolls, read: Reader, sizes: Sizes, sampler: Sampler, agent: Agent, config: Replay):
-        """
-        Args:
-          unrolls: unrolls of the inference device.
-          read: function that copies them out of their store.
-          sizes: sizes with the batch size and the minimum size of the replay.
-          sampler: sampler of the store's slots.
-          agent: agent that computes initial priorities.
-          config: settings with the replay ratio and whether to save the replay.
-        """
         self.taken = 0
         self._unrolls = unrolls
         self._read = read
@@ -136,12 +117,10 @@ class ReplaySource(Source):
         return self._sizes.replay_min_size + int(self._drawn * self._sizes.batch_size / self._config.ratio)
 
     def insert(self, slots: np.ndarray) -> None:
-        """Move finished unrolls, int32 [n], into the replay, and the oldest out of it."""
-        for begin in range(0, len(slots), INSERT_AT_MOST):
-            piece = slots[begin : begin + INSERT_AT_MOST]
-            self.ends += int(self._unrolls.pool.ends[piece].sum())
-            self._unrolls.pool.release(self._sampler.insert(piece, self._initial_priorities(piece)))
-            self.taken += len(piece)
+        """Move up to `INSERT_AT_MOST` finished unrolls, int32 [n], into the replay, and the oldest out of it."""
+        self.ends += int(self._unrolls.pool.ends[slots].sum())
+        self._unrolls.pool.release(self._sampler.insert(slots, self._initial_priorities(slots)))
+        self.taken += len(slots)
 
     def _initial_priorities(self, slots: np.ndarray) -> np.ndarray:
         if type(self._agent).initial_priorities is Agent.initial_priorities:
@@ -152,7 +131,9 @@ class ReplaySource(Source):
 
     @tf.function(autograph=False)
     def _compiled_priorities(self, slots: tf.Tensor) -> tf.Tensor:
-        return self._agent.initial_priorities(self._unrolls.store.read_without_observations(slots))
+        unroll = self._unrolls.store.read(slots)  # compiled, a copy of what is used only
+        env_output = unroll.env_output._replace(observation=())
+        return self._agent.initial_priorities(unroll._replace(initial_state=(), env_output=env_output))
 
     def draw(self) -> Batch:
         """Draw a batch from the present content."""
@@ -232,10 +213,7 @@ class JoinedSource(Source):
     """
 
     def __init__(self, sources: Sequence[Source]):
-        """
-        Args:
-          sources: at least one, in the order of the training devices that they feed.
-        """
+        """There is at least one source; their order is that of the training devices that they feed."""
         self.taken = 0
         self._sources = sources
         self._batches: list[Batch | None] = [None] * len(sources)
