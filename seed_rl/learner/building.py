@@ -38,13 +38,7 @@ def build_learner(
 ) -> Learner:
     """Build the learner of an experiment with the state of the newest checkpoint in its log directory.
 
-    Args:
-      experiment: complete configuration.
-      logdir: directory of checkpoints and metrics.
-      address: address at which actors are served, `host:port` or `unix:/path`.
-      security: credentials of the server.
-      link: connection to other hosts that train the same model.
-      order: order of acting and learning.
+    It serves actors at the address, `host:port` or `unix:/path`. The link connects hosts that train the same model.
 
     Raises:
       BadDevices: the requested devices don't exist, or don't fit the batch.
@@ -64,8 +58,7 @@ def build_learner(
         train_step = TrainStep(
             agent, experiment.optimizer, replicas.strategy, experiment.passes, experiment.minibatches, link
         )
-    optimizers = {f"optimizer/{name}": variable for name, variable in train_step.variables.items()}
-    variables = {**name_variables("agent", agent.variables), **optimizers}
+    variables = {**name_variables("agent", agent.variables), **train_step.variables}
 
     pool = Pool(os.path.join(logdir, "league"), experiment.league) if experiment.league else None
     progress = Progress(experiment.actors.num_training_envs, pool)

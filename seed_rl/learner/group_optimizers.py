@@ -9,18 +9,14 @@ import tensorflow as tf
 
 from seed_rl.agents.base import Agent
 from seed_rl.experiment.optimizer import Optimizer
+from seed_rl.weights.checkpoints import name_variables
 
 
 class GroupOptimizers:
     """An optimizer for each of an agent's groups of variables; gradients are lists of tensors by the group's name."""
 
     def __init__(self, agent: Agent, optimizer: Optimizer, strategy: tf.distribute.Strategy):
-        """
-        Args:
-          agent: agent whose variables are optimized.
-          optimizer: default settings, which each group may change.
-          strategy: strategy in whose scope the agent was built.
-        """
+        """The settings are defaults, which each group may change; the agent was built in the strategy's scope."""
         self._strategy = strategy
         self._groups = agent.groups
         self.settings = {name: group.optimizer(optimizer) for name, group in self._groups.items()}
@@ -36,11 +32,10 @@ class GroupOptimizers:
     @property
     def variables(self) -> dict[str, Any]:
         """Optimizer state for checkpoints: Keras variables by names that are the same in every process."""
-        return {
-            f"{group}/{index:03d}/{variable.name}": variable
-            for group, optimizer in self._optimizers.items()
-            for index, variable in enumerate(optimizer.variables)
-        }
+        named: dict[str, Any] = {}
+        for group, optimizer in self._optimizers.items():
+            named |= name_variables(f"optimizer/{group}", optimizer.variables)
+        return named
 
     @property
     def are_new(self) -> bool:
@@ -57,12 +52,9 @@ class GroupOptimizers:
         return tf.stack([tf.linalg.global_norm(own) for own in gradients.values()])
 
     def apply(self, gradients: Mapping[str, list[tf.Tensor]], norms: tf.Tensor, rates: tf.Tensor) -> None:
-        """Clip the gradients as the settings of their groups say, and apply them.
+        """Clip the gradients, equal on all replicas, as the settings of their groups say, and apply them.
 
-        Args:
-          gradients: gradients of each replica, equal on all of them.
-          norms: gradient norms, float32 [groups].
-          rates: learning rates, float32 [groups].
+        The norms and the learning rates of the groups are float32 [groups].
         """
         if self._strategy.num_replicas_in_sync == 1:
             self._compiled_apply(gradients, norms, rates)
