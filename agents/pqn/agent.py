@@ -1,4 +1,4 @@
-"""The PQN agent."""
+"""The PQN agent and its network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,24 @@ import tensorflow as tf
 from seed_rl.agents.base import LossOutput, ModelAgent
 from seed_rl.agents.pqn.config import PQN
 from seed_rl.agents.pqn.loss import pqn_loss, pqn_targets
-from seed_rl.agents.pqn.networks import QNetwork
-from seed_rl.networks.trunk import Trunk
+from seed_rl.networks.trunk import Trunk, TrunkModel
+from seed_rl.rl import masks
 from seed_rl.rl.exploration import epsilon_greedy
 from seed_rl.specs import DiscreteSpec, EnvSpec
 from seed_rl.types import Unroll
+
+
+class QNetwork(TrunkModel):
+    """A trunk with one dense layer to the values of A actions, which are nearly zero before any update."""
+
+    def __init__(self, trunk: Trunk, num_actions: int):
+        super().__init__(trunk, name="q_network")
+        small = keras.initializers.VarianceScaling(1e-4)
+        self._q = keras.layers.Dense(num_actions, kernel_initializer=small, dtype="float32", name="q")
+
+    def heads(self, features: tf.Tensor, legal: tf.Tensor | None = None) -> tf.Tensor:
+        """Q-values float32 [T, B, A]."""
+        return masks.masked(self._q(features), legal)
 
 
 class PQNAgent(ModelAgent):

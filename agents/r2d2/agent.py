@@ -44,16 +44,11 @@ class R2D2Agent(ModelAgent):
         keras.utils.set_random_seed(seed)
 
         def network() -> DuelingQNetwork:
-            trunk = Trunk(config, env_spec)
-            return DuelingQNetwork(trunk, num_actions, config.head_hidden, config.kernel_initializer, config.dtype)
+            return DuelingQNetwork(config, Trunk(config, env_spec), num_actions)
 
         super().__init__(network(), env_spec, config.unroll_length, overlap=config.burn_in + 1)
-        self._target = TargetNetwork(
-            self.model,
-            create_weights(network(), env_spec),
-            config.target_update_period,
-            config.target_update_rate,
-        )
+        frozen = create_weights(network(), env_spec)
+        self._target = TargetNetwork(self.model, frozen, config.target_update_period, config.target_update_rate)
 
     @property
     def variables(self) -> Sequence[Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from seed_rl.agents.r2d2.config import R2D2
 from seed_rl.networks.trunk import Trunk, TrunkModel, TrunkState
 from seed_rl.rl import masks
 from seed_rl.types import EnvOutput
@@ -18,28 +20,16 @@ class DuelingQNetwork(TrunkModel):
     Each head has a hidden layer; the advantages need no bias, which would cancel out.
     """
 
-    def __init__(self, trunk: Trunk, num_actions: int, head_hidden: int, kernel_initializer: str, dtype: str):
-        """
-        Args:
-          trunk: the network below the heads.
-          num_actions: A, the number of actions.
-          head_hidden: units of the hidden layer in each head.
-          kernel_initializer: Keras initializer of the hidden layers.
-          dtype: Keras dtype policy of the hidden layers; Q is computed in float32.
-        """
+    def __init__(self, config: R2D2, trunk: Trunk, num_actions: int):
         super().__init__(trunk, name="q_network")
-
-        def hidden(name: str) -> Any:
-            return keras.layers.Dense(
-                head_hidden, activation="relu", kernel_initializer=kernel_initializer, dtype=dtype, name=name
-            )
-
+        same: dict[str, Any] = {"kernel_initializer": config.kernel_initializer, "dtype": config.dtype}
+        hidden = functools.partial(keras.layers.Dense, config.head_hidden, activation="relu", **same)
         # Nearly zero at first: targets bootstrap from these values, and random initial values would take many updates
         # of the target network to fade.
         small = keras.initializers.VarianceScaling(1e-4)
-        self._value_hidden = hidden("value_hidden")
+        self._value_hidden = hidden(name="value_hidden")
         self._value = keras.layers.Dense(1, kernel_initializer=small, dtype="float32", name="value")
-        self._advantage_hidden = hidden("advantage_hidden")
+        self._advantage_hidden = hidden(name="advantage_hidden")
         self._advantage = keras.layers.Dense(
             num_actions, use_bias=False, kernel_initializer=small, dtype="float32", name="advantage"
         )

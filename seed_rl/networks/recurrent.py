@@ -4,6 +4,7 @@ Shapes: T steps, B sequences, F input features, U units. Weights are float32. Ma
 layer's compute dtype, everything else in float32, in particular the state.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -35,14 +36,11 @@ class _Recurrent(keras.layers.Layer):
 
     def build(self, inputs_shape: Sequence[int | None]) -> None:
         """Creates the weights for inputs [T, B, F]."""
-        self.kernel = self._weight("kernel", inputs_shape[-1], "glorot_uniform")
-        self.recurrent_kernel = self._weight("recurrent_kernel", self.units, "orthogonal")
-        self.bias = self._weight("bias", None, self.bias_initializer)
-
-    def _weight(self, name: str, rows: int | None, initializer: Any) -> Any:
+        add = functools.partial(self.add_weight, autocast=False)
         columns = self.gates * self.units
-        shape = (columns,) if rows is None else (rows, columns)
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False)
+        self.kernel = add((inputs_shape[-1], columns), "glorot_uniform", name="kernel")
+        self.recurrent_kernel = add((self.units, columns), "orthogonal", name="recurrent_kernel")
+        self.bias = add((columns,), self.bias_initializer, name="bias")
 
     def _projected(self, inputs: Any, done: Any, state: Mapping[str, Any]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """x_t W + b float32 [T, B, gU], 0 where the state is zeroed else 1 [T, B, 1], and R in the compute dtype."""

@@ -56,7 +56,7 @@ def mlp_torso(config: TrunkConfig, scale: float, name: str = "mlp_torso") -> Cha
         *([] if scale == 1.0 else [keras.layers.Rescaling(scale, name="scale", dtype=config.dtype)]),
     ]
     for index in range(config.mlp_layers):
-        layers += _dense(config, 256, f"dense_{index}", is_last=index == config.mlp_layers - 1)
+        layers += dense(config, 256, f"dense_{index}", is_last=index == config.mlp_layers - 1)
     return Chain(layers, config.dtype, name)
 
 
@@ -68,7 +68,7 @@ def shallow_torso(config: TrunkConfig, name: str = "shallow_torso") -> Chain:
         layers.append(_conv(config, filters, size, f"conv_{index}", layer, strides=stride))
         layers += relu(config.layer_norm == "all", config.dtype, f"conv_{index}")
     layers.append(keras.layers.Flatten(name="flatten", dtype=config.dtype))
-    return Chain([*layers, *_dense(config, 512, "dense", is_last=True)], config.dtype, name)
+    return Chain([*layers, *dense(config, 512, "dense", is_last=True)], config.dtype, name)
 
 
 def deep_torso(config: TrunkConfig, name: str = "deep_torso") -> Chain:
@@ -83,7 +83,7 @@ def deep_torso(config: TrunkConfig, name: str = "deep_torso") -> Chain:
     ]
     layers += relu(config.layer_norm == "all", config.dtype, "stages")
     layers.append(keras.layers.Flatten(name="flatten", dtype=config.dtype))
-    return Chain([*layers, *_dense(config, 256, "dense", is_last=True)], config.dtype, name)
+    return Chain([*layers, *dense(config, 256, "dense", is_last=True)], config.dtype, name)
 
 
 class WordTorso(keras.layers.Layer):
@@ -159,12 +159,12 @@ def _conv(
     return layer(filters, size, data_format="channels_last", name=name, **options)
 
 
-def _dense(config: TrunkConfig, default_units: int, name: str, is_last: bool) -> list[Any]:
-    """A dense layer and its ReLU, the torso's last one or another."""
+def dense(config: TrunkConfig, default_units: int, name: str, is_last: bool) -> list[Any]:
+    """A dense layer and its ReLU, the last one of a torso or another."""
     initializer = before_relu(config.kernel_initializer)
     units = config.hidden or default_units
-    dense = keras.layers.Dense(units, kernel_initializer=initializer, dtype=config.dtype, name=name)
+    layer = keras.layers.Dense(units, kernel_initializer=initializer, dtype=config.dtype, name=name)
     return [
-        dense,
+        layer,
         *relu(config.layer_norm == "all" or (is_last and config.layer_norm == "features"), config.dtype, name),
     ]
