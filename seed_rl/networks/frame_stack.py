@@ -22,11 +22,7 @@ class FrameState(NamedTuple):
 
 
 def initial_frames(batch: int, frame_shape: Sequence[int], depth: int) -> FrameState:
-    """The state before any frame (with no elements if `depth` D is 1)."""
-    if len(frame_shape) != 3:
-        raise ValueError(f"frame_shape must be (H, W, C), got {tuple(frame_shape)}")
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, got {depth}")
+    """The state before any frame, given (H, W, C) and the depth D; it has no elements if D is 1."""
     height, width, channels = frame_shape
     frames = tf.zeros([batch, height, width, (depth - 1) * channels], tf.uint8)
     return FrameState(frames, tf.zeros([batch], tf.int32))

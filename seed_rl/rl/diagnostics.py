@@ -1,6 +1,7 @@
 """Diagnostic scalars for value estimates and importance weights. No gradient flows through them.
 
-Shapes: T steps, B sequences.
+Shapes: T steps, B sequences. `log_rhos`, float [T, B], are log pi(a_t) - log mu(a_t) for the target policy pi and the
+behaviour policy mu.
 """
 
 from typing import Any
@@ -35,9 +36,6 @@ def divergence(log_rhos: Any) -> tf.Tensor:
 
     Unlike the mean of -log rho_t, which has the same expectation, it is never negative and has a low variance where
     rho_t is near 1.
-
-    Args:
-      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t) for the target policy pi and the behaviour policy mu.
     """
     return tf.reduce_mean(_rhos(log_rhos) - 1.0 - tf.stop_gradient(tf.cast(log_rhos, tf.float32)))
 
@@ -46,10 +44,6 @@ def clipped_share(log_rhos: Any, clip: float) -> tf.Tensor:
     """The fraction of importance weights above `clip`, float32 scalar.
 
     With a bound of 1 it is close to one half as soon as the policies differ at all; see `clipped_mass`.
-
-    Args:
-      log_rhos: float [T, B]: log pi(a_t) - log mu(a_t) for the target policy pi and the behaviour policy mu.
-      clip: the upper bound of the weights.
     """
     return tf.reduce_mean(tf.cast(_rhos(log_rhos) > clip, tf.float32))
 
@@ -60,10 +54,6 @@ def clipped_mass(log_rhos: Any, clip: float) -> tf.Tensor:
     Importance weights have a mean of 1 under the behaviour policy; clipping lowers it by the mass of pi that exceeds
     clip * mu. With a bound of 1 that is the total variation distance between pi and mu: 0 if they are equal, 1 if they
     share no action.
-
-    Args:
-      log_rhos: float [T, B]; see `clipped_share`.
-      clip: the upper bound of the weights.
     """
     return 1.0 - tf.reduce_mean(tf.minimum(_rhos(log_rhos), clip))
 

@@ -26,12 +26,7 @@ def clipped_ratio_loss(log_ratios: Any, advantages: Any, epsilon: float) -> tf.T
 
 
 def mean(x: Any, weights: Any) -> tf.Tensor:
-    """sum(w x) / sum(w), a float32 scalar; 0 if all weights are zero.
-
-    Args:
-      x: float array of any shape.
-      weights: float array of the same shape, not negative.
-    """
+    """sum(w x) / sum(w) for weights of the shape of x, not negative: float32 scalar, 0 if all weights are zero."""
     x, weights = tf.cast(x, tf.float32), tf.cast(weights, tf.float32)
     return tf.math.divide_no_nan(tf.reduce_sum(weights * x), tf.reduce_sum(weights))
 
@@ -60,8 +55,7 @@ def baseline_loss(values: Any, targets: Any, old_values: Any = None, epsilon: fl
     squares = tf.square(targets - values)
     if epsilon:
         _, old_values = checks.float_arrays(2, values=values, old_values=old_values)
-        clipped = tf.stop_gradient(old_values) + tf.clip_by_value(
-            values - tf.stop_gradient(old_values), -epsilon, epsilon
-        )
+        old_values = tf.stop_gradient(old_values)
+        clipped = old_values + tf.clip_by_value(values - old_values, -epsilon, epsilon)
         squares = tf.maximum(squares, tf.square(targets - clipped))
     return 0.5 * tf.reduce_mean(squares)

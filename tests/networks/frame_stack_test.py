@@ -64,7 +64,3 @@ def test_wrong_arguments_are_named():
     ):
         with pytest.raises(ValueError, match=message):
             stack_frames(*arguments)
-    with pytest.raises(ValueError, match="frame_shape must be"):
-        initial_frames(2, (H, W), 4)
-    with pytest.raises(ValueError, match="depth must be at least 1"):
-        initial_frames(2, (H, W, 3), 0)
