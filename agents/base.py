@@ -128,10 +128,7 @@ class Agent(abc.ABC):
         return tf.ones_like(unroll.env_output.reward[0])
 
     def moments(self, unroll: Unroll) -> Any:
-        """The contribution of a batch to running statistics, such as those in `networks.normalisation`.
-
-        Args:
-          unroll: time-major [L, B, ...].
+        """The contribution of a batch [L, B, ...] to running statistics, such as those in `networks.normalisation`.
 
         Returns:
           A nest of float32 tensors, means over the batch.
@@ -147,12 +144,9 @@ class Agent(abc.ABC):
         """
 
     def targets(self, unroll: Unroll) -> Any:
-        """What stays the same in all passes over a batch, such as the value targets of PPO and PQN.
+        """What stays the same in all passes over a batch [L, B, ...], such as the value targets of PPO and PQN.
 
         Called once per batch, after `update_statistics`; `loss` finds the result in `Unroll.targets`.
-
-        Args:
-          unroll: time-major [L, B, ...].
 
         Returns:
           A nest of tensors [T, B, ...]; () if everything is computed in the loss.
@@ -222,13 +216,7 @@ class ModelAgent(Agent):
     """
 
     def __init__(self, model: keras.Model, env_spec: EnvSpec, unroll_length: int, overlap: int = 1):
-        """
-        Args:
-          model: the model; its weights are created here, by a call on a step of zeros.
-          env_spec: observations and actions of the environments.
-          unroll_length: `Agent.unroll_length`.
-          overlap: `Agent.overlap`.
-        """
+        """Creates the weights of the model by a call on a step of zeros; see `Agent` for the other arguments."""
         self.env_spec = env_spec
         self.unroll_length = unroll_length
         self.overlap = overlap

@@ -17,15 +17,10 @@ class NormalisedRewards(Agent):
 
     It is that of the discounted returns g_t = discount g_{t-1} + r_t since the start of each episode, as in Gymnasium's
     `NormalizeReward`, over roughly the last hundred thousand agent steps. The state of an environment is the pair of
-    g_{t-1} and the agent's own state. Unrolls hold the environments' rewards.
+    g_{t-1} and the `agent`'s own state. Unrolls hold the environments' rewards.
     """
 
     def __init__(self, agent: Agent, discount: float):
-        """
-        Args:
-          agent: agent that learns from the normalised rewards.
-          discount: its discount.
-        """
         self.env_spec, self.unroll_length, self.overlap = agent.env_spec, agent.unroll_length, agent.overlap
         self.behaviour_spec = agent.behaviour_spec
         self._agent = agent

@@ -34,16 +34,12 @@ class Moments(NamedTuple):
 
 
 class ActorCritic(TrunkModel):
-    """A trunk with a policy and a baseline head."""
+    """A trunk with a head for the P parameters of the action distribution and one for the value.
 
-    def __init__(self, trunk: Trunk, num_parameters: int, value_norm: bool = False, free_half: bool = False):
-        """
-        Args:
-          trunk: the network below the heads.
-          num_parameters: P, the number of parameters of the action distribution.
-          value_norm: whether the `ValueHead` is normalised.
-          free_half: whether the second half of the parameters, the deviations, is independent of the state.
-        """
+    With `free_half` the second half of the parameters, the deviations, is independent of the state.
+    """
+
+    def __init__(self, trunk: Trunk, num_parameters: int, value_norm: bool, free_half: bool):
         super().__init__(trunk, name="actor_critic")
         # Nearly uniform at first: no preference before any experience.
         uniform = keras.initializers.VarianceScaling(1e-4)

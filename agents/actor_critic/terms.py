@@ -48,15 +48,7 @@ def decisions_of(
     value_unit: tf.Tensor | float,
     config: ActorCriticConfig,
 ) -> Decisions:
-    """The decisions in time-major unrolls [T + 1, B, ...], given the output of the network for them.
-
-    Args:
-      actions: distribution over actions.
-      output: output of the network, [T + 1, B, ...].
-      unroll: time-major, [T + 1, B, ...]; `behaviour` is a `NetworkOutput`.
-      value_unit: see `Decisions`.
-      config: settings of the rewards and discounts.
-    """
+    """The decisions in time-major unrolls [T + 1, B, ...], given the `output` of the network for all their steps."""
     transitions = transitions_of(unroll.env_output, config)
     policy, action = output.policy[:-1], unroll.action[:-1]
     return Decisions(

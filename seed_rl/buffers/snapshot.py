@@ -16,13 +16,9 @@ _UNROLLS = "unrolls/"  # what names of their arrays begin with
 
 
 def write_snapshot(file: IO[bytes], store: UnrollStore, slots: np.ndarray, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes unrolls and named arrays to an archive.
+    """Writes named arrays and the unrolls in `slots` of a store, int32 [n], to an archive, in this order.
 
-    Args:
-      file: a file open for writing.
-      store: the store that holds the unrolls; its other slots may be written to meanwhile.
-      slots: int32 [n]: the slots of the unrolls, in the order in which to write them.
-      arrays: further arrays to store.
+    The other slots of the store may be written to meanwhile.
     """
     with writing(file) as add:
         for name, array in arrays.items():

@@ -11,16 +11,9 @@ _POLL_SECONDS = 0.2  # delay until a host that waits for a batch notices the end
 
 
 class AgreedSource:
-    """Wraps a source so that all hosts use a batch, or leave, in the same round."""
+    """Wraps a source so that all hosts use a batch, or leave, in the same round; counts agent steps and frames."""
 
     def __init__(self, source: Source, counters: Counters, link: Link, experiment: Experiment):
-        """
-        Args:
-          source: source of this host.
-          counters: counters of the run, whose `agent_steps` and `env_frames` this object increments.
-          link: connection to the other hosts.
-          experiment: experiment with the unroll length and the action repeat.
-        """
         self.left = False
         """Whether the hosts have agreed to end the run."""
         self.env_frames = counters.env_frames
@@ -34,11 +27,7 @@ class AgreedSource:
         self._batch: Batch | None = None
 
     def next(self, leave: bool) -> Batch | None:
-        """Return the next batch; None if a host has none within about 0.2 seconds, or once the hosts have left.
-
-        Args:
-          leave: whether this host wants to end the run.
-        """
+        """Return the next batch; None if a host has none within about 0.2 seconds, or if one wants to end the run."""
         if self._batch is None and not leave:
             self._batch = self._source.next(_POLL_SECONDS)
         ready = self._batch is not None

@@ -50,15 +50,7 @@ def assemble(
     order: Order = FREE,
     pool: Pool | None = None,
 ) -> Assembly:
-    """Build central inference and the batch source it feeds.
-
-    Args:
-      experiment: experiment with or without a replay.
-      agent: agent that learns.
-      seed: seed of all random numbers, different for each start of a run.
-      replicas: devices.
-      order: order of acting and learning.
-      pool: members of the league, if there is one.
+    """Build central inference and the batch source it feeds, with a seed that is different for each start of a run.
 
     Raises:
       DoesNotFit: a store needs more memory than is free.

@@ -58,10 +58,7 @@ class Link:
     """A host's end of the collectives. All hosts call the same methods in the same order; each call waits for all."""
 
     def __init__(self, hosts: Hosts = ALONE):
-        """
-        Args:
-          hosts: hosts that are connected already, see `connect`.
-        """
+        """The hosts are connected already, see `connect`."""
         self.hosts = hosts
         self._keys = itertools.count(1)
         self._own_keys: dict[tuple[Any, ...], int] = {}
@@ -161,12 +158,7 @@ class Link:
                 raise ConfigError(f"learner hosts must be started with the same settings: {'; '.join(differ)}")
 
     def agree(self, *, leave: bool, ready: bool, env_frames: int) -> Agreed:
-        """Decide on the next step; called several times a second.
-
-        Args:
-          leave: whether this host is about to end.
-          ready: whether this host has a batch.
-          env_frames: progress of this host.
+        """Decide on the next step, given whether this host is about to end, whether it has a batch, and its progress.
 
         Raises:
           HostLost: another host is gone, and this one is not about to end.
@@ -197,12 +189,7 @@ class Link:
 
 
 def connect(hosts: Hosts, settings: Mapping[str, Any], stop: Stop) -> Link | None:
-    """Wait for all hosts of a run and compare their settings. TensorFlow must not have been used before.
-
-    Args:
-      hosts: all hosts, and the index of this one.
-      settings: JSON values by name that must be the same on all hosts.
-      stop: event that ends the wait.
+    """Wait for all hosts of a run and compare their settings, see `Link`. TensorFlow must not have been used before.
 
     Returns:
       The link to the others; None if `stop` was set.

@@ -29,12 +29,7 @@ class Gradients:
     """Differentiates the losses of an agent on each replica, from the replica's own sequences."""
 
     def __init__(self, agent: Agent, strategy: tf.distribute.Strategy, link: Link):
-        """
-        Args:
-          agent: agent built in the strategy's scope.
-          strategy: strategy of this process's replicas.
-          link: connection to other hosts, each with its part of the batch.
-        """
+        """The agent was built in the scope of the `strategy`, of this process's replicas."""
         self._agent = agent
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync

@@ -56,7 +56,7 @@ class Hosts:
             raise ValueError(f"learner hosts must have different addresses, got {','.join(self.addresses)}")
         if not all(address.port for address in self.parsed):
             raise ValueError(f"learner hosts are at HOST:PORT each, got {','.join(self.addresses)}")
-        if not self.trusted_network and not self.are_local:
+        if not self.trusted_network and not all(address.is_local for address in self.parsed):
             raise ValueError(f"{NOT_SECURED}; say so with --trusted_network")
 
     @property
@@ -68,11 +68,6 @@ class Hosts:
     def parsed(self) -> list[Address]:
         """Parsed addresses."""
         return [parse_address(text) for text in self.addresses]
-
-    @property
-    def are_local(self) -> bool:
-        """Whether all addresses are of this machine and no other machine reaches them."""
-        return all(address.is_local for address in self.parsed)
 
     def name(self, index: int) -> str:
         """Name a host for people."""
@@ -119,11 +114,6 @@ def find_hosts(addresses: Sequence[str], index: int | None = None, trusted_netwo
 
 def meet(hosts: Hosts, stop: Stop, seconds: float = _MEETING_SECONDS) -> bool:
     """Wait until every host listens at its port. TensorFlow itself would wait forever and can't be interrupted.
-
-    Args:
-      hosts: all hosts, and the index of this one.
-      stop: event that ends the wait.
-      seconds: maximum wait.
 
     Returns:
       Whether all hosts are up; false if `stop` was set.

@@ -84,8 +84,7 @@ def choose_device(wanted: str, sizes: Sizes, free: Mapping[str, int]) -> str:
 def free_memory(accelerator: str = "") -> dict[str, int]:
     """Free bytes by TensorFlow's name of the device: the host's, and those of an accelerator if there is one.
 
-    Args:
-      accelerator: TensorFlow's name of the accelerator; empty for the first.
+    The accelerator is the one of that name, or the first if the name is empty.
     """
     free = {HOST: free_host_memory()}
     if devices.has_accelerator():

@@ -49,11 +49,7 @@ class Progress:
     """Counters, and windows over the latest episodes of training and evaluation environments."""
 
     def __init__(self, num_training_envs: int, pool: Pool | None = None):
-        """
-        Args:
-          num_training_envs: number of training environments, which have the lowest ids.
-          pool: members of the league, saved with the rest.
-        """
+        """The training environments have the lowest ids; the members of a league's pool are saved with the rest."""
         self.counters = Counters()
         self._num_training_envs, self._pool = num_training_envs, pool
         self._service: CentralInference | None = None

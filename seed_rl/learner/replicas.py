@@ -26,9 +26,6 @@ from seed_rl.types import Unroll
 
 _log = logging.getLogger(__name__)
 
-_ACCELERATORS = ("TPU", "GPU")
-_BY_DEFAULT = ("GPU:0", "CPU:0")
-
 
 class Replicas:
     """The devices of a learner process."""
@@ -65,7 +62,7 @@ class Replicas:
     @property
     def inference_devices(self) -> tuple[str, ...]:
         """Inference devices; "" for TensorFlow's default."""
-        return ("",) if self.shared and self.split.inference[0] in _BY_DEFAULT else self.split.inference
+        return ("",) if self.shared and self.split.inference[0] in ("GPU:0", "CPU:0") else self.split.inference
 
     @property
     def is_first(self) -> bool:
@@ -79,11 +76,7 @@ class Replicas:
         return tf.device(self.inference_devices[0] if self.shared else self.split.training[0])
 
     def reader(self, store: UnrollStore, number: int = 0) -> Callable[[tf.Tensor], list[Unroll]]:
-        """Return a function that copies batches from the store of an inference device to the training devices it feeds.
-
-        Args:
-          store: store on the inference device.
-          number: index of that device among the inference devices.
+        """Return a function that copies batches from the store of inference device `number` to those it feeds.
 
         Returns:
           A function of int32 [B] slots, with an unroll [L, B / n, ...] for each of n training devices.
@@ -169,7 +162,7 @@ def _available() -> list[str]:
         raise BadDevices("this TensorFlow is the build for TPUs, and finds none: on a CPU, install tensorflow")
     if tf.config.list_physical_devices("TPU"):
         _tpu()
-    for kind in (*_ACCELERATORS, "CPU"):
+    for kind in ("TPU", "GPU", "CPU"):
         found = tf.config.list_logical_devices(kind)
         if found:
             return [device.name.rpartition("/device:")[2] for device in found]

@@ -42,15 +42,7 @@ class Saver:
         is_first: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """
-        Args:
-          logdir: directory of the run.
-          logs: settings with the interval and the number of checkpoints.
-          variables: Keras variables by names that are the same in every process.
-          progress: progress saved and restored with them.
-          is_first: whether this is the first learner host.
-          clock: returns seconds since an arbitrary moment.
-        """
+        """The Keras `variables` have names that are the same in every process."""
         self._directory = os.path.join(logdir, "checkpoints")
         os.makedirs(self._directory, exist_ok=True)
         self._logs = logs

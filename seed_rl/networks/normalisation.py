@@ -141,13 +141,7 @@ class ValueHead(keras.layers.Dense):
 
 
 def relu(normalised: bool, dtype: str, name: str) -> list[Any]:
-    """The layers after a convolution or dense layer: layer normalisation (arXiv:1607.06450) if wanted, and ReLU.
-
-    Args:
-      normalised: whether to normalise over the last axis.
-      dtype: Keras dtype policy.
-      name: name of the preceding layer, used as a prefix.
-    """
+    """The layers after a convolution or dense layer `name`: layer normalisation if wanted, and a ReLU."""
     norm = [keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=f"{name}_norm")] if normalised else []
     return [*norm, keras.layers.Activation("relu", dtype=dtype, name=f"{name}_relu")]
 

@@ -40,20 +40,13 @@ class TrunkState(NamedTuple):
 class Trunk(keras.layers.Layer):
     """Maps T steps of B environments to features [T, B, F] in the compute dtype.
 
-    Each observation tensor has a separate torso: images (stacked over time) and bit planes go through convolutions,
-    words (uint16 [W]) through an LSTM, grids of numbers [H, W, C] through convolutions if the settings name them;
-    everything else is flattened and goes through dense layers. The features are
+    Each observation tensor has a separate torso of the kind that `TrunkConfig.torso` describes. The features are
     concatenated, together with the previous reward and action if the settings ask for them, and passed through the
     recurrent core if there is one.
     """
 
     def __init__(self, config: TrunkConfig, env_spec: EnvSpec, name: str = "trunk"):
         """
-        Args:
-          config: architecture and sizes.
-          env_spec: observations and actions of the environments.
-          name: name of the layer.
-
         Raises:
           CannotAct: the torso does not fit the observations, or a custom torso or core can't be created.
         """

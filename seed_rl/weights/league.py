@@ -32,11 +32,6 @@ class Pool:
     """
 
     def __init__(self, directory: str, settings: League):
-        """
-        Args:
-          directory: directory of the files, created if missing.
-          settings: when members are added and how they are drawn.
-        """
         os.makedirs(directory, exist_ok=True)
         self._directory, self._settings = directory, settings
         self._results: dict[int, tuple[int, float]] = {}  # by member: games, and the sum of their results
@@ -109,7 +104,8 @@ class Pool:
         for one in acting:
             for each in range(self._settings.sets) if one.is_empty else [number] * adds:
                 member = self._draw(random)
-                one.load(each, member, self._weights(member, weights))
+                arrays, _ = checkpoints.load(self.path(member))
+                one.load(each, member, [arrays[name] for name in weights])
 
     def _add(self, updates: int, frames: int, weights: Mapping[str, Any]) -> None:
         """Write a new member and the results so far; thin the pool out if it is full."""
@@ -143,8 +139,3 @@ class Pool:
             games, totals = np.array([self._results[member] for member in members]).T
             chances = (1 - (totals + 0.5) / (games + 1)) ** 2
         return int(random.choice(members, p=chances / chances.sum()))
-
-    def _weights(self, member: int, names: Mapping[str, Any]) -> list[np.ndarray]:
-        """Read the weights of a member in the order of `names`."""
-        arrays, _ = checkpoints.load(self.path(member))
-        return [arrays[name] for name in names]
