@@ -26,6 +26,7 @@ from seed_rl.types import EnvOutput
 # Compiled even where the layers around them are not: one pass over the bytes is several times faster on a CPU.
 _FUSED: dict[str, Any] = {"jit_compile": True, "autograph": False}
 _stack_frames = tf.function(stack_frames, **_FUSED)
+_IMAGES = ("frame", "planes")
 
 
 class TrunkState(NamedTuple):
@@ -58,9 +59,9 @@ class Trunk(keras.layers.Layer):
         _check_torso(config, env_spec)
         self._torsos = [_build_torso(config, spec, f"torso_{n}") for n, (_, spec) in enumerate(self._tensors)]
         self._moments = {
-            name: RunningMoments(spec.shape, name=f"moments_{n}", bounded=not is_frame(spec))
+            name: RunningMoments(spec.shape, name=f"moments_{n}", bounded=kind_of(spec) != "frame")
             for n, (name, spec) in enumerate(self._tensors)
-            if config.observation_norm and not (is_planes(spec) or is_words(spec))
+            if config.observation_norm and kind_of(spec) not in ("planes", "words")
         }
         self._standardised = tf.function(self._standardise, **_FUSED)
         self._core = _build_core(config)
@@ -91,16 +92,17 @@ class Trunk(keras.layers.Layer):
         before, after, parts = list(state.frames), [], []
         for (name, spec), torso in zip(self._tensors, self._torsos, strict=True):
             tensor = _tensor(env_output, name)
+            kind = kind_of(spec)
             present = None
             if self._is_stacked(spec):
                 (tensor, present), frames = _stack_frames(tensor, env_output.done, before.pop(0))
                 after.append(frames)
-            elif is_planes(spec):
+            elif kind == "planes":
                 tensor = unpack_planes(tensor)
-            elif is_grid(spec) and name not in self._moments and as_image(spec, self._config):
+            elif kind == "grid" and name not in self._moments and as_image(spec, self._config):
                 tensor = 255.0 * tf.cast(tensor, tf.float32)
             if name in self._moments:
-                standardise = self._standardised if is_frame(spec) else self._standardise
+                standardise = self._standardised if kind == "frame" else self._standardise
                 tensor = standardise(name, tensor, present)
             steps, batch = tensor.shape[0], tensor.shape[1]
             with errors_of(f"{type(self._config).__name__}.torso", self._config.torso):
@@ -150,7 +152,7 @@ class Trunk(keras.layers.Layer):
         return [tf.cast(reward, dtype)[..., tf.newaxis], tf.cast(self._actions.features(prev_action), dtype)]
 
     def _is_stacked(self, spec: ArraySpec) -> bool:
-        return is_frame(spec) and self._config.frame_stack > 1
+        return kind_of(spec) == "frame" and self._config.frame_stack > 1
 
 
 class TrunkModel(keras.Model, abc.ABC):
@@ -191,29 +193,23 @@ def _tensor(env_output: EnvOutput, name: str) -> Any:
     return env_output.observation[name] if name else env_output.observation
 
 
-def is_frame(spec: ArraySpec) -> bool:
-    """Whether a tensor is an image, uint8 [H, W, C]: images are stacked over time and go through convolutions."""
-    return spec.dtype == "uint8" and len(spec.shape) == 3
+def kind_of(spec: ArraySpec) -> str:
+    """What a tensor holds: `frame`, `planes`, `words`, `grid` or `numbers`.
 
-
-def is_planes(spec: ArraySpec) -> bool:
-    """Whether a tensor holds 16 binary planes as the bits of uint16 [H, W]."""
-    return spec.dtype == "uint16" and len(spec.shape) == 2
-
-
-def is_words(spec: ArraySpec) -> bool:
-    """Whether a tensor holds word ids, uint16 [W]."""
-    return spec.dtype == "uint16" and len(spec.shape) == 1
-
-
-def is_grid(spec: ArraySpec) -> bool:
-    """Whether a tensor holds numbers on a grid, such as the pieces on a board, [H, W, C] of any dtype but uint8."""
-    return spec.dtype != "uint8" and len(spec.shape) == 3
+    Frames are images, uint8 [H, W, C], which are stacked over time; planes are 16 binary ones, the bits of uint16
+    [H, W]; words are ids, uint16 [W]; a grid has numbers of another dtype, such as the pieces on a board, [H, W, C].
+    """
+    axes = len(spec.shape)
+    if axes == 3:
+        return "frame" if spec.dtype == "uint8" else "grid"
+    if spec.dtype == "uint16" and axes in (1, 2):
+        return "words" if axes == 1 else "planes"
+    return "numbers"
 
 
 def as_image(spec: ArraySpec, config: TrunkConfig) -> bool:
     """Whether the torso of a tensor takes images, from 0 to 255 or with a deviation of 255."""
-    return is_frame(spec) or is_planes(spec) or torso_of(spec, config) not in ("mlp", "words")
+    return kind_of(spec) in _IMAGES or torso_of(spec, config) not in ("mlp", "words")
 
 
 def unpack_planes(packed: Any) -> tf.Tensor:
@@ -223,18 +219,19 @@ def unpack_planes(packed: Any) -> tf.Tensor:
 
 def torso_of(spec: ArraySpec, config: TrunkConfig) -> str:
     """The kind of torso for a tensor: the one named in the settings, or `shallow`, `mlp` or `words`."""
-    if is_words(spec):
+    kind = kind_of(spec)
+    if kind == "words":
         return "words"
-    if not (is_frame(spec) or is_planes(spec) or (is_grid(spec) and config.torso != "auto")):
+    if kind == "numbers" or (kind == "grid" and config.torso == "auto"):
         return "mlp"
-    if config.torso == "auto" or (config.torso == "shallow" and is_grid(spec)):
+    if config.torso == "auto" or (config.torso == "shallow" and kind == "grid"):
         return "shallow" if min(spec.shape[:2]) >= smallest_frame(config.convolutions) else "mlp"
     return config.torso
 
 
 def _check_torso(config: TrunkConfig, env_spec: EnvSpec) -> None:
     specs = [spec for _, spec in env_spec.network_inputs()]
-    images = [spec for spec in specs if is_frame(spec) or is_planes(spec)] or [spec for spec in specs if is_grid(spec)]
+    images = [spec for spec in specs if kind_of(spec) in _IMAGES] or [spec for spec in specs if kind_of(spec) == "grid"]
     if config.torso not in ("auto", "mlp") and not images:
         raise CannotAct(
             f"the {config.torso} torso takes images, [height, width, channels] or uint16 [height, width] of "
