@@ -37,8 +37,7 @@ def ppo_targets(made: Decisions, config: PPO) -> Targets:
 
 
 def ppo_loss(made: Decisions, old: Targets, entropy_cost: tf.Tensor | float, config: PPO) -> dict[str, tf.Tensor]:
-    """The loss of the decisions in a minibatch and its metrics; the arguments are those of `loss_and_metrics`, and
-    `old`, the targets."""
+    """The loss of the decisions in a minibatch, given the old targets, and its metrics; see `loss_and_metrics`."""
     values = made.values[:-1]
     old_targets = old.values + old.advantages
     surrogate = scaled(old.advantages, made, config.advantage_norm)

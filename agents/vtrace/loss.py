@@ -13,7 +13,7 @@ from seed_rl.rl.vtrace import vtrace
 
 
 def vtrace_loss(made: Decisions, entropy_cost: tf.Tensor | float, config: VTrace) -> dict[str, tf.Tensor]:
-    """The loss of the decisions in a batch and its metrics; arguments and result are those of `loss_and_metrics`."""
+    """The loss of the decisions in a batch and its metrics; see `loss_and_metrics`."""
     r_t, discount_t, last_t = made.transitions
     values, log_rhos = made.values[:-1], made.log_pi - made.log_mu
     returns = vtrace(
